@@ -97,7 +97,7 @@ teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does
 	$(PY) -m tests.simulation.campaign teeth --seeds $(SEEDS) $(ARGS)
 
 .PHONY: mutants
-mutants: $(INSTALLED) ## take each guard and comparison of the protocol away: which does no test miss? (ARGS="log/fold.py", "--sample 500", "--report")
+mutants: $(INSTALLED) ## take each guard and comparison of the protocol away: which does no test miss? (ARGS="log/format/fold.py", "--sample 500", "--report")
 	$(PY) -m tests.mutation $(ARGS)
 
 .PHONY: chaos

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.figures import Figure, Options
-from penstock.log.filters import parse_filter
+from penstock.log.filter.filters import parse_filter
 
 _CONDITIONS = {
     "tags": "paid || refunded",

@@ -11,9 +11,9 @@ from benchmarks.figures import Figure, Options
 from benchmarks.topics import TOPIC, maintenance_of
 from benchmarks.virtual import World
 from penstock.log import Lake, Message, MessageType, TopicSettings
-from penstock.log.entries import read_header
+from penstock.log.format.entry import read_header
 from penstock.log.stores.protocol import ObjectInfo
-from penstock.log.table.actions import PUBLISHED
+from penstock.log.table.delta.actions import PUBLISHED
 
 
 def measure(options: Options) -> Iterator[Figure]:

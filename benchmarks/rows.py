@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.log.arrow_checks import check_arrow
-from penstock.log.batching import MessageIds, rows_of_arrow
-from penstock.log.files import ROW_GROUP_ROWS
+from penstock.log.format.sealed import ROW_GROUP_ROWS
 from penstock.log.limits import TopicLimits
-from penstock.log.messages import MessageType
-from penstock.log.routing import Router
+from penstock.log.message.arrow import check_arrow
+from penstock.log.message.batch_rows import MessageIds, rows_of_arrow
+from penstock.log.message.message import MessageType
+from penstock.log.message.routing import Router
 
 GROUPS = [f"group-{number}" for number in range(10_000)]
 BODY = random.Random(1).randbytes(50).hex().encode()

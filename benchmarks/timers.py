@@ -20,7 +20,7 @@ from benchmarks.memory import elsewhere, rss_bytes
 from benchmarks.rows import arrow_rows
 from benchmarks.topics import maintenance_of
 from benchmarks.virtual import Client, World
-from penstock.coordinator.timers.cell import timer_cells
+from penstock.coordinator.timers.cell.cell import timer_cells
 from penstock.coordinator.timers.play import play, play_once
 from penstock.log import Lake, Message, MessageType, ProducerOptions, TopicSettings
 from penstock.log.stores.counting import StoreStatistics

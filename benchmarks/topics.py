@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.log import Lake, MessageType, Topic, TopicSettings
-from penstock.log.header import Action
+from penstock.log.format.header import Action
 from penstock.log.stores.protocol import ObjectStore
 from penstock.log.table.maintenance import Maintenance
 

@@ -19,8 +19,8 @@ from benchmarks.figures import Figure, Options, by_verb
 from benchmarks.virtual import Client, World
 from penstock.coordinator import Coordination
 from penstock.coordinator.tables import CellTable, MemoryTable, ObjectStoreTable
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
-from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import Lake, Message, MessageType, ProducerOptions, TopicSettings
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import StoreStatistics

@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from ..log.errors import CallError, InvalidArgument
-from ..log.stored import Number
+from ..log.format.stored_json import Number
 from .changes import ALWAYS
 from .connect import Written as Form
 from .connect import declared_type

@@ -5,15 +5,15 @@
 """
 
 from .broadcast import BroadcastConsumer
-from .fate import Fate
+from .dead_letters.redrive import RedriveReport
+from .handlers.results import BatchResult, ConsumeResult, RetryAfter
 from .metrics import MemoryMetrics, Metrics
 from .pull import GroupMixed, PullConsumer
 from .push import PushConsumer, PushOptions
-from .redrive import RedriveReport
-from .results import BatchResult, ConsumeResult, RetryAfter
 from .simple import SimpleConsumer, SimpleOptions
 from .statistics import ConsumerStatistics, QueueStatistics
-from .trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
+from .trace.status import Fate
+from .trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
 
 __all__ = [
     "BatchResult",

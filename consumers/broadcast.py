@@ -11,10 +11,9 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from ..coordinator.coordination import Coordination
-from ..coordinator.groups import check_group_name
-from ..coordinator.progress import MemberProgress, open_progress
-from ..coordinator.put_back import InconsistentRestore
-from ..log.backoff import Backoff
+from ..coordinator.groups.record import check_group_name
+from ..coordinator.queues.restores import InconsistentRestore
+from ..coordinator.registry.broadcast_progress import MemberProgress, open_progress
 from ..log.errors import (
     ClosedError,
     DataDamaged,
@@ -24,17 +23,18 @@ from ..log.errors import (
     UnknownOutcome,
 )
 from ..log.escapes import escaped
-from ..log.filters import parse_filter
+from ..log.filter.filters import parse_filter
 from ..log.lake import Lake
-from ..log.messages import MessageView, views
-from ..log.reader import Reader
-from ..log.topics import Topic
+from ..log.message.message import MessageView, views
+from ..log.read.reader import Reader
+from ..log.runtime.backoff import Backoff
+from ..log.topic.topics import Topic
 from .consumer import Consumer
-from .executor import Executor, executor_of
-from .feed import Feed
-from .lanes import Lane, Run
+from .feed.feed import Feed
+from .handlers.executor import Executor, executor_of
 from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, check_consume_timeout
 from .membership import Subscription
+from .schedule.lanes import Lane, Run
 
 log = logging.getLogger("penstock.consumers")
 

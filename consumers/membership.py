@@ -8,21 +8,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ..coordinator.assignment import Assignment
-from ..coordinator.balance import Queue
 from ..coordinator.coordination import Coordination
-from ..coordinator.groups import GroupDeleted, GroupNotFound, GroupRecord, check_group_name
-from ..coordinator.keeper import QueueKeeper
-from ..coordinator.ownership import Ownership, Records
-from ..coordinator.records import check_life
-from ..coordinator.session import LeaseLost
-from ..coordinator.worker import Member
-from ..log.backoff import Backoff
+from ..coordinator.groups.record import GroupDeleted, GroupNotFound, GroupRecord, check_group_name
+from ..coordinator.queues.keeper import QueueKeeper
+from ..coordinator.rebalance.assignment import Assignment
+from ..coordinator.rebalance.balance import Queue
+from ..coordinator.rebalance.ownership import Ownership, Records
+from ..coordinator.registry.groups import check_life
+from ..coordinator.workers.session import LeaseLost
+from ..coordinator.workers.worker import Member
 from ..log.errors import LimitExceeded, PenstockError, RetryError, UnknownOutcome
 from ..log.lake import Lake
-from ..log.reader import Position, Reader
-from ..log.topics import Topic
-from .feed import Feed
+from ..log.read.reader import Position, Reader
+from ..log.runtime.backoff import Backoff
+from ..log.topic.topics import Topic
+from .feed.feed import Feed
 
 log = logging.getLogger("penstock.consumers")
 

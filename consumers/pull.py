@@ -13,21 +13,21 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from ..coordinator.balance import Queue
-from ..coordinator.cell import QueueCell
-from ..coordinator.commands import caught_up
 from ..coordinator.coordination import Coordination
-from ..coordinator.groups import GroupRecord
-from ..coordinator.keeper import OwnershipLost, QueueKeeper
-from ..coordinator.offsets import Settled
-from ..coordinator.put_back import inconsistent, is_ahead, of_another_log, of_another_record, seen
+from ..coordinator.groups.record import GroupRecord
+from ..coordinator.queues.cell import QueueCell
+from ..coordinator.queues.commands import caught_up
+from ..coordinator.queues.keeper import OwnershipLost, QueueKeeper
+from ..coordinator.queues.offsets import Settled
+from ..coordinator.queues.restores import inconsistent, is_ahead, of_another_log, of_another_record, seen
+from ..coordinator.rebalance.balance import Queue
 from ..log.errors import CallError, DataDamaged, InvalidArgument, PenstockError, RetryError
-from ..log.filters import Filter, parse_filter
+from ..log.filter.filters import Filter, parse_filter
 from ..log.lake import Lake
 from ..log.limits import MESSAGES_MAX as MAX_MESSAGES
 from ..log.limits import MIB, WAIT_MAX, check_count, check_duration, plain
-from ..log.messages import MessageView, views
-from ..log.reader import Position, Reader
+from ..log.message.message import MessageView, views
+from ..log.read.reader import Position, Reader
 from .consumer import GroupMember
 from .membership import Membership, Subscription
 

@@ -9,20 +9,20 @@ from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from ..coordinator.coordination import Coordination
-from ..coordinator.groups import DeliveryOrder
+from ..coordinator.groups.record import DeliveryOrder
 from ..log.errors import ClosedError, InvalidArgument
 from ..log.lake import Lake
 from ..log.limits import MIB, plain
 from .consumer import GroupMember
-from .engine import PushSurroundings, QueueEngine
-from .executor import Executor, executor_of
-from .failures import FailureLog
-from .lanes import Run
+from .handlers.executor import Executor, executor_of
 from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, Limits, check_consume_timeout, check_counts
 from .membership import Membership, Subscription
 from .metrics import MemoryMetrics, Metrics, check_metrics
-from .older import OlderHandlers
-from .queue_owner import QueueOwner
+from .queues.abandoned import OlderHandlers
+from .queues.assigned import QueueOwner
+from .queues.failure_log import FailureLog
+from .queues.push_processor import PushSurroundings, QueueEngine
+from .schedule.lanes import Run
 from .statistics import ConsumerStatistics
 
 THREADS = 20

@@ -11,24 +11,24 @@ from functools import partial
 from operator import methodcaller
 from typing import TypeAlias, TypeVar
 
-from ..coordinator.balance import Queue
+from ..coordinator.cells.keys import queue_key
 from ..coordinator.coordination import Coordination
-from ..coordinator.handing import acknowledged, changed_visibility
-from ..coordinator.handles import AlreadySettled, ForeignReceipt, ReceiptHandle, is_genuine
-from ..coordinator.keeper import Change, OwnershipLost
-from ..coordinator.keys import queue_key
-from ..coordinator.receipts import Receipts, Tried
-from ..coordinator.transactions.acks import settled_by
+from ..coordinator.queues.invisibility import acknowledged, changed_visibility
+from ..coordinator.queues.keeper import Change, OwnershipLost
+from ..coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle, is_genuine
+from ..coordinator.queues.remote_acks import Receipts, Tried
+from ..coordinator.rebalance.balance import Queue
+from ..coordinator.transactions.members.acks import settled_by
 from ..log.errors import InvalidArgument, LimitExceeded
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
-from ..log.messages import MessageView
+from ..log.message.message import MessageView
 from .consumer import GroupMember
-from .hander import QueueHander, SettlingLost, SimpleSurroundings
 from .limits import Limits, check_counts
 from .membership import Membership, Subscription
 from .metrics import MemoryMetrics, Metrics, check_metrics
-from .queue_owner import QueueOwner
+from .queues.assigned import QueueOwner
+from .queues.receive_processor import QueueHander, SettlingLost, SimpleSurroundings
 from .statistics import ConsumerStatistics
 
 RECEIVE_MESSAGES_MAX = 32

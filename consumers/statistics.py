@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..coordinator import TimerStatistics, TransactionStatistics
-from ..coordinator.transactions.asking import Answer
+from ..coordinator.transactions.checking.checker import Answer
 from ..coordinator.transactions.statistics import GroupTransactions
-from ..log.gathering import BatchSent, ProducerStatistics
+from ..log.produce.accumulator import BatchSent, ProducerStatistics
 from .metrics import Counter, Histogram, Kind, Metric, Metrics, Sample, check_metrics
 
 _TOPIC = ("topic", "consumer_group")

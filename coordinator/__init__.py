@@ -1,8 +1,7 @@
 """The coordinator: leases, acknowledgements and group records over one compare-and-set table."""
 
 from .coordination import Coordination, check_coordination, open_coordination
-from .describe import GroupDescription, QueueStanding
-from .groups import (
+from .groups.record import (
     ATTEMPTS_DEFAULT,
     DeadLetterPolicy,
     DeliveryOrder,
@@ -12,20 +11,19 @@ from .groups import (
     GroupNotFound,
     GroupSettings,
 )
-from .handles import AlreadySettled, ForeignReceipt, ReceiptAhead, ReceiptExpired, ReceiptOutdated, ReceiptRefused
-from .keeper import OwnershipLost
-from .living import WorkerSeen, WorkerState
-from .operators import Operators
-from .parked import ParkedGroup
-from .put_back import InconsistentRestore
-from .retry import RetryPolicy, Schedule
-from .roles import Part, run_roles
+from .groups.retry import RetryPolicy, Schedule
+from .operators.describe import GroupDescription, QueueStanding
+from .operators.operators import Operators
+from .operators.parked import ParkedGroup
+from .queues.keeper import OwnershipLost
+from .queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptAhead, ReceiptExpired, ReceiptOutdated, ReceiptRefused
+from .queues.restores import InconsistentRestore
+from .rebalance.roles import Part, run_roles
 from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
+from .timers.cell.state import NotRecallable
 from .timers.player import TimerStatistics
 from .timers.role import Timers
-from .timers.state import NotRecallable
-from .transactions.acks import SettledElsewhere, TooManyUnnoted
-from .transactions.asking import CheckedTransaction, TransactionResolution
+from .transactions.checking.checker import CheckedTransaction, TransactionResolution
 from .transactions.errors import (
     AcksDecide,
     CommittedNotVisible,
@@ -37,9 +35,11 @@ from .transactions.errors import (
     TransactionNotFound,
     TransactionRolledBack,
 )
-from .transactions.receipts import TopicReceipt, TransactionReceipt
+from .transactions.members.acks import SettledElsewhere, TooManyUnnoted
+from .transactions.sending.receipts import TopicReceipt, TransactionReceipt
 from .transactions.statistics import TransactionStatistics
 from .upkeep import Upkeep
+from .workers.liveness import WorkerSeen, WorkerState
 
 __all__ = [
     "ATTEMPTS_DEFAULT",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..log.runtime import Runtime
+from ..log.runtime.runtime import Runtime
 from ..log.stores.protocol import ObjectStore
-from .cells import Cells
-from .in_hand import InHand
-from .lake_cell import LakeCell
-from .lease import LEASE_ON_STORE_S, LEASE_S
-from .records import Groups
+from .cells.cells import Cells
+from .cells.lake_cell import LakeCell
+from .registry.groups import Groups
 from .tables import CellTable, open_table
 from .tables.open import InDynamoDB, InSqlite, InStore, table_place
-from .watch import Watch
-from .worker import Worker
+from .workers.in_flight import InHand
+from .workers.lease import LEASE_ON_STORE_S, LEASE_S
+from .workers.watch import Watch
+from .workers.worker import Worker
 
 _NEAR = ("memory://", "file://")
 

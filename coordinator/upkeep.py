@@ -7,23 +7,23 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from ..log.backoff import pause
 from ..log.errors import DataDamaged, NewerFormatError, PenstockError
-from ..log.header import Action
+from ..log.format.header import Action
 from ..log.lake import Lake
 from ..log.paths import TOPICS, TopicPaths, is_timer_log, topic_name, topic_of
-from ..log.settings import RETENTION_MAX, TopicRecord
+from ..log.runtime.backoff import pause
 from ..log.table.maintenance import Maintenance, MaintenanceOptions
 from ..log.table.retention import GUARDED
-from ..log.timer_log import end_orphan
-from ..log.topics import read_record
-from .cells import Cells
-from .guards import retention_guards
-from .living import forget_fenced
-from .records import Groups
-from .spill_objects import collect_spills
-from .timers.leftovers import remove_orphans, still_needed
-from .transactions.guard import held_jobs
+from ..log.topic.settings import RETENTION_MAX, TopicRecord
+from ..log.topic.timer_log import end_orphan
+from ..log.topic.topics import read_record
+from .cells.cells import Cells
+from .registry.groups import Groups
+from .registry.retention import retention_guards
+from .registry.spill_objects import collect_spills
+from .timers.orphans import remove_orphans, still_needed
+from .transactions.held_uploads import held_jobs
+from .workers.liveness import forget_fenced
 
 OnStep: TypeAlias = Callable[[str, str, object], None]
 """A callback with topic, step, and the step's result or error."""

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from ..consumers.results import judge
-from ..log.messages import Message
+from ..consumers.handlers.results import judge
+from ..log.message.message import Message
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

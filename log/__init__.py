@@ -3,8 +3,7 @@
 `penstock.connect` gives the same to synchronous callers; `penstock.aio` is this module's face for asynchronous ones.
 """
 
-from .contention import Pace
-from .delays import DELAY_LEVELS, WaitingMessage, delay_level
+from .append.contention import Pace
 from .describe import QueueDescription, TopicDescription
 from .errors import (
     BackPressureError,
@@ -40,19 +39,20 @@ from .errors import (
     UnsafeStoreError,
     ViewLost,
 )
-from .gathering import BatchSent, ProducerOptions, ProducerStatistics
+from .filter.tags import TagFilter
 from .lake import Lake
 from .limits import TopicLimits
-from .messages import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageType, MessageView, views
-from .producer import Producer
-from .reader import LeftOut, Position, Reader
-from .receipts import BatchReceipt, BatchResult, Receipt, SendResult
-from .routing import queue_of
-from .runtime import Clock, Runtime, SystemClock
-from .settings import TopicRecord, TopicSettings
+from .message.message import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageType, MessageView, views
+from .message.routing import queue_of
+from .produce.accumulator import BatchSent, ProducerOptions, ProducerStatistics
+from .produce.delays import DELAY_LEVELS, WaitingMessage, delay_level
+from .produce.producer import Producer
+from .produce.receipts import BatchReceipt, BatchResult, Receipt, SendResult
+from .read.reader import LeftOut, Position, Reader
+from .runtime.runtime import Clock, Runtime, SystemClock
 from .stores import ObjectStore, open_store
-from .tags import TagFilter
-from .topics import Topic
+from .topic.settings import TopicRecord, TopicSettings
+from .topic.topics import Topic
 
 __all__ = [
     "DELAY_LEVELS",

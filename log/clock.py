@@ -6,7 +6,7 @@ import logging
 
 from .errors import ClockSkewError, StoreUnavailable
 from .limits import CLOCK_SKEW_MAX_MS
-from .runtime import Clock
+from .runtime.runtime import Clock
 from .stores.protocol import ObjectStore
 
 log = logging.getLogger("penstock.log")

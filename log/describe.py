@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
-from .messages import from_ms
-from .reader import Reader
-from .settings import TopicSettings
-from .topics import Topic
+from .message.message import from_ms
+from .read.reader import Reader
+from .topic.settings import TopicSettings
+from .topic.topics import Topic
 
 SAMPLE_MESSAGES = 10_000
 HOTTEST = 5

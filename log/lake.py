@@ -10,23 +10,23 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Literal, Self
 
+from .append.contention import Pace
 from .clock import StoreClock, too_far
-from .contention import Pace
 from .describe import TopicDescription, describe
 from .errors import ClosedError, InvalidArgument, PenstockError, RetryError, TopicNotFound
-from .gathering import ProducerOptions, ProducerStatistics
-from .header import Epoch
-from .messages import MessageType
-from .naming import OWN_PREFIX, check_producer_name, open_name
+from .format.header import Epoch
+from .message.message import MessageType
 from .paths import check_topic_name, timer_log_name
-from .producer import Producer
-from .reader import Reader
-from .runtime import Runtime
-from .settings import TopicRecord, TopicSettings
+from .produce.accumulator import ProducerOptions, ProducerStatistics
+from .produce.producer import Producer
+from .read.reader import Reader
+from .runtime.runtime import Runtime
 from .stores.probe import probe_conditional_writes
 from .stores.protocol import ObjectStore
-from .timer_log import check_delay_topic_name, check_own, delays, end_orphan, make_timer_log
-from .topics import Topic, alter_topic, create_topic, delete_topic, list_topics, not_found, open_topic, read_only
+from .topic.open_name import OWN_PREFIX, check_producer_name, open_name
+from .topic.settings import TopicRecord, TopicSettings
+from .topic.timer_log import check_delay_topic_name, check_own, delays, end_orphan, make_timer_log
+from .topic.topics import Topic, alter_topic, create_topic, delete_topic, list_topics, not_found, open_topic, read_only
 
 log = logging.getLogger("penstock.log")
 

@@ -3,7 +3,7 @@
     linker = await open_linker(lake, "orders", name="spark/etl")
     if not linker.is_linked(batch):                  # else an earlier instance of the name has seen to it
         job = await linker.begin()                   # its id goes to whoever stages
-        parts = …                                    # each by `staging.upload_part`, in any process, tried as often as need be
+        parts = …                                    # each by `jobs.upload_part`, in any process, tried as often as need be
         linked = await linker.link(job, parts, batch=batch)
 
 Nothing is visible before ``link``. Then all parts that it was given are, in their order within each queue. The collector removes
@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from .backoff import until_answered
+from .append.pending_append import Outcome, Written
 from .errors import (
     InvalidArgument,
     LimitExceeded,
@@ -30,15 +30,15 @@ from .errors import (
     TopicDeleted,
     UnknownOutcome,
 )
-from .header import Batch, Epoch, Part
+from .format.header import Batch, Epoch, Part
 from .lake import Lake
 from .limits import ENTRY_ROWS_MAX
-from .naming import check_producer_name, open_name
-from .pending import Outcome, Written
-from .settings import TopicSettings
-from .staging import Job, begin_job
-from .timer_log import check_own, delays
-from .topics import Topic
+from .runtime.backoff import until_answered
+from .stage.jobs import Job, begin_job
+from .topic.open_name import check_producer_name, open_name
+from .topic.settings import TopicSettings
+from .topic.timer_log import check_own, delays
+from .topic.topics import Topic
 
 BATCH_ROWS_MAX = 2**32
 """The number of sequences that each batch number stands for; the last of them is its batch's."""

@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from .damage import entry_numbers
-from .entries import encode_entry
 from .errors import DataDamaged, PenstockError, StoreUnavailable
-from .fold import store_time
-from .header import CloseJob, Created, Deleted, Epoch, Header, Repair
+from .format.entry import encode_entry
+from .format.fold import store_time
+from .format.header import CloseJob, Created, Deleted, Epoch, Header, Repair
+from .format.state import ProducerRow, State, row_sum, state_form
 from .limits import ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
 from .paths import TopicPaths
-from .runtime import Runtime
-from .salvage import Remains, exact_folds, lost_between, read_remains, salvage
-from .state import ProducerRow, State, row_sum, state_form
+from .runtime.runtime import Runtime
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
-from .view import View, read_floor
+from .tail.damage import entry_numbers
+from .tail.salvage import Remains, exact_folds, lost_between, read_remains, salvage
+from .tail.view import View, read_floor
 
 _TRIES = 8
 

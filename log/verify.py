@@ -8,28 +8,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from .arrivals import entry_bytes
-from .checkpoints import decode_checkpoint
-from .damage import entry_numbers, find_resumption, of_the_log
-from .entries import read_header
 from .errors import DataDamaged
-from .files import check_seal, read_rows
-from .fold import Folded, fold
+from .format.checkpoint import decode_checkpoint
+from .format.entry import read_header
+from .format.fold import Folded, fold
+from .format.sealed import check_seal, read_rows
+from .format.state import State
 from .limits import MIB
-from .messages import MESSAGE_SCHEMA
+from .message.message import MESSAGE_SCHEMA
 from .paths import TopicPaths
-from .rows import entry_pieces
-from .runtime import Runtime
-from .salvage import lost_between, salvage
-from .settings import TopicRecord
-from .state import State
+from .runtime.runtime import Runtime
 from .stores.protocol import ObjectMissing, ObjectStore
-from .table.agreement import Agreement
-from .table.delta import DeltaLog
-from .table.segments import TableFile
-from .table.snapshot import Snapshot
-from .topics import read_record
-from .view import read_floor
+from .table.comparison.ranges import Agreement
+from .table.delta.delta_log import DeltaLog
+from .table.delta.segments import TableFile
+from .table.delta.snapshot import Snapshot
+from .tail.arrivals import entry_bytes
+from .tail.damage import entry_numbers, find_resumption, of_the_log
+from .tail.entry_rows import entry_pieces
+from .tail.salvage import lost_between, salvage
+from .tail.view import read_floor
+from .topic.settings import TopicRecord
+from .topic.topics import read_record
 
 _CHECKED_SCHEMA = pa.schema([MESSAGE_SCHEMA.field(name) for name in ("queue", "offset", "store_timestamp")])
 _ENDED = "it was deleted, and that was broken off (`penstock topic delete` ends it), or the entry was made up"

@@ -69,15 +69,20 @@ MODULES = (
         "topics",
         "What a topic is written and read with.",
         (
-            Face("Producer", ("penstock.log.producer",), "ProducerFace", without="closed send_copies wait_for_room after_fork"),
-            Face("Reader", ("penstock.log.reader",), "ClosableFace", without="topic stored_at"),
+            Face(
+                "Producer",
+                ("penstock.log.produce.producer",),
+                "ProducerFace",
+                without="closed send_copies wait_for_room after_fork",
+            ),
+            Face("Reader", ("penstock.log.read.reader",), "ClosableFace", without="topic stored_at"),
         ),
     ),
     Module(
         "transactions",
         "Transactions, and who answers for them.",
         (
-            Face("Transaction", ("penstock.coordinator.transactions.transaction",), "TransactionFace", without="leave"),
+            Face("Transaction", ("penstock.coordinator.transactions.sending.transaction",), "TransactionFace", without="leave"),
             Face("Checking", ("penstock.aio.transactions",), "ClosableFace", without="closed ask_instead"),
         ),
     ),

@@ -22,8 +22,8 @@ from ..coordinator.coordination import Coordination, open_coordination
 from ..coordinator.tables.open import table_place
 from ..log.errors import InvalidArgument
 from ..log.lake import Lake
-from ..log.portal import Portal
-from ..log.runtime import Runtime
+from ..log.runtime.portal import Portal
+from ..log.runtime.runtime import Runtime
 from ..log.stores import open_store
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from penstock import aio
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.commands import begin, caught_up
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.offsets import OffsetSet
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.commands import begin, caught_up
+from penstock.coordinator.queues.offsets import OffsetSet
 
 
 def change_cell(

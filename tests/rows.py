@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.log.fold import Folded
-from penstock.log.messages import MESSAGE_SCHEMA
+from penstock.log.format.fold import Folded
+from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.paths import TopicPaths
-from penstock.log.rows import EntryRows, entry_pieces
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.protocol import ObjectStore
+from penstock.log.tail.entry_rows import EntryRows, entry_pieces
 
 
 async def entry_rows(store: ObjectStore, paths: TopicPaths, folded: Folded, data: bytes) -> EntryRows:

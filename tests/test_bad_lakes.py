@@ -15,14 +15,14 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.log import producer as producer_module
-from penstock.log import staging
-from penstock.log.checkpoints import encode_checkpoint
 from penstock.log.errors import DataDamaged, NewerFormatError
-from penstock.log.floor import encode_floor
+from penstock.log.format.checkpoint import encode_checkpoint
+from penstock.log.format.floor import encode_floor
+from penstock.log.format.state import State
 from penstock.log.paths import TopicPaths
-from penstock.log.runtime import Runtime
-from penstock.log.state import State
+from penstock.log.produce import producer as producer_module
+from penstock.log.runtime.runtime import Runtime
+from penstock.log.stage import jobs
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S, bodies, get, keys, put, read_all, send_all, three_entries
 from tests.log.test_reader import publish
@@ -69,7 +69,7 @@ def test_a_lost_entry_is_named(store: MemoryStore) -> None:
 
 def test_a_damaged_staged_object_costs_its_own_rows_and_says_which(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_module, "HANDED_BYTES_MAX", 10_000)
-    monkeypatch.setattr(staging, "PART_BYTES", 40_000)
+    monkeypatch.setattr(jobs, "PART_BYTES", 40_000)
     rows = [Message(os.urandom(1000)) for _ in range(100)]
     with penstock.connect(store=store) as lake:
         with lake.producer("orders") as producer:
@@ -213,8 +213,8 @@ def newer_settings(store: MemoryStore) -> None:
 
 
 def newer_entry(store: MemoryStore) -> None:
-    from penstock.log.entries import FOOTER_KEY
-    from penstock.log.files import read_footer, read_rows, write_file
+    from penstock.log.format.entry import FOOTER_KEY
+    from penstock.log.format.sealed import read_footer, read_rows, write_file
 
     data = get(store, PATHS.entry(4))
     header = json.loads(read_footer(data, where="")[FOOTER_KEY])
@@ -222,7 +222,7 @@ def newer_entry(store: MemoryStore) -> None:
 
 
 def newer_checkpoint(store: MemoryStore) -> None:
-    from penstock.log.files import digest
+    from penstock.log.format.sealed import digest
 
     body = encode_checkpoint(State(entry=3)).partition(b"\n")[0].replace(b'"format":1', b'"format":2')
     put(store, PATHS.checkpoint(3), body + b"\n" + digest(body).encode() + b"\n")

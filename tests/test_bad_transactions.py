@@ -17,7 +17,8 @@ import pytest
 
 import penstock
 from penstock.aio import transactions
-from penstock.coordinator.transactions import limits, sending
+from penstock.coordinator.transactions import limits
+from penstock.coordinator.transactions.sending import sending
 from penstock.log import TopicSettings
 from penstock.log.stores import MemoryStore
 from penstock.testing import HandClock, memory_lake

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.log.delays import RecallHandle
-from penstock.log.reader import Reader
+from penstock.log.produce.delays import RecallHandle
+from penstock.log.read.reader import Reader
 from penstock.log.stores import MemoryStore
 from penstock.testing import HandClock
 from tests.lakes import TIMEOUT_S

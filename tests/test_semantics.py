@@ -18,7 +18,7 @@ from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_MAX, INVISIBLE_MI
 from penstock.coordinator import RetryPolicy
 from penstock.log import StoreUnavailable, TopicLimits, TopicSettings
 from penstock.log.lake import Lake
-from penstock.log.routing import queue_of
+from penstock.log.message.routing import queue_of
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.testing import HandClock

@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Callable, Iterator
 
 from benchmarks.figures import Figure, Options
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
 
 _WINDOW = 10_000
 _FLOOR = 5_000_000_000

@@ -22,7 +22,7 @@ from benchmarks.consumers.takeovers import Event
 from benchmarks.figures import Figure, Options
 from benchmarks.rows import BODY
 from benchmarks.topics import TOPIC
-from penstock.coordinator.lease import LEASE_S, MARGIN
+from penstock.coordinator.workers.lease import LEASE_S, MARGIN
 
 QUEUES = 12
 WORKERS = 3

@@ -20,7 +20,7 @@ from benchmarks.rows import BODY, arrow_rows
 from benchmarks.topics import TOPIC
 from penstock import ConsumeResult, MessageView
 from penstock.consumers import PushOptions
-from penstock.coordinator.lease import MARGIN
+from penstock.coordinator.workers.lease import MARGIN
 from penstock.log import Lake, Message
 
 QUEUES = 12

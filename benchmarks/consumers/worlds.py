@@ -13,8 +13,8 @@ from benchmarks.virtual import Client, World
 from penstock.consumers import PushConsumer, PushOptions
 from penstock.consumers.membership import Subscription
 from penstock.coordinator import Coordination
-from penstock.coordinator.lease import LEASE_ON_STORE_S, LEASE_S
 from penstock.coordinator.tables import Cell, CellTable, CellVersion, MemoryTable, ObjectStoreTable
+from penstock.coordinator.workers.lease import LEASE_ON_STORE_S, LEASE_S
 from penstock.log import MessageType, Runtime, TopicSettings
 from penstock.log.stores.latency import Latency
 

@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import Literal
 
 from ...log.errors import InvalidArgument
-from ...log.producer import Producer
-from ...log.runtime import Clock
+from ...log.produce.producer import Producer
+from ...log.runtime.runtime import Clock
 from .catalog import SETTINGS, Catalog, Slot, check_history
 from .envelopes import Envelopes, Source, Table
 from .errors import SlotInUse, SlotLost, SourceUnavailable, load_psycopg, slot_lost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...log.runtime import Clock
+from ...log.runtime.runtime import Clock
 from .envelopes import Envelopes
 from .outbox import Outbox
 from .pgoutput import Begin, Commit, Other, Relation, decode

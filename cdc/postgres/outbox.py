@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ...log.messages import SEND_SCHEMA
-from ...log.producer import Producer
-from ...log.receipts import BatchReceipt
+from ...log.message.message import SEND_SCHEMA
+from ...log.produce.producer import Producer
+from ...log.produce.receipts import BatchReceipt
 from .envelopes import Event
 
 BATCH_EVENTS_MAX = 5000

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import LimitExceeded
-from ...log.producer import Producer
+from ...log.produce.producer import Producer
 from .catalog import Catalog, SourceTable
 from .envelopes import Envelopes, Event, Table
 from .errors import load_psycopg, translated

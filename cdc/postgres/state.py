@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from ...log.errors import FencedError
+from ...log.format.stored_json import Number, Stored, parse_stored
 from ...log.paths import topic_folder
-from ...log.stored import Number, Stored, parse_stored
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 
 FORMAT = 1

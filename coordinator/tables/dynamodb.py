@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ...log.errors import PenstockError, StoreUnavailable
-from ...log.runtime import Runtime
+from ...log.runtime.runtime import Runtime
 from .dynamodb_errors import code_of, mismatch, translate
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
 from .versions import first_number, number_of, version_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ...log.errors import ForeignObject
-from ...log.runtime import Runtime
+from ...log.runtime.runtime import Runtime
 from ...log.stores.probe import probe_conditional_writes
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, StoredObject, Version
 from .protocol import Cell, CellVersion, check_cell, check_cell_key

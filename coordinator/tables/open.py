@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from ...log.errors import InvalidArgument, MissingDependency
 from ...log.limits import plain
-from ...log.runtime import Runtime
+from ...log.runtime.runtime import Runtime
 from ...log.stores.keys import HIDDEN_FOLDER
 from ...log.stores.protocol import ObjectStore
 from .memory import MemoryTable

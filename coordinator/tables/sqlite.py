@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from ...log.errors import PenstockError
-from ...log.runtime import Runtime
+from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import Conflict
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
 from .sqlite_file import LOCK_WAIT_MAX_S, Deletion, Put, SqliteFile

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ...log.errors import ClosedError, ForeignObject, NewerFormatError, NotSupported
-from ...log.runtime import Runtime
+from ...log.runtime.runtime import Runtime
 from .sqlite_errors import is_busy, translate
 
 T = TypeVar("T")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...log.errors import InvalidArgument
-from ...log.runtime import Runtime
-from ...log.stored import whole_number
+from ...log.format.stored_json import whole_number
+from ...log.runtime.runtime import Runtime
 from .protocol import CellVersion
 
 _FIRST_BITS = 62

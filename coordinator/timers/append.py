@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...log.delays import without_destinations
 from ...log.errors import DataDamaged, PenstockError, TopicDeleted
-from ...log.gathering import ProducerOptions
 from ...log.lake import Lake
-from ...log.messages import COPY_SCHEMA
-from ...log.producer import Producer
-from ...log.topics import Topic
-from . import guards
-from .cell import TimerCell
-from .state import Claim
+from ...log.message.message import COPY_SCHEMA
+from ...log.produce.accumulator import ProducerOptions
+from ...log.produce.delays import without_destinations
+from ...log.produce.producer import Producer
+from ...log.topic.topics import Topic
+from .cell import preconditions
+from .cell.cell import TimerCell
+from .cell.state import Claim
 
 _OPTIONS = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=30))
 
@@ -32,7 +32,7 @@ class Appending:
         self._cell = cell
         self._producer: Producer | None = None
         self._forgotten = False
-        self._had_begun = guards.has_begun(topic.tail.state)  # by a state that was read before the cell is
+        self._had_begun = preconditions.has_begun(topic.tail.state)  # by a state that was read before the cell is
 
     async def append(self, claim: Claim, rows: pa.Table) -> bool:
         """Return when a claim's messages are in the topic, once. False: another process has settled it, and the cell is read anew.
@@ -42,7 +42,7 @@ class Appending:
         try:
             if self._producer is None:
                 await self._open(claim)
-            if not guards.still_open(self._cell.state, claim):
+            if not preconditions.still_open(self._cell.state, claim):
                 return False
             assert self._producer is not None, "it was opened"
             copies = numbered(fired(rows, self._topic.settings.queues), claim)
@@ -71,16 +71,16 @@ class Appending:
         before = await self._lake.topic(name, writable=True)
         used = before.tail.state
         producer = await self._lake.producer(
-            name, name=guards.PRODUCER, options=_OPTIONS, known_sequence=claim.sequence - 1, copies=True
+            name, name=preconditions.PRODUCER, options=_OPTIONS, known_sequence=claim.sequence - 1, copies=True
         )
         self._producer = producer
         # By the time after the opening: this process may have slept in it for so long that others forgot the name.
-        self._forgotten = guards.may_be_forgotten(used, mine, now_ms=self._lake.runtime.clock.wall_ms())
+        self._forgotten = preconditions.may_be_forgotten(used, mine, now_ms=self._lake.runtime.clock.wall_ms())
         after = await self._lake.topic(name)
         if before.record.incarnation != mine.incarnation or after.record.incarnation != mine.incarnation:
             raise TopicDeleted("the topic was deleted", operation="play timers", object=name)
         state = await self._cell.read()
-        if (self._had_begun and self._cell.was_missing) or guards.is_behind(state, producer.last_sequence):
+        if (self._had_begun and self._cell.was_missing) or preconditions.is_behind(state, producer.last_sequence):
             raise DataDamaged(
                 "the topic holds timed messages that its timer cell never let go",
                 operation="play timers",
@@ -96,7 +96,7 @@ class Appending:
         written: list[pa.Array] = []
         reader = await self._lake.reader(self._topic.paths.topic)
         async for batch in reader.read(columns=["message_id", "producer"], damaged="skip"):
-            mine = batch.filter(pc.equal(batch["producer"], guards.PRODUCER)).column("message_id")
+            mine = batch.filter(pc.equal(batch["producer"], preconditions.PRODUCER)).column("message_id")
             written.append(mine.filter(pc.is_in(mine, wanted)))
         return rows.filter(pc.invert(pc.is_in(wanted, pa.chunked_array(written, pa.string()).combine_chunks())))
 

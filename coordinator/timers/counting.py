@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...log.delays import QUEUE
 from ...log.errors import TopicNotFound
 from ...log.lake import Lake
-from ...log.reader import Reader
-from ..cells import Cells
-from .memtable import due_times
+from ...log.produce.delays import QUEUE
+from ...log.read.reader import Reader
+from ..cells.cells import Cells
+from .runs.memtable import due_times
 from .waiting import standing, waiting
 
 READ_ROWS_MAX = 1_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from ...log.backoff import Backoff
-from ...log.delays import QUEUE
 from ...log.errors import ClosedError, RetryError
-from ...log.reader import Reader
-from .memtable import Rows
+from ...log.produce.delays import QUEUE
+from ...log.read.reader import Reader
+from ...log.runtime.backoff import Backoff
+from .runs.memtable import Rows
 
 _AGAIN_S = 0.1
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ...log.lake import Lake
-from ..cells import Cells
+from ..cells.cells import Cells
 from .options import TimerOptions
 from .player import OnStep, Player, TimerStatistics
 

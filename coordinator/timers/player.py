@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from ...log.backoff import Backoff
-from ...log.delays import QUEUE
 from ...log.errors import (
     ClosedError,
     DataDamaged,
@@ -19,21 +17,23 @@ from ...log.errors import (
     RetryError,
 )
 from ...log.lake import Lake
-from ...log.reader import Reader
+from ...log.produce.delays import QUEUE
+from ...log.read.reader import Reader
+from ...log.runtime.backoff import Backoff
 from ...log.stores.protocol import ObjectMissing
-from ...log.topics import Topic
-from ..cells import CellChanged, Cells
-from . import guards
+from ...log.topic.topics import Topic
+from ..cells.cells import CellChanged, Cells
 from .append import Appending
-from .cell import TimerCell
+from .cell import preconditions
+from .cell.cell import TimerCell
+from .cell.selection import FOREVER, Waiting, next_bounds, within
+from .cell.state import Bounds, Claim, Due, TimerState
 from .follow import Following
-from .gather import Gathered, Gatherer, may_name, named, to_merge
-from .memtable import Together, ready_ms
 from .options import TimerOptions
-from .recalls import Recalls, Spilled
-from .runs import OpenRun, next_unloaded
-from .selection import FOREVER, Waiting, next_bounds, within
-from .state import Bounds, Claim, Due, TimerState
+from .runs.memtable import Together, ready_ms
+from .runs.recalls import Recalls, Spilled
+from .runs.run_files import OpenRun, next_unloaded
+from .runs.run_merges import Gathered, Gatherer, may_name, named, to_merge
 from .store_time import StoreTime
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Player:
 
     def __init__(self, lake: Lake, cells: Cells, topic: Topic, log: Topic, options: TimerOptions) -> None:
         name, life = topic.paths.topic, log.record.incarnation
-        assert guards.belongs(log.record, topic.record), "they are of one life"
+        assert preconditions.belongs(log.record, topic.record), "they are of one life"
         self._topic, self._log_topic = topic, log
         self._runtime = lake.runtime
         self._options = options
@@ -170,9 +170,9 @@ class Player:
         self._paced = False
         await log.reach(state.bounds.known)
         await self._keep_to(state)
-        now_us = guards.due_until_us(await self._time.now_us(), self._runtime.clock)
+        now_us = preconditions.due_until_us(await self._time.now_us(), self._runtime.clock)
         if state.claim is not None and state.claim != self._arrived:
-            if soon_us := guards.too_soon_us(state.claim, now_us):
+            if soon_us := preconditions.too_soon_us(state.claim, now_us):
                 return soon_us / 1e6
             await self._finish(state, state.claim)
             return 0.0

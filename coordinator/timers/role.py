@@ -10,15 +10,15 @@ from functools import partial
 from ...log.errors import PenstockError, TopicDeleted, TopicNotFound
 from ...log.lake import Lake
 from ...log.paths import is_timer_log, topic_of
-from ..cells import Cells
+from ..cells.cells import Cells
 from ..coordination import Coordination
-from ..groups import GroupRecord
-from ..roles import Part, Players, run_roles
-from .cell import timer_cells
-from .news import YoungTopics
+from ..groups.record import GroupRecord
+from ..rebalance.roles import Part, Players, run_roles
+from .cell.cell import timer_cells
 from .options import TimerOptions
 from .play import play, play_once
 from .player import TimerStatistics, wait_for
+from .young_topics import YoungTopics
 
 TIMERS = "timers"
 """The role's name."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...log.errors import PenstockError
-from ...log.runtime import Clock
+from ...log.runtime.runtime import Clock
 from ...log.stores.protocol import ObjectStore
 
 log = logging.getLogger("penstock.coordinator")

@@ -7,12 +7,12 @@ from datetime import datetime
 from enum import StrEnum
 
 from ...log.lake import Lake
-from ...log.messages import MessageView, to_us
+from ...log.message.message import MessageView, to_us
 from ...log.paths import topic_of
-from ...log.topics import Topic
-from .cell import timer_cells
-from .recalls import Recalls
-from .state import Due, TimerState
+from ...log.topic.topics import Topic
+from .cell.cell import timer_cells
+from .cell.state import Due, TimerState
+from .runs.recalls import Recalls
 from .waiting import standing
 
 

@@ -7,20 +7,20 @@ from contextlib import aclosing
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...log.delays import QUEUE
 from ...log.errors import DataDamaged, UnknownOutcome
 from ...log.lake import Lake
-from ...log.reader import Reader
-from ...log.runtime import Clock
+from ...log.produce.delays import QUEUE
+from ...log.read.reader import Reader
+from ...log.runtime.runtime import Clock
 from ...log.stores.protocol import ObjectMissing
-from ..cells import CellChanged, Cells
-from .cell import TimerCell
-from .memtable import Rows
+from ..cells.cells import CellChanged, Cells
+from .cell.cell import TimerCell
+from .cell.selection import FOREVER, Waiting, within
+from .cell.state import Bounds, Due, TimerState, not_recallable
 from .options import TimerOptions
-from .recalls import Recalls
-from .runs import OpenRun, next_unloaded, run_key
-from .selection import FOREVER, Waiting, within
-from .state import Bounds, Due, TimerState, not_recallable
+from .runs.memtable import Rows
+from .runs.recalls import Recalls
+from .runs.run_files import OpenRun, next_unloaded, run_key
 
 _GROUP_BYTES = TimerOptions().group_bytes
 _ROWS_AT_ONCE = 50_000

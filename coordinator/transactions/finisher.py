@@ -11,16 +11,16 @@ import logging
 import math
 from collections.abc import Callable, Collection, Sequence
 
-from ...log.backoff import pause
 from ...log.errors import PenstockError
-from ...log.runtime import Clock
-from .acks import Verdict
-from .checks import Finishing
+from ...log.runtime.backoff import pause
+from ...log.runtime.runtime import Clock
+from .checking.check_back_role import Finishing
 from .errors import TransactionEnded, TransactionNotFound
-from .judging import SettlingQueues
-from .members import MemberCells
-from .names import ProducerGroups
-from .state import By, Decision, MemberCell, TransactionRow
+from .members.acks import Verdict
+from .members.member_cells import MemberCells
+from .members.producer_groups import ProducerGroups
+from .members.state import By, Decision, MemberCell, TransactionRow
+from .settling_cells import SettlingQueues
 
 log = logging.getLogger("penstock.transactions")
 

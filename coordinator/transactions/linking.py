@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from ...log.backoff import Backoff
-from ...log.damage import read_header_at
+from ...log.append.pending_append import Outcome, Written
 from ...log.errors import DataDamaged, NotWritten, PenstockError, RetryError, TopicDeleted, TopicNotFound, UnknownOutcome
-from ...log.half import read_half
-from ...log.header import Batch, CloseJob, Part
+from ...log.format.header import Batch, CloseJob, Part
 from ...log.lake import Lake
 from ...log.linking import current_topic
-from ...log.pending import Outcome, Written
-from ...log.topics import Topic
-from .naming import job_of
-from .state import Destination, LinkedAs
+from ...log.runtime.backoff import Backoff
+from ...log.stage.half_messages import read_half
+from ...log.tail.damage import read_header_at
+from ...log.topic.topics import Topic
+from .ids import job_of
+from .members.state import Destination, LinkedAs
 
 _PAUSE_S = 0.05
 _QUEUES_TOLD_MAX = 64

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import asyncio
 
-from ...log.backoff import pause
 from ...log.errors import PenstockError
+from ...log.runtime.backoff import pause
 from ..coordination import Coordination
-from ..roles import Part, run_roles
+from ..rebalance.roles import Part, run_roles
 from .finisher import TRANSACTIONS, Finisher, Report
 from .service import Transactions
 

@@ -11,23 +11,22 @@ from dataclasses import replace
 import pyarrow as pa
 
 from ...log.errors import PenstockError, TopicNotFound
-from ...log.half import half_key, read_half, staged_sizes
 from ...log.lake import Lake
-from ...log.messages import MESSAGE_SCHEMA, MessageView, views
+from ...log.message.message import MESSAGE_SCHEMA, MessageView, views
 from ...log.paths import TopicPaths
+from ...log.stage.half_messages import half_key, read_half, staged_sizes
+from ...log.stores.deletes import delete_all
 from ...log.stores.protocol import ObjectMissing
-from ...log.table.deletes import delete_all
-from ...log.topics import read_record
+from ...log.topic.topics import read_record
 from ..coordination import Coordination
-from .acks import Verdict
 from .errors import HalfMessagesMissing
-from .judging import SettlingQueues
+from .ids import check_producer_group, job_of, member_of
 from .linking import Link
-from .members import MemberCells
-from .names import ProducerGroups
-from .naming import check_producer_group, job_of, member_of
-from .own import OwnMembers, retire
-from .state import (
+from .members.acks import Verdict
+from .members.member_cells import MemberCells
+from .members.own_members import OwnMembers, retire
+from .members.producer_groups import ProducerGroups
+from .members.state import (
     LINK_S,
     By,
     Decision,
@@ -40,6 +39,7 @@ from .state import (
     is_aged,
     not_known,
 )
+from .settling_cells import SettlingQueues
 from .statistics import Counting
 
 log = logging.getLogger("penstock.transactions")

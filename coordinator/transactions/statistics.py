@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from .asking import Answer
-from .state import By, Decision, MemberCell, TransactionRow
+from .checking.checker import Answer
+from .members.state import By, Decision, MemberCell, TransactionRow
 
 K = TypeVar("K")
 

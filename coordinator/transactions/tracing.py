@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ...log.errors import InvalidArgument
-from ...log.messages import MessageView, from_ms
+from ...log.message.message import MessageView, from_ms
 from .errors import TransactionNotFound
-from .naming import id_prefix
+from .ids import id_prefix
+from .members.state import TransactionRow
 from .service import Transactions
-from .state import TransactionRow
 
 _PREFIX_CHARS = 16
 """The length of the part of a message id that comes from its transaction's id."""

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from . import output
-from .session import Session, command_options
+from ..console import output
+from ..console.session import Session, command_options
 
 if TYPE_CHECKING:
     from ...cdc.postgres import Capture, CaptureOptions, Progress
@@ -98,7 +98,7 @@ def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> 
     from ...cdc.postgres.capture import Checked
     from ...cdc.postgres.catalog import Catalog
     from ...log import MessageType, Producer, TopicLimits, TopicNotFound, TopicSettings
-    from ...log.portal import Portal
+    from ...log.runtime.portal import Portal
 
     catalog = Catalog(dsn)
     try:

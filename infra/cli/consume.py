@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from ...consumers import MemoryMetrics, PushOptions, QueueStatistics
-from ...consumers.executor import is_coroutine_function
-from ...consumers.results import Declined, judge
+from ...consumers.handlers.executor import is_coroutine_function
+from ...consumers.handlers.results import Declined, judge
 from ...log import MessageView, PenstockError
+from ..console.log_options import log_options
+from ..console.session import OutputFailed, Session, group_options
+from ..console.values import Duration, Position
 from ..metrics import LOOPBACK, served
 from .gate import Gate
 from .handlers import Commands, Printing, imported
-from .log_options import log_options
-from .session import OutputFailed, Session, group_options
-from .values import Duration, Position
 
 if TYPE_CHECKING:
     from ...blocking.consumers import PushConsumer

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 import pyarrow as pa
 
-from ...consumers.dead_letters import ORIGIN_TOPIC, dead_letter_topic, no_dead_letters, origin_of
-from ...consumers.redrive import RedriveReport, redrive
+from ...consumers.dead_letters.redrive import RedriveReport, redrive
+from ...consumers.dead_letters.writer import ORIGIN_TOPIC, dead_letter_topic, no_dead_letters, origin_of
 from ...log import MessageView, TagFilter, TopicNotFound, views
 from ...log.paths import DLQ_PREFIX
-from . import output
+from ..console import output
+from ..console.session import Session, command_options
 from .messages import document, export, written
 from .selection import Selection
-from .session import Session, command_options
 from .stored import run_async
 
 if TYPE_CHECKING:

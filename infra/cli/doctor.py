@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from . import output
+from ..console import output
+from ..console.endings import OTHER
+from ..console.session import Session, command_options
+from ..console.wording import in_shell
 from .checks import Check, check_store, machine_checks
-from .endings import OTHER
-from .session import Session, command_options
-from .wording import in_shell
 
 _COLOURS = {"ok": "green", "problem": "red", "note": "yellow"}
 

@@ -19,11 +19,11 @@ from ...coordinator import (
     Schedule,
 )
 from ...log import Position as LogPosition
-from . import output
+from ..console import output
+from ..console.session import Session, confirm_options, confirmed, group_options
+from ..console.values import Duration, Position
 from .parked import parked, release, skip
-from .session import Session, confirm_options, confirmed, group_options
 from .standings import describe, lag, settings_document, settings_facts
-from .values import Duration, Position
 
 F = TypeVar("F", bound=Callable[..., object])
 

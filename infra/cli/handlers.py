@@ -17,9 +17,9 @@ import click
 
 from ...consumers import ConsumeResult
 from ...log import MessageView
-from . import output
+from ..console import output
+from ..console.session import writing_output
 from .messages import JsonLines, Lines, delivery
-from .session import writing_output
 
 Handler: TypeAlias = Callable[[Sequence[MessageView]], object]
 

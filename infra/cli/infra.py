@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import click
 
-from . import output
-from .session import Session, command_options, group_options
+from ..console import output
+from ..console.session import Session, command_options, group_options
 
 _ROLES = ("reader", "producer", "transactions", "consumer", "capture", "sync", "maintenance")
 

@@ -12,8 +12,8 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from .endings import EXIT_CODES, ending
-from .session import OutputFailed, Session, Signals, Stopped, writing_output
+from ..console.endings import EXIT_CODES, ending
+from ..console.session import OutputFailed, Session, Signals, Stopped, writing_output
 
 
 @dataclass(frozen=True, slots=True)

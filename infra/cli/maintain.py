@@ -14,13 +14,13 @@ from ...consumers import MemoryMetrics, Metrics
 from ...coordinator.upkeep import OnStep
 from ...log import PenstockError
 from ...log.table.maintenance import MaintenanceOptions
+from ..console import output
+from ..console.endings import exit_code
+from ..console.session import Session, group_options
+from ..console.values import Duration
 from ..metrics import LOOPBACK, served
-from . import output
-from .endings import exit_code
-from .session import Session, group_options
 from .stored import run_async
 from .upkeep import maintain_forever, maintain_once
-from .values import Duration
 
 _QUIET = {"caught_up", "floor", "lag_ms"}
 """Figures of a step that alone do not make it worth a line."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...log import MESSAGE_SCHEMA, InvalidArgument, MessageView, views
+from ..console import output
 from ..files import is_packed, open_file, plain_name
-from . import output
 
 _ROW_GROUP_BYTES = 64 * 2**20
 _CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)}

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from ...coordinator import ParkedGroup
-from . import output
-from .session import Session, confirm_options, confirmed, group_options
+from ..console import output
+from ..console.session import Session, confirm_options, confirmed, group_options
 
 F = TypeVar("F", bound=Callable[..., object])
 

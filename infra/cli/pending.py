@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from ...aio import Lake
-from ...coordinator.timers.cell import timer_cells
+from ...coordinator.timers.cell.cell import timer_cells
 from ...coordinator.timers.counting import WaitingCount, count_waiting
 from ...coordinator.transactions.statistics import OpenTransactions, standing_of
 from ...log import MessageType
-from ...log.messages import from_us
+from ...log.message.message import from_us
 from ...log.paths import is_timer_log, timer_log_name
-from . import output
+from ..console import output
 
 Pending: TypeAlias = WaitingCount | OpenTransactions | None
 

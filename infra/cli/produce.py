@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from ...log import DELAY_LEVELS, InvalidArgument, delay_level
+from ..console import output
+from ..console.endings import WRONG_CALL
+from ..console.session import Session, command_options
+from ..console.values import Duration, parse_instant
 from ..files import plain_name
 from ..formats import DEBEZIUM_LABELS, Format
 from ..labels import Labels
-from . import output
-from .endings import WRONG_CALL
 from .sending import Import, Source, Summary
-from .session import Session, command_options
-from .values import Duration, parse_instant
 
 _SUFFIXES = {
     ".jsonl": Format.JSONL,

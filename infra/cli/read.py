@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import pyarrow as pa
 
-from . import output
+from ..console import output
+from ..console.session import Session, command_options
+from ..console.values import Position
 from .messages import JsonLines, Lines, Sink, export, written
 from .selection import Selection, checked
-from .session import Session, command_options
-from .values import Position
 
 if TYPE_CHECKING:
     from ...blocking.topics import Reader

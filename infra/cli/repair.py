@@ -8,9 +8,9 @@ from ...log import Lake
 from ...log.paths import TopicPaths
 from ...log.repair import RepairReport, repair
 from ...log.stores import probe_conditional_writes
-from . import output
-from .endings import DAMAGED
-from .session import Session, command_options, confirm_options, confirmed
+from ..console import output
+from ..console.endings import DAMAGED
+from ..console.session import Session, command_options, confirm_options, confirmed
 from .stored import run_async, stored_topic
 
 

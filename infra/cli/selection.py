@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...log import MESSAGE_SCHEMA, MessageView
-from ...log.filters import filters_of
-from ...log.table.lookup import Lookup
+from ...log.filter.filters import filters_of
+from ...log.table.delta.lookup import Lookup
 
 if TYPE_CHECKING:
     from ...blocking.topics import Reader

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ...log import CallError, FencedError, InvalidArgument, Message, NotWritten, ProducerFailedError, SequenceError
+from ..console import output
+from ..console.session import Signals, Stopped
 from ..files import open_file
 from ..formats import Format, read_records
 from ..labels import Labels, Record
-from . import output
 from .columns import columns_of
-from .session import Signals, Stopped
 
 if TYPE_CHECKING:
     from ...blocking.topics import Producer

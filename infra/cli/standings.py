@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ...coordinator import GroupDescription, GroupSettings, QueueStanding
-from ...coordinator.groups import setting_text
-from . import output
-from .session import Session, group_options
-from .values import Duration
+from ...coordinator.groups.record import setting_text
+from ..console import output
+from ..console.session import Session, group_options
+from ..console.values import Duration
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,10 +9,10 @@ from typing import TypeVar
 from ...aio import Lake
 from ...log import DataDamaged, NewerFormatError, PenstockError, TopicNotFound, TopicRecord
 from ...log.paths import TOPICS, TopicPaths, topic_name
-from ...log.portal import Portal
+from ...log.runtime.portal import Portal
 from ...log.stores import ObjectStore
-from ...log.topics import read_record
-from .session import Session
+from ...log.topic.topics import read_record
+from ..console.session import Session
 
 T = TypeVar("T")
 

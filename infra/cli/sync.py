@@ -20,11 +20,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import click
 
 from ...log import PenstockError, TopicNotFound
-from . import output
-from .endings import OTHER
-from .session import Session, group_options
+from ..console import output
+from ..console.endings import OTHER
+from ..console.session import Session, group_options
+from ..console.values import Duration, Size
 from .stored import run_async
-from .values import Duration, Size
 
 if TYPE_CHECKING:
     from ...aio import Lake

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from ..console.session import Session, command_options
+from ..console.values import Position
 from .messages import JsonLines, Lines, written
 from .read import conditions
 from .selection import Selection, checked
-from .session import Session, command_options
-from .values import Position
 
 
 @click.command()

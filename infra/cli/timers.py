@@ -8,10 +8,10 @@ from datetime import datetime
 import click
 
 from ...log import MessageNotFound, PenstockError, WaitingMessage
-from . import output
+from ..console import output
+from ..console.session import Session, command_options
+from ..console.values import Instant
 from .messages import body_fields, body_start
-from .session import Session, command_options
-from .values import Instant
 
 _SHOWN = 100
 

@@ -11,12 +11,12 @@ import click
 
 from ...aio import Lake
 from ...log import ForeignObject, MessageType, TopicDescription, TopicLimits, TopicSettings
-from . import output
-from .endings import show
+from ..console import output
+from ..console.endings import show
+from ..console.session import Session, command_options, confirm_options, confirmed, group_options
+from ..console.values import FOREVER, Duration, Retention, Size
 from .pending import Pending, pending_document, pending_facts, pending_of
-from .session import Session, command_options, confirm_options, confirmed, group_options
 from .stored import run_async, stored, stored_topic
-from .values import FOREVER, Duration, Retention, Size
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -8,13 +8,13 @@ from datetime import datetime
 import click
 from rich.table import Table
 
-from ...consumers.fate import Fate
-from ...consumers.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
+from ...consumers.trace.status import Fate
+from ...consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
 from ...coordinator.timers.tracing import Delay
 from ...coordinator.transactions.tracing import TransactionTrace
-from . import output
+from ..console import output
+from ..console.session import Session, group_options
 from .messages import document
-from .session import Session, group_options
 
 
 @click.command(

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 import click
 
 from ...aio import Lake
-from ...coordinator.transactions.naming import check_producer_group
-from ...coordinator.transactions.state import By, Decision, Destination, TransactionRow
+from ...coordinator.transactions.ids import check_producer_group
+from ...coordinator.transactions.members.state import By, Decision, Destination, TransactionRow
 from ...log import InvalidArgument, MessageView
-from . import output
-from .endings import OTHER
+from ..console import output
+from ..console.endings import OTHER
+from ..console.session import Session, confirm_options, confirmed, group_options
 from .messages import body_fields, body_start
-from .session import Session, confirm_options, confirmed, group_options
 from .stored import run_async
 
 Found = tuple[str, TransactionRow]

@@ -10,7 +10,7 @@ from functools import partial
 from ...aio import Lake
 from ...consumers import Metrics
 from ...consumers.statistics import timer_samples, transaction_samples
-from ...coordinator.roles import Part, run_roles
+from ...coordinator.rebalance.roles import Part, run_roles
 from ...coordinator.timers.role import Timers
 from ...coordinator.transactions.role import finisher_of, run_finisher
 from ...coordinator.upkeep import OnStep, Upkeep
@@ -18,8 +18,8 @@ from ...log import PenstockError, TopicNotFound
 from ...log.paths import TopicPaths, timer_log_name
 from ...log.stores import probe_conditional_writes
 from ...log.table.maintenance import MaintenanceOptions
-from ...log.timer_log import delays
-from ...log.topics import read_record
+from ...log.topic.timer_log import delays
+from ...log.topic.topics import read_record
 
 
 async def maintain_once(lake: Lake, names: Sequence[str], report: OnStep) -> None:

@@ -7,9 +7,9 @@ import click
 from ...log import DataDamaged, ForeignObject, Lake, NewerFormatError, PenstockError, TopicNotFound, TopicRecord
 from ...log.paths import TopicPaths
 from ...log.verify import Finding, VerifyReport, verify
-from . import output
-from .endings import DAMAGED
-from .session import Session, command_options
+from ..console import output
+from ..console.endings import DAMAGED
+from ..console.session import Session, command_options
 from .stored import run_async, stored
 
 

@@ -14,10 +14,10 @@ from ...cdc.verify.pairs import DumpOptions, find_dumps, keys_of
 from ...cdc.verify.postgres import PostgresRows, open_tables
 from ...cdc.verify.target import DeltaRows, find_target
 from ...log.errors import InvalidArgument
+from ..console import output
+from ..console.endings import OTHER
+from ..console.session import Session, command_options
 from ..files import open_file
-from . import output
-from .endings import OTHER
-from .session import Session, command_options
 
 _EXAMPLES = 5
 _VALUE_CELLS = 60

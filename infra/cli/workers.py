@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import click
 
-from . import output
-from .session import Session, group_options
-from .values import Duration
+from ..console import output
+from ..console.session import Session, group_options
+from ..console.values import Duration
 
 
 @click.command()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...log.entries import read_header
+from ...log.format.entry import read_header
 from ...log.paths import TopicPaths
 from ...log.stores import Buffer, ObjectStore, PutMode, StoredObject, StoreWrapper, Version, join
 

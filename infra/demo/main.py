@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..cli.session import Session, command_options
+from ..console.session import Session, command_options
 
 DEFAULT_LAKE = "penstock-demo"
 RATE = 2500.0

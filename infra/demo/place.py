@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from ...log.errors import NotSupported
 from ...log.paths import TopicPaths
-from ...log.settings import TopicRecord
+from ...log.topic.settings import TopicRecord
 from ...spark import S3
 
 TARGETS = "tables"

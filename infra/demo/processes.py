@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from ...log.runtime import Clock
+from ...log.runtime.runtime import Clock
 from ...log.stores import StoreStatistics
 from .child import Child
 from .outcome import Crash, DemoFailed, DriverCrash, Produced, total

@@ -11,9 +11,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from ...log.runtime import Clock
+from ...log.runtime.runtime import Clock
 from ...log.stores import StoreStatistics
-from ..cli import output
+from ..console import output
 from .outcome import Crash, DriverCrash, Findings, Outcome, Produced
 from .processes import Listener
 from .steps import Capture

@@ -10,9 +10,9 @@ from typing import TypeVar
 from rich.console import Console
 
 from ...cdc.freshness import Freshness, freshness
-from ...log.portal import Portal
-from ...log.runtime import SystemClock
-from ..cli import output
+from ...log.runtime.portal import Portal
+from ...log.runtime.runtime import SystemClock
+from ..console import output
 from . import steps
 from .fresh import Times, read_times
 from .outcome import DriverCrash, Outcome, total

@@ -13,11 +13,11 @@ from penstock import aio
 
 from ...cdc.debezium import parse_change
 from ...log.errors import MissingDependency, RetryError, TopicNotFound
-from ...log.messages import MessageType
+from ...log.message.message import MessageType
 from ...log.paths import TopicPaths
-from ...log.settings import TopicRecord, TopicSettings
 from ...log.stores import CountingStore, StoreStatistics, open_store
 from ...log.table.publisher import Publisher
+from ...log.topic.settings import TopicRecord, TopicSettings
 from ..files import open_file
 from . import source
 from .capture import count_events, key_columns, read_dumps, read_events

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from tempfile import TemporaryFile
 from typing import IO
 
-from ...log.runtime import Clock
+from ...log.runtime.runtime import Clock
 from .child import Child
 from .outcome import DemoFailed, DriverCrash
 from .reports import DriverTask, Halted, Report, Synced, Syncing

@@ -13,9 +13,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from ...cdc.postgres.state import CAPTURES
-from ...consumers.redriven import REDRIVES
-from ...coordinator.groups import check_group_name
-from ...coordinator.keys import (
+from ...consumers.dead_letters.redrive_cell import REDRIVES
+from ...coordinator.cells.keys import (
     MEMBERS,
     PLAYERS,
     PRODUCER_GROUPS,
@@ -28,12 +27,13 @@ from ...coordinator.keys import (
     group_key,
     players_key,
 )
-from ...coordinator.spill_objects import WAITING
+from ...coordinator.groups.record import check_group_name
+from ...coordinator.registry.spill_objects import WAITING
 from ...coordinator.tables.objectstore import FOLDER as CELLS
-from ...coordinator.transactions.checks import CHECKS
+from ...coordinator.transactions.checking.check_back_role import CHECKS
 from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, timer_log_name, topic_folder
-from ...log.staging import TRANSACTION_JOBS
-from ...log.table.delta import CHECKPOINT, COMMIT, DELTA_LOG, LAST_CHECKPOINT
+from ...log.stage.jobs import TRANSACTION_JOBS
+from ...log.table.delta.delta_log import CHECKPOINT, COMMIT, DELTA_LOG, LAST_CHECKPOINT
 from ...spark.sync.lease import SYNCS, sync_group
 
 ANY = "*"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote, urlsplit
 
-from ...coordinator.lake_cell import KEY as LAKE_CELL
+from ...coordinator.cells.lake_cell import KEY as LAKE_CELL
 from ...coordinator.tables.open import InDynamoDB, InStore, table_place
 from ...log.errors import InvalidArgument
 from .access import Access, Role, as_objects, cell_access, topic_access

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias, TypeVar
 
 from ..errors import PenstockError, PermissionDenied, StorageFull, StoreUnavailable
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from .protocol import Conflict, ObjectStore
 from .wrapper import Call, StoreWrapper
 

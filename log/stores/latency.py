@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from .protocol import ObjectStore
 from .wrapper import Call, StoreWrapper, received_bytes
 

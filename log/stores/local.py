@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from ..errors import ClosedError, InvalidArgument, PermissionDenied, StorageFull, StoreUnavailable, UnsafeStoreError
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from .folders import MISSING, list_folders, list_objects
 from .keys import HIDDEN_FOLDER, check_key, check_prefix
 from .protocol import Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from ..runtime import Clock, SystemClock
+from ..runtime.runtime import Clock, SystemClock
 from .keys import check_key, check_prefix
 from .protocol import Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version
 

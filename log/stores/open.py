@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..errors import InvalidArgument
 from ..limits import plain
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from .local import LocalStore
 from .memory import MemoryStore
 from .protocol import ObjectStore

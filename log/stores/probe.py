@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from ..errors import NotSupported, PenstockError, UnsafeStoreError
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from .protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 
 _ATTEMPTS = 5

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import obstore
 
 from ..errors import ClosedError, ForkedError, PenstockError
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from .keys import check_key, check_prefix
 from .memory import join
 from .protocol import PART_BYTES, Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version

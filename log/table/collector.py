@@ -11,20 +11,20 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..damage import read_header_at
 from ..errors import InternalError
-from ..fold import may_forget
-from ..header import Action, CloseJob, ForgetJob
+from ..format.fold import may_forget
+from ..format.header import Action, CloseJob, ForgetJob
+from ..format.state import State
 from ..limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
 from ..paths import TopicPaths
-from ..runtime import Runtime
-from ..staging import TRANSACTION_JOBS
-from ..state import State
+from ..runtime.runtime import Runtime
+from ..stage.jobs import TRANSACTION_JOBS
+from ..stores.deletes import delete_all
 from ..stores.protocol import ObjectInfo, ObjectStore
-from ..view import View
-from .deletes import delete_all
-from .delta import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog
-from .snapshot import Snapshot
+from ..tail.damage import read_header_at
+from ..tail.view import View
+from .delta.delta_log import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog
+from .delta.snapshot import Snapshot
 from .trimmer import Floor, Trimmer, read_floor_object
 
 AppendActions: TypeAlias = Callable[[Sequence[Action]], Awaitable[None]]

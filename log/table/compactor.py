@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 
 from ..errors import DataDamaged, PenstockError
 from ..limits import KIB, MIB
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 from ..stores.protocol import ObjectStore
-from .actions import Commit
-from .delta import DeltaLog
-from .rowhash import RowHash
-from .scan import WHOLE_FILE_BYTES
-from .segment_reader import SegmentReader
-from .segments import SegmentWriter, TableFile
-from .snapshot import Snapshot
+from .comparison.row_hash import RowHash
+from .delta.actions import Commit
+from .delta.delta_log import DeltaLog
+from .delta.scan import WHOLE_FILE_BYTES
+from .delta.segment_reader import SegmentReader
+from .delta.segments import SegmentWriter, TableFile
+from .delta.snapshot import Snapshot
 
 TARGET_BYTES = 128 * MIB
 FAN_IN = 8

@@ -8,17 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from ..backoff import pause
 from ..errors import InternalError, PenstockError, ViewLost
 from ..paths import TopicPaths, parse_padded
-from ..runtime import Runtime
-from ..settings import TopicRecord
+from ..runtime.backoff import pause
+from ..runtime.runtime import Runtime
 from ..stores.protocol import ObjectStore
+from ..topic.settings import TopicRecord
 from .collector import AppendActions, Collected, Collector, HeldJobs, all_held
 from .compactor import FAN_IN, TARGET_BYTES, Compacted, Compactor
-from .compare import Comparer
-from .copied import Copies
-from .delta import CHECKPOINT_VERSIONS, DeltaLog
+from .comparison.copies import Copies
+from .comparison.full import Comparer
+from .delta.delta_log import CHECKPOINT_VERSIONS, DeltaLog
 from .publisher import COMMIT_BYTES, Published, Publisher
 from .retention import GUARDED, Policy, empty_table, retain_once
 from .trimmer import Trimmed, Trimmer, read_floor_object

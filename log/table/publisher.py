@@ -15,25 +15,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from ..arrivals import Arrivals, Jump
 from ..errors import DataDamaged, ViewLost
-from ..fold import Folded
+from ..format.fold import Folded
+from ..format.state import State
 from ..limits import MIB
 from ..paths import TopicPaths
-from ..rows import entry_pieces, runs_of
-from ..runtime import Runtime
-from ..salvage import fold_known
-from ..settings import TopicRecord
-from ..state import State
+from ..runtime.runtime import Runtime
 from ..stores.protocol import ObjectStore
-from ..view import EntryCache, View
-from .actions import PUBLISHED, Commit, end_txn, lost_txn
-from .agreement import Offsets
-from .copied import CopiedFile, Copies
-from .delta import DeltaLog
-from .rowhash import RowHash
-from .segments import SegmentWriter, TableFile, queue_slices
-from .snapshot import Snapshot
+from ..tail.arrivals import Arrivals, Jump
+from ..tail.entry_rows import entry_pieces, runs_of
+from ..tail.salvage import fold_known
+from ..tail.view import EntryCache, View
+from ..topic.settings import TopicRecord
+from .comparison.copies import CopiedFile, Copies
+from .comparison.ranges import Offsets
+from .comparison.row_hash import RowHash
+from .delta.actions import PUBLISHED, Commit, end_txn, lost_txn
+from .delta.delta_log import DeltaLog
+from .delta.segments import SegmentWriter, TableFile, queue_slices
+from .delta.snapshot import Snapshot
 
 COMMIT_BYTES = 64 * MIB
 """The size of entries that go into one commit together."""

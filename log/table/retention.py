@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ..runtime import Runtime
-from ..settings import TopicSettings
+from ..runtime.runtime import Runtime
 from ..stores.protocol import ObjectStore
-from .actions import Commit, start_txn
-from .delta import DeltaLog
-from .segments import TableFile
+from ..topic.settings import TopicSettings
+from .delta.actions import Commit, start_txn
+from .delta.delta_log import DeltaLog
+from .delta.segments import TableFile
 
 GUARDED = timedelta(days=14)
 """How long beyond their time messages can be kept for those who still need them."""

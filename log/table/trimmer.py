@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..checkpoints import decode_checkpoint, encode_checkpoint
 from ..errors import DataDamaged
-from ..floor import decode_floor, encode_floor
+from ..format.checkpoint import decode_checkpoint, encode_checkpoint
+from ..format.floor import decode_floor, encode_floor
+from ..format.state import State
 from ..limits import TRIM_GRACE_MS
 from ..paths import TopicPaths
-from ..runtime import Runtime
-from ..state import State
+from ..runtime.runtime import Runtime
+from ..stores.deletes import delete_all
 from ..stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
-from .deletes import delete_all
 
 _LISTED_AT_ONCE = 1000
 

@@ -9,7 +9,7 @@ a full producer raises `BackPressureError`; ``await producer.wait_for_room()`` w
 """
 
 from penstock.consumers import BroadcastConsumer, PullConsumer, PushConsumer, SimpleConsumer
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log import Producer, Reader, TopicSettings
 
 from .lake import Lake

@@ -21,10 +21,10 @@ from penstock.consumers import (
     SimpleConsumer,
     SimpleOptions,
 )
+from penstock.consumers.arguments import Queues, Topics, assignment, check_listener, settings_stated, subscribed
+from penstock.consumers.dead_letters.redrive import RedriveReport, redrive
 from penstock.consumers.membership import Subscription
-from penstock.consumers.redrive import RedriveReport, redrive
-from penstock.consumers.subscribe import Queues, Topics, assignment, check_listener, settings_stated, subscribed
-from penstock.consumers.trace import Trace, trace
+from penstock.consumers.trace.trace import Trace, trace
 from penstock.coordinator import (
     ATTEMPTS_DEFAULT,
     Coordination,
@@ -39,16 +39,16 @@ from penstock.coordinator import (
     WorkerSeen,
     open_coordination,
 )
-from penstock.coordinator.transactions.asking import Checker
-from penstock.coordinator.transactions.naming import check_producer_group
+from penstock.coordinator.transactions.checking.checker import Checker
+from penstock.coordinator.transactions.ids import check_producer_group
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
 from penstock.coordinator.transactions.statistics import TransactionStatistics
-from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import ClosedError, MessageType, MessageView, ObjectStore, Position, ReadOnlyError, Runtime, WaitingMessage
 from penstock.log import Lake as LogLake
-from penstock.log.delays import RecallHandle
 from penstock.log.limits import check_flag
-from penstock.log.topics import Topic
+from penstock.log.produce.delays import RecallHandle
+from penstock.log.topic.topics import Topic
 
 from .consumers import OpenConsumers
 from .maintenance import Maintenance

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from penstock.coordinator.timers.cell import timer_cells
-from penstock.coordinator.timers.state import Due, NotRecallable
+from penstock.coordinator.timers.cell.cell import timer_cells
+from penstock.coordinator.timers.cell.state import Due, NotRecallable
 from penstock.coordinator.timers.waiting import recall, standing, waiting
 from penstock.log import (
     InvalidArgument,
@@ -22,10 +22,10 @@ from penstock.log import (
     TopicNotFound,
     WaitingMessage,
 )
-from penstock.log.delays import QUEUE, RecallHandle, waiting_messages
 from penstock.log.limits import is_positive
-from penstock.log.messages import to_us
-from penstock.log.timer_log import check_own, delays
+from penstock.log.message.message import to_us
+from penstock.log.produce.delays import QUEUE, RecallHandle, waiting_messages
+from penstock.log.topic.timer_log import check_own, delays
 
 T = TypeVar("T")
 

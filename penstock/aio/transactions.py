@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Self
 
 from penstock.consumers import SimpleConsumer
 from penstock.coordinator import Part, run_roles
-from penstock.coordinator.transactions.asking import Asked, Checker
-from penstock.coordinator.transactions.checks import CHECKS, CheckBacks
-from penstock.coordinator.transactions.naming import check_producer_group
+from penstock.coordinator.transactions.checking.check_back_role import CHECKS, CheckBacks
+from penstock.coordinator.transactions.checking.checker import Asked, Checker
+from penstock.coordinator.transactions.ids import check_producer_group
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
 from penstock.coordinator.transactions.statistics import TransactionStatistics
-from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import InvalidArgument, LimitExceeded
-from penstock.log.topics import read_only
+from penstock.log.topic.topics import read_only
 
 if TYPE_CHECKING:
     from .lake import Lake

@@ -21,8 +21,8 @@ from penstock.consumers.push import PushConsumer as AsyncPushConsumer
 from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_DEFAULT, RECEIVE_MESSAGES_MAX, ReceiptT
 from penstock.consumers.simple import SimpleConsumer as AsyncSimpleConsumer
 from penstock.consumers.statistics import ConsumerStatistics
-from penstock.log.messages import MessageView
-from penstock.log.reader import Position
+from penstock.log.message.message import MessageView
+from penstock.log.read.reader import Position
 
 from .face import ConsumerFace, SimpleConsumerFace
 

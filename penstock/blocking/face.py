@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from penstock.log import PenstockError, Producer
 from penstock.log.limits import WAIT_MAX, check_duration
-from penstock.log.portal import Portal
+from penstock.log.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from penstock.consumers import SimpleConsumer
     from penstock.consumers.consumer import Consumer
-    from penstock.coordinator.transactions.transaction import Transaction
+    from penstock.coordinator.transactions.sending.transaction import Transaction
 
 T = TypeVar("T")
 CoreT = TypeVar("CoreT")

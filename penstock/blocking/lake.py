@@ -17,9 +17,9 @@ from penstock.aio.lake import PUSH_DEFAULTS, SIMPLE_DEFAULTS
 from penstock.aio.lake import Lake as AsyncLake
 from penstock.aio.transactions import FIRST_CHECK
 from penstock.consumers import Metrics
-from penstock.consumers.redrive import RedriveReport
-from penstock.consumers.subscribe import Queues, Topics
-from penstock.consumers.trace import Trace
+from penstock.consumers.arguments import Queues, Topics
+from penstock.consumers.dead_letters.redrive import RedriveReport
+from penstock.consumers.trace.trace import Trace
 from penstock.coordinator import (
     ATTEMPTS_DEFAULT,
     DeadLetterPolicy,
@@ -31,12 +31,12 @@ from penstock.coordinator import (
     TimerStatistics,
     WorkerSeen,
 )
-from penstock.coordinator.transactions.asking import Checker
+from penstock.coordinator.transactions.checking.checker import Checker
 from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.log import MessageView, Position, WaitingMessage
 from penstock.log.describe import TopicDescription
-from penstock.log.gathering import ProducerStatistics
-from penstock.log.settings import TopicRecord
+from penstock.log.produce.accumulator import ProducerStatistics
+from penstock.log.topic.settings import TopicRecord
 
 from .consumers import BroadcastConsumer, PullConsumer, PushConsumer, SimpleConsumer
 from .face import core_of

@@ -22,7 +22,7 @@ from penstock.log import (
     TopicSettings,
 )
 from penstock.log import Producer as AsyncProducer
-from penstock.log.portal import Portal
+from penstock.log.runtime.portal import Portal
 
 from .face import ClosableFace
 from .topics import Producer

@@ -2,8 +2,8 @@
 
 Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
 
-    penstock.log.producer
-    penstock.log.reader
+    penstock.log.produce.producer
+    penstock.log.read.reader
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from penstock.log.gathering import ProducerStatistics
-from penstock.log.messages import Message, MessageView, views
-from penstock.log.producer import Producer as AsyncProducer
-from penstock.log.reader import LeftOut, Position
-from penstock.log.reader import Reader as AsyncReader
-from penstock.log.receipts import BatchReceipt, Receipt
+from penstock.log.message.message import Message, MessageView, views
+from penstock.log.produce.accumulator import ProducerStatistics
+from penstock.log.produce.producer import Producer as AsyncProducer
+from penstock.log.produce.receipts import BatchReceipt, Receipt
+from penstock.log.read.reader import LeftOut, Position
+from penstock.log.read.reader import Reader as AsyncReader
 
 from .face import ClosableFace, ProducerFace, iterated
 

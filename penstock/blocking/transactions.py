@@ -3,15 +3,15 @@
 Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
 
     penstock.aio.transactions
-    penstock.coordinator.transactions.transaction
+    penstock.coordinator.transactions.sending.transaction
 """
 
 from __future__ import annotations
 
 from penstock.aio.transactions import Checking as AsyncChecking
-from penstock.coordinator.transactions.receipts import TransactionReceipt
-from penstock.coordinator.transactions.transaction import Transaction as AsyncTransaction
-from penstock.log.messages import Message, MessageView
+from penstock.coordinator.transactions.sending.receipts import TransactionReceipt
+from penstock.coordinator.transactions.sending.transaction import Transaction as AsyncTransaction
+from penstock.log.message.message import Message, MessageView
 
 from .face import ClosableFace, TransactionFace
 

@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from ...log.errors import InvalidArgument, MessageTypeMismatch
-from ...log.messages import SEND_SCHEMA, MessageType
-from ...log.settings import TopicSettings
+from ...log.message.message import SEND_SCHEMA, MessageType
+from ...log.topic.settings import TopicSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

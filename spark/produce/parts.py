@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ...log.arrow_checks import check_arrow
-from ...log.backoff import until_answered
-from ...log.batching import MessageIds, rows_of_arrow
 from ...log.errors import CallError, InternalError, PenstockError
-from ...log.header import Part
+from ...log.format.header import Part
 from ...log.limits import MIB
+from ...log.message.arrow import check_arrow
+from ...log.message.batch_rows import MessageIds, rows_of_arrow
+from ...log.message.routing import Router
 from ...log.paths import TopicPaths
-from ...log.routing import Router
-from ...log.settings import TopicSettings
-from ...log.staging import upload_part
+from ...log.runtime.backoff import until_answered
+from ...log.stage.jobs import upload_part
+from ...log.topic.settings import TopicSettings
 from ..lakes import LakePlace, lakes
 
 _UPLOADS_AT_ONCE = 2

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import xxhash
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from ...log.backoff import until_answered
 from ...log.errors import InvalidArgument
-from ...log.header import Part
+from ...log.format.header import Part
 from ...log.limits import JOB_LINK_MAX_S
 from ...log.linking import Linked, Linker, current_topic, open_linker
-from ...log.naming import check_producer_name
 from ...log.paths import check_topic_name
-from ...log.staging import Job, begin_job
+from ...log.runtime.backoff import until_answered
+from ...log.stage.jobs import Job, begin_job
+from ...log.topic.open_name import check_producer_name
 from ..lakes import LakePlace, OpenLake, lakes
 from ..source.legible import Legible
 from .columns import STAGED

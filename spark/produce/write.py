@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...log.errors import InvalidArgument
-from ...log.header import Part
+from ...log.format.header import Part
 from ...log.limits import MIB
 from ...log.linking import Linker, check_batch, open_linker
-from ...log.naming import check_producer_name
+from ...log.topic.open_name import check_producer_name
 from ..lakes import LakeLike, LakePlace, OpenLake, lakes
 from ..source.legible import Legible
 from .columns import ColumnOrName, MessageColumns, columns_of, is_routed, ordered

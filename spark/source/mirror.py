@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from ...coordinator.groups import GroupInUse, GroupRecord
-from ...coordinator.operators import Operators
+from ...coordinator.groups.record import GroupInUse, GroupRecord
+from ...coordinator.operators.operators import Operators
 from ...log.errors import PenstockError
 from .offsets import StreamOffset
 from .topic_view import TopicView

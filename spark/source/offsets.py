@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...log.errors import DataDamaged, OffsetOutOfRange, TopicDeleted
+from ...log.format.stored_json import shown, whole_number
 from ...log.limits import NUMBER_MAX
-from ...log.stored import shown, whole_number
 
 _LIFE = "life"
 

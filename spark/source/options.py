@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
-from ...coordinator.groups import check_group_name
+from ...coordinator.groups.record import check_group_name
 from ...log.errors import InvalidArgument
-from ...log.messages import MESSAGE_SCHEMA
+from ...log.filter.tags import TagFilter
+from ...log.format.stored_json import whole_number
+from ...log.message.message import MESSAGE_SCHEMA
 from ...log.paths import check_topic_name
-from ...log.stored import whole_number
-from ...log.tags import TagFilter
 from ..lakes import LakePlace
 
 Place: TypeAlias = "Literal['earliest', 'latest'] | datetime | int"

@@ -13,11 +13,11 @@ from functools import cache
 import pyarrow as pa
 
 from ...log.errors import OffsetOutOfRange, RetryError, TopicDeleted
+from ...log.filter.tags import TagFilter
 from ...log.limits import MIB
-from ...log.messages import MESSAGE_SCHEMA
-from ...log.reading import Rows, Span
-from ...log.tags import TagFilter
-from ...log.topics import Topic
+from ...log.message.message import MESSAGE_SCHEMA
+from ...log.read.merged_rows import Rows, Span
+from ...log.topic.topics import Topic
 from ..lakes import LakePlace, OpenLake, lakes
 
 log = logging.getLogger("penstock.spark")

@@ -6,11 +6,11 @@ import asyncio
 from datetime import datetime
 
 from ...log.errors import InvalidArgument, TopicDeleted
-from ...log.reader import Reader
-from ...log.reading import Rows
-from ...log.table.scan import files_between
-from ...log.table.snapshot import Snapshot
-from ...log.topics import Topic
+from ...log.read.merged_rows import Rows
+from ...log.read.reader import Reader
+from ...log.table.delta.scan import files_between
+from ...log.table.delta.snapshot import Snapshot
+from ...log.topic.topics import Topic
 from ..lakes import LakePlace, OpenLake, lakes
 from .admission import ROW_BYTES_GUESSED, Piece, Ranges, Sizes
 from .offsets import Moved, Standing, within

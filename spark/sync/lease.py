@@ -11,19 +11,19 @@ import msgspec
 
 from ...cdc.sources import Source
 from ...cdc.targets import Progress
-from ...coordinator.cell import QueueCell
-from ...coordinator.cell_codec import decode_cell
-from ...coordinator.cells import CellChanged, Cells
-from ...coordinator.cells import Stored as StoredCell
+from ...coordinator.cells.cells import CellChanged, Cells
+from ...coordinator.cells.cells import Stored as StoredCell
+from ...coordinator.cells.keys import role_key
 from ...coordinator.coordination import Coordination
-from ...coordinator.keeper import OwnershipLost, QueueKeeper, take
-from ...coordinator.keys import role_key
-from ...coordinator.lease import MARGIN
-from ...coordinator.worker import LeaseLost, Member
+from ...coordinator.queues.cell import QueueCell
+from ...coordinator.queues.codec import decode_cell
+from ...coordinator.queues.keeper import OwnershipLost, QueueKeeper, take
+from ...coordinator.workers.lease import MARGIN
+from ...coordinator.workers.worker import LeaseLost, Member
 from ...log.errors import CallError, InvalidArgument, OffsetOutOfRange
+from ...log.format.stored_json import Number, Stored, damaged, parse_stored
 from ...log.paths import topic_folder
-from ...log.runtime import Runtime
-from ...log.stored import Number, Stored, damaged, parse_stored
+from ...log.runtime.runtime import Runtime
 from ..lakes import OpenLake
 
 _LOOK_S = 0.3

@@ -16,8 +16,8 @@ from ...cdc.fold import Truncates
 from ...cdc.reading import Reading, UnfitTimes
 from ...cdc.targets import Declared, check_into
 from ...cdc.unavailable import Unavailable
-from ...coordinator.keeper import OwnershipLost
-from ...coordinator.worker import LeaseLost
+from ...coordinator.queues.keeper import OwnershipLost
+from ...coordinator.workers.worker import LeaseLost
 from ...log.errors import InvalidArgument, NotSupported, PenstockError, RetryError, UnknownOutcome
 from ...log.limits import MIB
 from ..lakes import LakeLike, LakePlace, lakes

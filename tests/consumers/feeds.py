@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.consumers.feed import CACHE_BYTES, Feed
+from penstock.consumers.feed.feed import CACHE_BYTES, Feed
 from penstock.log import Lake
-from penstock.log.settings import encode_record
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.protocol import ObjectStore, Put
-from penstock.log.topics import Topic
+from penstock.log.topic.settings import encode_record
+from penstock.log.topic.topics import Topic
 from tests.log.topics import LogWriter
 
 ANY = {"rows_max": 10_000, "bytes_max": 1 << 30}

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from penstock.consumers.dead_letters import DeadLetter
+from penstock.consumers.dead_letters.writer import DeadLetter
 from penstock.log import Lake, Message, MessageView, ProducerOptions, Runtime, TopicSettings
 from penstock.log.stores import MemoryStore
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
 from tests.log.topics import HandClock
 

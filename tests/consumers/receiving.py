@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from penstock.consumers.handlers.results import ConsumeResult, RetryAfter
 from penstock.consumers.membership import Subscription
 from penstock.consumers.push import PushConsumer, PushOptions
-from penstock.consumers.results import ConsumeResult, RetryAfter
 from penstock.consumers.simple import SimpleConsumer, SimpleOptions
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import decode_cell
+from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.coordination import Coordination
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.operators import Operators
+from penstock.coordinator.operators.operators import Operators
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.codec import decode_cell
 from penstock.log import Lake, Message, MessageView, ProducerOptions, TopicSettings
 from tests.simulation.faults import FaultPlan
 from tests.simulation.kernel import Kernel

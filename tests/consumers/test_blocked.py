@@ -7,17 +7,17 @@ from typing import Literal
 
 import pytest
 
-from penstock.consumers.blocked import Blocked
-from penstock.consumers.lanes import Failure, Lane, Run
+from penstock.consumers.feed.rows import GroupHashes, group_hash
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.ready import Ready, Want
-from penstock.consumers.rows import GroupHashes, group_hash
-from penstock.consumers.schedule import Schedule
-from penstock.consumers.step import Step
-from penstock.consumers.tracked import Tracked
-from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, State, Tries
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.consumers.schedule.blocked_groups import Blocked
+from penstock.consumers.schedule.lanes import Failure, Lane, Run
+from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.receive import Ready, Want
+from penstock.consumers.schedule.step import Step
+from penstock.consumers.schedule.tracked_messages import Tracked
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
+from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
 from penstock.log.errors import InternalError
 from tests.consumers.test_schedule import message
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from penstock.consumers.limits import WINDOW_MAX, Limits
-from penstock.consumers.spilling import NAMED_MAX
-from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, Spill, State, Tries
-from penstock.coordinator.cell_codec import encode_cell
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.handing import expired
-from penstock.coordinator.keeper import ROOM_BYTES
+from penstock.consumers.queues.spilling import NAMED_MAX
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.limits import CELL_STORED_BYTES_MAX, LETTERS_MAX
-from penstock.coordinator.offsets import OffsetSet, Settled
-from penstock.coordinator.transactions.acks import UNNOTED_MAX
+from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.codec import encode_cell
+from penstock.coordinator.queues.invisibility import expired
+from penstock.coordinator.queues.keeper import ROOM_BYTES
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.transactions.members.acks import UNNOTED_MAX
 
 FAR = 2**42
 """An offset that a queue reaches in a hundred years at a thousand messages a second."""

@@ -13,9 +13,9 @@ import pytest
 
 from penstock import aio
 from penstock.consumers.broadcast import BroadcastConsumer
+from penstock.consumers.handlers.results import ConsumeResult
 from penstock.consumers.limits import HUNG_MAX
 from penstock.consumers.membership import Subscription
-from penstock.consumers.results import ConsumeResult
 from penstock.log import InvalidArgument, Message, MessageView, TopicNotFound, TopicSettings
 from penstock.log.errors import ClosedError, FencedError
 from penstock.log.stores import MemoryStore

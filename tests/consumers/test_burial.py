@@ -12,12 +12,12 @@ import pytest
 
 import penstock
 from penstock import aio
-from penstock.consumers.dead_letters import DeadLetterWriter
-from penstock.consumers.feed import Feed
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import encode_cell
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.offsets import OffsetSet
+from penstock.consumers.dead_letters.writer import DeadLetterWriter
+from penstock.consumers.feed.feed import Feed
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.codec import encode_cell
+from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.log import Runtime
 from penstock.log.errors import DataDamaged

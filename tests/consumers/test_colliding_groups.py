@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.consumers import rows
-from penstock.consumers.lanes import Failure
+from penstock.consumers.feed import rows
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.ready import Ready, Want
-from penstock.consumers.schedule import Schedule
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
-from penstock.coordinator.groups import GroupSettings
-from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.consumers.schedule.lanes import Failure
+from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.receive import Ready, Want
+from penstock.coordinator.groups.record import GroupSettings
+from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
 from tests.consumers.test_schedule import message
 
 GROUPS = ["victim", "attacker", "victim", "attacker", "victim"]

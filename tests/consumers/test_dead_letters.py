@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.copies import SequencesTaken, name_of
-from penstock.consumers.dead_letters import (
+from penstock.consumers.dead_letters.copies import SequencesTaken, name_of
+from penstock.consumers.dead_letters.writer import (
     REASON_CHARS_MAX,
     DeadLetter,
     DeadLetterWriter,
@@ -20,11 +20,11 @@ from penstock.consumers.dead_letters import (
     renumbered,
     unburied,
 )
-from penstock.coordinator.cell import DeadLetters, QueueCell
-from penstock.coordinator.keeper import OwnershipLost
+from penstock.coordinator.queues.cell import DeadLetters, QueueCell
+from penstock.coordinator.queues.keeper import OwnershipLost
 from penstock.log import InvalidArgument, LimitExceeded, Message, MessageType, MessageView, TopicLimits, TopicSettings
 from penstock.log.limits import MIB, PRODUCER_NAME_BYTES_MAX
-from penstock.log.messages import check_message
+from penstock.log.message.message import check_message
 from tests.consumers.letters import AT_ONCE, DLQ, Scene, ids, letters
 
 

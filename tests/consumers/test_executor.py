@@ -12,10 +12,10 @@ import pytest
 
 import penstock
 from penstock.consumers import ConsumeResult
-from penstock.consumers.executor import Threads
-from penstock.consumers.lanes import Lane, OpenLane, Run
+from penstock.consumers.handlers.executor import Threads
+from penstock.consumers.schedule.lanes import Lane, OpenLane, Run
 from penstock.log import MessageView
-from penstock.log.runtime import SystemClock
+from penstock.log.runtime.runtime import SystemClock
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
 

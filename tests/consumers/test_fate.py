@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.consumers.fate import Fate, Standing, standing_of
-from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, State, Tries
-from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.consumers.trace.status import Fate, Standing, standing_of
+from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
 
 LANE, OTHER = 7, 8
 

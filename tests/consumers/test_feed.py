@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from penstock.consumers import feed_window
-from penstock.consumers.feed_cache import FeedCache
+from penstock.consumers.feed import window
+from penstock.consumers.feed.cache import FeedCache
 from penstock.log.errors import ClosedError, DataDamaged, InternalError, OffsetOutOfRange, TopicDeleted
 from tests.consumers.feeds import opened, topic_log
 from tests.lakes import TIMEOUT_S
@@ -190,7 +190,7 @@ def test_a_cache_that_lost_rows_is_a_bug_and_not_a_hole(monkeypatch: pytest.Monk
             await it.topic.tail.catch_up()
             real = FeedCache.covering
             monkeypatch.setattr(FeedCache, "covering", lambda cache, queue, start, limit: real(cache, queue, start + 1, limit + 1))
-            monkeypatch.setattr(feed_window, "_taken", lambda arrivals, *_: arrivals[0].pieces[0].rows.slice(1))
+            monkeypatch.setattr(window, "_taken", lambda arrivals, *_: arrivals[0].pieces[0].rows.slice(1))
             with pytest.raises(InternalError, match=r"not dense.*offsets from 0 on"):
                 await it.take(0, 0)
 

@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from penstock.consumers import feed_window
-from penstock.log import rows
+from penstock.consumers.feed import window
 from penstock.log.errors import DataDamaged, OffsetOutOfRange
 from penstock.log.repair import repair
 from penstock.log.stores.protocol import Put
+from penstock.log.tail import entry_rows
 from tests.consumers.feeds import Opened, opened, topic_log
 from tests.log.table.upkeep import publish, trimmed
 from tests.log.test_reader_races import retain
@@ -36,13 +36,13 @@ async def take_by_turns(it: Opened, seed: int = 1, **limits: int) -> list[int]:
 @pytest.fixture
 def decodes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the entries that windows decode, as they do."""
-    real, seen = rows.decode_entry, []
+    real, seen = entry_rows.decode_entry, []
 
     def counted(paths, folded, *rest, **named):  # type: ignore[no-untyped-def]
         seen.append(folded.number)
         return real(paths, folded, *rest, **named)
 
-    monkeypatch.setattr(feed_window, "decode_entry", counted)
+    monkeypatch.setattr(window, "decode_entry", counted)
     return seen
 
 

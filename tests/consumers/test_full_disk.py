@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.coordinator import records
+from penstock.coordinator.registry import groups
 from penstock.coordinator.tables.sqlite import SqliteTable
 from penstock.log.errors import StorageFull
 from tests.consumers.heard import Heard, consuming, fill, send
@@ -45,7 +45,7 @@ def test_a_consumer_that_its_group_has_no_room_for_waits_and_takes_part_once_the
         fill(lake, "a")
         with consuming(lake, heard):
             heard.until_done(1)
-        monkeypatch.setattr(records, "CELL_STORED_BYTES_MAX", 100)
+        monkeypatch.setattr(groups, "CELL_STORED_BYTES_MAX", 100)
         with consuming(lake, heard):
             wait_until(lambda: caplog.text.count("too many members") > 1, "it found no room, and tried again")
             send(lake, "a")

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.consumers.lanes import Failure, Lane, Run
+from penstock.consumers.feed.rows import group_hash
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.rows import group_hash
-from penstock.consumers.schedule import Schedule
-from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, State, Tries
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.consumers.schedule.lanes import Failure, Lane, Run
+from penstock.consumers.schedule.push import Schedule
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
+from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
 from tests.consumers.test_schedule import message
 
 A = group_hash("a", "")

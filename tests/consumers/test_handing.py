@@ -11,23 +11,23 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.consumers.lanes import Failure, Run
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.ready import Ready, Want
-from penstock.consumers.schedule import Schedule
-from penstock.coordinator.cell import QueueCell, State
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.handing import acknowledged, changed_visibility, expired, without_caught_up
-from penstock.coordinator.handles import (
+from penstock.consumers.schedule.lanes import Failure, Run
+from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.receive import Ready, Want
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
+from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.invisibility import acknowledged, changed_visibility, expired, without_caught_up
+from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.coordinator.queues.receipt_handle import (
     AlreadySettled,
     ReceiptAhead,
     ReceiptExpired,
     ReceiptHandle,
     ReceiptRefused,
 )
-from penstock.coordinator.offsets import OffsetSet
-from penstock.log.messages import MessageView
+from penstock.log.message.message import MessageView
 from tests.thorough import thoroughly
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import penstock
 from penstock import MessageView
-from penstock.coordinator.cell import QueueCell, State, Tries
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.keys import queue_key
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from tests.consumers.heard import SUCCESS, Heard, consuming, fill, send, until_settled
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until

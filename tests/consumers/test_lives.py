@@ -11,15 +11,15 @@ import pytest
 import penstock
 from penstock import aio
 from penstock.consumers.membership import Membership, Subscription
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import encode_cell
-from penstock.coordinator.handing import acknowledged
-from penstock.coordinator.handles import ReceiptHandle, ReceiptOutdated
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.codec import encode_cell
+from penstock.coordinator.queues.invisibility import acknowledged
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptOutdated
 from penstock.log.errors import TopicDeleted
-from penstock.log.settings import TopicSettings
 from penstock.log.stores import Fault, FaultKind, FaultStore, MemoryStore
+from penstock.log.topic.settings import TopicSettings
 from tests.consumers.heard import AT_ONCE, Heard, consuming, letters, send, until_settled
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until

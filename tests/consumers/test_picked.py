@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.consumers.picked import Picked
+from penstock.consumers.feed.lazy_messages import Picked
 from penstock.log import MessageView
-from penstock.log.messages import MESSAGE_SCHEMA, views
+from penstock.log.message.message import MESSAGE_SCHEMA, views
 
 _TIME = datetime(2026, 1, 1, tzinfo=UTC)
 GROUPS = st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=40)

@@ -12,21 +12,21 @@ import pytest
 
 import penstock
 from penstock.consumers import pull
-from penstock.consumers.feed import Feed
+from penstock.consumers.feed.feed import Feed
 from penstock.consumers.membership import Subscription
 from penstock.consumers.pull import GroupMixed, PullConsumer
-from penstock.coordinator.cell import State, Tries
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.cells import Cells, Stored
-from penstock.coordinator.commands import caught_up
-from penstock.coordinator.groups import GroupDeleted, GroupInUse, GroupRecord
-from penstock.coordinator.keeper import OwnershipLost
-from penstock.coordinator.keys import group_key, queue_key
-from penstock.coordinator.records import Groups
-from penstock.coordinator.worker import LeaseLost
+from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.keys import group_key, queue_key
+from penstock.coordinator.groups.record import GroupDeleted, GroupInUse, GroupRecord
+from penstock.coordinator.queues.cell import State, Tries
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.commands import caught_up
+from penstock.coordinator.queues.keeper import OwnershipLost
+from penstock.coordinator.registry.groups import Groups
+from penstock.coordinator.workers.worker import LeaseLost
 from penstock.log import InvalidArgument, Message, TopicSettings
 from penstock.log.errors import ClosedError, StoreUnavailable
-from penstock.log.filters import Filter, parse_filter
+from penstock.log.filter.filters import Filter, parse_filter
 from penstock.log.stores import MemoryStore
 
 SOON = timedelta(seconds=20)

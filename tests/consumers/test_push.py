@@ -15,8 +15,8 @@ import penstock
 from penstock import BatchResult, ConsumeResult, MessageView, RetryAfter, RetryPolicy
 from penstock.consumers import MemoryMetrics
 from penstock.consumers.statistics import FAILED_ATTEMPTS
-from penstock.coordinator.cells import Cells, Stored
-from penstock.coordinator.keys import queue_keys
+from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.keys import queue_keys
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, failing, fill, letters, send, until_settled
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until

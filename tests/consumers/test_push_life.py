@@ -16,7 +16,7 @@ import penstock
 from penstock import BatchResult, ConsumeResult, MessageView, aio
 from penstock.consumers import MemoryMetrics, push
 from penstock.consumers.limits import Limits
-from penstock.consumers.schedule import Schedule
+from penstock.consumers.schedule.push import Schedule
 from penstock.consumers.statistics import CONSUMER_CONNECTIONS, OWNED_QUEUES
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.log import Runtime, TopicSettings

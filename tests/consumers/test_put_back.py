@@ -10,10 +10,10 @@ import pytest
 
 import penstock
 from penstock import aio
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.keys import group_key, queue_key
-from penstock.coordinator.put_back import InconsistentRestore
+from penstock.coordinator.cells.keys import group_key, queue_key
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.restores import InconsistentRestore
 from penstock.log.stores import MemoryStore
 from tests.consumers.heard import Heard, consuming, fill, letters, send, until_settled
 from tests.waiting import wait_until

@@ -9,14 +9,21 @@ import pytest
 import xxhash
 
 from penstock.consumers.limits import Limits
-from penstock.consumers.ready import Ready, Want
-from penstock.coordinator.cell import QueueCell, State
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.handing import acknowledged, changed_visibility, expired, returned, without_caught_up
-from penstock.coordinator.handles import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated, is_genuine
-from penstock.coordinator.offsets import OffsetSet
+from penstock.consumers.schedule.receive import Ready, Want
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
+from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.invisibility import acknowledged, changed_visibility, expired, returned, without_caught_up
+from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.coordinator.queues.receipt_handle import (
+    AlreadySettled,
+    ReceiptAhead,
+    ReceiptExpired,
+    ReceiptHandle,
+    ReceiptOutdated,
+    is_genuine,
+)
 from penstock.log.errors import InvalidArgument
-from penstock.log.messages import MessageView
+from penstock.log.message.message import MessageView
 from tests.consumers.test_handing import GROUP, TOPIC, message
 
 

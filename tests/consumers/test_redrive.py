@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.dead_letters import DeadLetterWriter
-from penstock.consumers.redrive import RedriveReport, redrive
-from penstock.consumers.redriven import Redriven
-from penstock.coordinator.timers.cell import timer_cells
+from penstock.consumers.dead_letters.redrive import RedriveReport, redrive
+from penstock.consumers.dead_letters.redrive_cell import Redriven
+from penstock.consumers.dead_letters.writer import DeadLetterWriter
+from penstock.coordinator.timers.cell.cell import timer_cells
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.play import play_once
 from penstock.log import (

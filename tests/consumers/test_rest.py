@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from penstock.consumers.lanes import Failure
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.schedule import Schedule
-from penstock.coordinator.cell import QueueCell, State, Tries
-from penstock.coordinator.groups import DeliveryOrder, GroupSettings
-from penstock.coordinator.offsets import OffsetSet
-from penstock.coordinator.retry import RetryPolicy
-from penstock.log.messages import MessageView
+from penstock.consumers.schedule.lanes import Failure
+from penstock.consumers.schedule.push import Schedule
+from penstock.coordinator.groups.record import DeliveryOrder, GroupSettings
+from penstock.coordinator.groups.retry import RetryPolicy
+from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.log.message.message import MessageView
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.consumers import rows
-from penstock.consumers.rows import GroupHashes, check_dense, cut, group_hash
+from penstock.consumers.feed import rows
+from penstock.consumers.feed.rows import GroupHashes, check_dense, cut, group_hash
 from penstock.log.errors import InternalError
-from penstock.log.messages import MESSAGE_SCHEMA
+from penstock.log.message.message import MESSAGE_SCHEMA
 from tests.consumers.feeds import ANY, opened, topic_log
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.engine import QueueEngine
+from penstock.consumers.queues.push_processor import QueueEngine
 
 
 class Around:

@@ -11,17 +11,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.consumers import rows
-from penstock.consumers.lanes import Failure, Run
+from penstock.consumers.feed import rows
+from penstock.consumers.feed.rows import group_hash
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.rows import group_hash
-from penstock.consumers.schedule import Schedule
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.groups import GroupSettings
-from penstock.coordinator.offsets import OffsetSet, Settled
-from penstock.coordinator.retry import RetryPolicy
-from penstock.log.messages import MessageView
+from penstock.consumers.schedule.lanes import Failure, Run
+from penstock.consumers.schedule.push import Schedule
+from penstock.coordinator.groups.record import GroupSettings
+from penstock.coordinator.groups.retry import RetryPolicy
+from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.log.message.message import MessageView
 from tests.thorough import thoroughly
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

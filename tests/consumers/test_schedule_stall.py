@@ -7,13 +7,13 @@ from typing import Literal
 
 import pytest
 
-from penstock.consumers.lanes import Failure, Run
+from penstock.consumers.feed.rows import group_hash
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.rows import group_hash
-from penstock.consumers.schedule import Schedule
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
-from penstock.coordinator.groups import GroupSettings
-from penstock.coordinator.offsets import OffsetSet
+from penstock.consumers.schedule.lanes import Failure, Run
+from penstock.consumers.schedule.push import Schedule
+from penstock.coordinator.groups.record import GroupSettings
+from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.log import MessageView
 from tests.consumers.test_schedule import message
 from tests.thorough import thoroughly

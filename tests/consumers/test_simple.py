@@ -10,9 +10,9 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.consumers.dead_letters import REASON, RECONSUME_TIMES
+from penstock.consumers.dead_letters.writer import REASON, RECONSUME_TIMES
 from penstock.consumers.simple import SimpleOptions
-from penstock.coordinator.handles import AlreadySettled, ReceiptExpired
+from penstock.coordinator.queues.receipt_handle import AlreadySettled, ReceiptExpired
 from penstock.log import Message
 from penstock.log.errors import PenstockError
 from tests.consumers.receiving import AT_ONCE, NOW, TEN, Scene, attempts, bodies

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from penstock.consumers.simple import SimpleOptions
-from penstock.coordinator.cell import QueueCell, State
-from penstock.coordinator.cell_codec import encode_cell
-from penstock.coordinator.groups import GroupRecord, GroupSettings
-from penstock.coordinator.handing import expired
-from penstock.coordinator.handles import AlreadySettled, ForeignReceipt, ReceiptHandle
-from penstock.coordinator.keeper import OwnershipLost
-from penstock.coordinator.keys import queue_key
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.groups.record import GroupRecord, GroupSettings
+from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.codec import encode_cell
+from penstock.coordinator.queues.invisibility import expired
+from penstock.coordinator.queues.keeper import OwnershipLost
+from penstock.coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle
 from penstock.log import InvalidArgument, Message
 from penstock.log.errors import ClosedError, PenstockError
 from tests.consumers.receiving import AT_ONCE, NOW, Member, Scene, attempts

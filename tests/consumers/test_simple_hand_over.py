@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.consumers.handlers.results import ConsumeResult, RetryAfter
 from penstock.consumers.push import PushOptions
-from penstock.consumers.results import ConsumeResult, RetryAfter
-from penstock.coordinator.cell import State
-from penstock.coordinator.handles import AlreadySettled, ReceiptExpired
+from penstock.coordinator.queues.cell import State
+from penstock.coordinator.queues.receipt_handle import AlreadySettled, ReceiptExpired
 from penstock.log import MessageView
 from tests.consumers.receiving import NOW, TEN, Member, Scene, attempts, bodies, push
 from tests.simulation.faults import Call, Fault

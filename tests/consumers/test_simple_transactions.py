@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.coordinator.cell import State
-from penstock.coordinator.handles import ReceiptExpired, ReceiptHandle
-from penstock.coordinator.transactions.acks import SettledElsewhere, Verdict, acks_of, verdict
+from penstock.coordinator.queues.cell import State
+from penstock.coordinator.queues.receipt_handle import ReceiptExpired, ReceiptHandle
+from penstock.coordinator.transactions.members.acks import SettledElsewhere, Verdict, acks_of, verdict
 from penstock.log import MessageView
 from penstock.log.errors import ClosedError
 from tests.consumers.receiving import Member, Scene, bodies

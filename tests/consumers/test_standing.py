@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.consumers.standing import Ages, Standing, standing
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
-from penstock.coordinator.offsets import OffsetSet
+from penstock.consumers.queues.lag import Ages, Standing, standing
+from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet
 from tests.cells import blocked, failed
 
 

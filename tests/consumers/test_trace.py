@@ -11,16 +11,16 @@ import pytest
 import penstock
 from penstock import InvalidArgument, Message, RetryPolicy, TopicNotFound
 from penstock.consumers import Fate, GroupTrace, Trace
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.spill_objects import SpillObjects
-from penstock.coordinator.spills import WaitingRows, with_spilled
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.spills import WaitingRows, with_spilled
+from penstock.coordinator.registry.spill_objects import SpillObjects
 from penstock.coordinator.timers.tracing import Delay
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Put
 from penstock.log.table.publisher import Publisher
-from penstock.log.topics import read_record
+from penstock.log.topic.topics import read_record
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, failing, fill, send, until_settled
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until

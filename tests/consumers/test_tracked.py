@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from penstock.consumers.limits import Limits
-from penstock.consumers.ready import HandedOut, Ready
-from penstock.consumers.step import Step
-from penstock.consumers.tracked import Tracked
-from penstock.coordinator.cell import QueueCell, State, Tries
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.offsets import OffsetSet
+from penstock.consumers.schedule.receive import HandedOut, Ready
+from penstock.consumers.schedule.step import Step
+from penstock.consumers.schedule.tracked_messages import Tracked
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
+from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet
 from tests.consumers.test_schedule import message
 
 

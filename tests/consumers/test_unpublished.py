@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.consumers import unpublished
-from penstock.log import fold, reading, rows, view
+from penstock.consumers.feed import unpublished
 from penstock.log.errors import DataDamaged
+from penstock.log.format import fold
+from penstock.log.read import merged_rows
 from penstock.log.repair import repair
 from penstock.log.stores.protocol import Put
+from penstock.log.tail import entry_rows, view
 from tests.consumers.feeds import Opened, opened, topic_log
 from tests.log.table.upkeep import publish, trimmed
 from tests.log.topics import LogWriter
@@ -37,7 +39,7 @@ async def pick(it: Opened, queue: int, offsets: Sequence[int]) -> int:
 def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     """The numbers of the entries that are folded by views, and of those that are decoded."""
     seen: dict[str, list[int]] = {"fold": [], "decode": []}
-    real, decode = fold.fold, rows.decode_entry
+    real, decode = fold.fold, entry_rows.decode_entry
 
     def folded(state, header, **named):  # type: ignore[no-untyped-def]
         seen["fold"].append(header.entry)
@@ -166,13 +168,13 @@ def test_what_a_repair_left_out_is_named_and_what_lies_around_is_found() -> None
 def test_a_scan_decodes_only_entries_with_rows_that_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As messages behind markers are read again: what lies before them in the log is folded, and no more."""
     seen: list[int] = []
-    pieces = rows.entry_pieces
+    pieces = entry_rows.entry_pieces
 
     def taken(store, paths, runtime, folded, *rest, **named):  # type: ignore[no-untyped-def]
         seen.append(folded.number)
         return pieces(store, paths, runtime, folded, *rest, **named)
 
-    monkeypatch.setattr(reading, "entry_pieces", taken)
+    monkeypatch.setattr(merged_rows, "entry_pieces", taken)
 
     async def main() -> None:
         log = await small_entries(20)

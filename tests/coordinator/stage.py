@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.keys import worker_key
-from penstock.coordinator.lease import Heartbeat, decode_heartbeat
-from penstock.coordinator.watch import Watch
-from penstock.coordinator.worker import Worker
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.cells.keys import worker_key
+from penstock.coordinator.workers.lease import Heartbeat, decode_heartbeat
+from penstock.coordinator.workers.watch import Watch
+from penstock.coordinator.workers.worker import Worker
 from tests.simulation.faults import Fault, FaultPlan, ScriptedFaults, Where
 from tests.simulation.kernel import Kernel
 from tests.simulation.process import SimClock, SimProcess

@@ -8,17 +8,17 @@ from functools import partial
 
 import pytest
 
-from penstock.coordinator.cell import ACKS_KEPT, QueueCell
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.groups import GroupSettings
-from penstock.coordinator.handing import acknowledged, changed_visibility, expired
-from penstock.coordinator.handles import AlreadySettled, ReceiptExpired, ReceiptHandle
-from penstock.coordinator.receipts import Receipts, Tried
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.groups.record import GroupSettings
+from penstock.coordinator.queues.cell import ACKS_KEPT, QueueCell
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.invisibility import acknowledged, changed_visibility, expired
+from penstock.coordinator.queues.receipt_handle import AlreadySettled, ReceiptExpired, ReceiptHandle
+from penstock.coordinator.queues.remote_acks import Receipts, Tried
 from penstock.coordinator.tables import CellVersion, MemoryTable
 from penstock.coordinator.tables.protocol import Cell
 from penstock.log.errors import PenstockError, StoreUnavailable, UnknownOutcome
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from tests.consumers.test_receipts import handed_out, handle
 
 KEY = "queues/billing/orders/0"

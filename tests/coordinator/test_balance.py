@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.balance import Plan, Queue, plan, shares, sharing
+from penstock.coordinator.rebalance.balance import Plan, Queue, plan, shares, sharing
 
 TOPICS = ("orders", "refunds", "audit")
 QUEUES = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries, parted
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries, parted
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
 from penstock.log.errors import DataDamaged, InternalError, NewerFormatError
 from tests.cells import blocked, failed
 from tests.thorough import examples

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from penstock.coordinator.cells import CellChanged, Cells, Stored
+from penstock.coordinator.cells.cells import CellChanged, Cells, Stored
 from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
 from penstock.log.errors import DataDamaged, StoreUnavailable, UnknownOutcome
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.protocol import Conflict
 from tests.simulation.kernel import Kernel
 

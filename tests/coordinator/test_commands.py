@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, State, Tries
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.commands import begin, carried_out, caught_up
-from penstock.coordinator.groups import Command, CommandKind, GroupRecord, GroupSettings, Position
-from penstock.coordinator.offsets import Settled
+from penstock.coordinator.groups.record import Command, CommandKind, GroupRecord, GroupSettings, Position
+from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.commands import begin, carried_out, caught_up
+from penstock.coordinator.queues.offsets import Settled
 
 RELEASE, SKIP = CommandKind.RELEASE, CommandKind.SKIP
 

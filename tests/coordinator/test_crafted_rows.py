@@ -10,20 +10,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.coordinator.spill_objects import SpillObjects
-from penstock.coordinator.spills import WaitingRows
-from penstock.coordinator.timers.recalls import Recalls, recalls_key
-from penstock.coordinator.timers.runs import Group, OpenRun, RunWriter
-from penstock.coordinator.timers.state import Due, Run
+from penstock.coordinator.queues.spills import WaitingRows
+from penstock.coordinator.registry.spill_objects import SpillObjects
+from penstock.coordinator.timers.cell.state import Due, Run
+from penstock.coordinator.timers.runs.recalls import Recalls, recalls_key
+from penstock.coordinator.timers.runs.run_files import Group, OpenRun, RunWriter
 from penstock.log import Message
-from penstock.log.delays import waiting_messages
 from penstock.log.errors import DataDamaged
-from penstock.log.files import digest, write_file
-from penstock.log.half import half_key, read_half
+from penstock.log.format.sealed import digest, write_file
 from penstock.log.lake import Lake
-from penstock.log.messages import MESSAGE_SCHEMA
+from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.paths import TopicPaths
-from penstock.log.runtime import Runtime
+from penstock.log.produce.delays import waiting_messages
+from penstock.log.runtime.runtime import Runtime
+from penstock.log.stage.half_messages import half_key, read_half
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 from tests.coordinator.test_spills import objects, waiting
@@ -144,7 +144,7 @@ def test_half_messages(change: dict[str, pa.Array]) -> None:
 
 def test_a_queue_that_the_topic_lacks_does_not_hold_up_its_timers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of the timer log names it: its message goes where one without a queue would."""
-    monkeypatch.setattr("penstock.log.producer.check_queue", lambda *_: None)
+    monkeypatch.setattr("penstock.log.produce.producer.check_queue", lambda *_: None)
 
     async def script(played: Played, lake: Lake) -> None:
         producer = await lake.producer("orders")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator import records
-from penstock.coordinator.assignment import Assignment
-from penstock.coordinator.cells import WRITE_ID_BYTES
-from penstock.coordinator.group_codec import encode_group
-from penstock.coordinator.groups import GroupRecord
-from penstock.coordinator.lake_cell import LakeCell
-from penstock.coordinator.ownership import Ownership
-from penstock.coordinator.records import Groups
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES
+from penstock.coordinator.cells.lake_cell import LakeCell
+from penstock.coordinator.groups.codec import encode_group
+from penstock.coordinator.groups.record import GroupRecord
+from penstock.coordinator.rebalance.assignment import Assignment
+from penstock.coordinator.rebalance.ownership import Ownership
+from penstock.coordinator.registry import groups
+from penstock.coordinator.registry.groups import Groups
 from penstock.log.errors import LimitExceeded
 from penstock.log.limits import KIB
 from tests.coordinator.stage import Stage
@@ -51,7 +51,7 @@ class Group:
 
 @pytest.mark.parametrize("kind", [Ownership, Assignment])
 def test_members_that_died_make_room_for_who_joins(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "CELL_STORED_BYTES_MAX", ROOM_BYTES)
+    monkeypatch.setattr(groups, "CELL_STORED_BYTES_MAX", ROOM_BYTES)
     stage = Stage()
 
     async def life(process: SimProcess) -> None:

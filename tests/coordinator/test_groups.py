@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.group_codec import decode_group, encode_group
-from penstock.coordinator.groups import (
+from penstock.coordinator.groups.codec import decode_group, encode_group
+from penstock.coordinator.groups.record import (
     Command,
     CommandKind,
     DeadLetterPolicy,
@@ -22,8 +22,8 @@ from penstock.coordinator.groups import (
     check_agreement,
     check_group_name,
 )
+from penstock.coordinator.groups.retry import ROCKETMQ_INTERVALS, RetryPolicy, Schedule
 from penstock.coordinator.limits import CELL_BYTES_MAX
-from penstock.coordinator.retry import ROCKETMQ_INTERVALS, RetryPolicy, Schedule
 from penstock.log.errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError, PenstockError
 
 INTERVALS = st.integers(0, 7 * 86_400).map(lambda seconds: timedelta(seconds=seconds))

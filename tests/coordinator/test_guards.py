@@ -8,11 +8,11 @@ import pytest
 
 from penstock import aio
 from penstock.coordinator import GroupSettings
-from penstock.coordinator.cell import Marker, QueueCell, Spill, State, Tries
-from penstock.coordinator.cell_codec import encode_cell
-from penstock.coordinator.guards import first_needed, retention_guards
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.offsets import OffsetSet
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.queues.cell import Marker, QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.codec import encode_cell
+from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.coordinator.registry.retention import first_needed, retention_guards
 from penstock.log import TopicSettings
 from penstock.log.stores import MemoryStore
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.coordinator.cell import Marker, QueueCell, Spill, State, Tries
-from penstock.coordinator.groups import GroupSettings
-from penstock.coordinator.handing import acknowledged, expired, last_expiry_ms, returned
-from penstock.coordinator.handles import AlreadySettled, ReceiptExpired, ReceiptHandle
-from penstock.coordinator.offsets import Settled
+from penstock.coordinator.groups.record import GroupSettings
+from penstock.coordinator.queues.cell import Marker, QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.invisibility import acknowledged, expired, last_expiry_ms, returned
+from penstock.coordinator.queues.offsets import Settled
+from penstock.coordinator.queues.receipt_handle import AlreadySettled, ReceiptExpired, ReceiptHandle
 
 OUT = Tries(State.OUT, 1, 0, 1_000)
 CELL = QueueCell(generation=3, tries={4: OUT}, markers={7: Marker(9, 10, Tries(State.OUT, 1, 0, 2_000))})

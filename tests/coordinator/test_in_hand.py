@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.coordinator.in_hand import InHand
-from penstock.coordinator.worker import Worker
+from penstock.coordinator.workers.in_flight import InHand
+from penstock.coordinator.workers.worker import Worker
 from tests.coordinator.stage import Stage
 
 MINUTE_MS = 60_000

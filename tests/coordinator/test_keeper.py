@@ -9,14 +9,14 @@ from functools import reduce
 
 import pytest
 
-from penstock.coordinator.cell import QueueCell, State, Tries
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.keeper import CellFull, Change, OwnershipLost, QueueKeeper, take
-from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.keeper import CellFull, Change, OwnershipLost, QueueKeeper, take
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
 from penstock.coordinator.tables import MemoryTable
 from penstock.log.errors import InternalError, StoreUnavailable
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 
 KEY = "queues/billing/orders/3"
 BEGIN = QueueCell(settled=Settled(10))

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from penstock.coordinator.groups import GROUP_NAME_CHARS_MAX
-from penstock.coordinator.keys import group_key, member_key, players_key, queue_key, queue_keys, role_key, worker_key, worker_of
+from penstock.coordinator.cells.keys import (
+    group_key,
+    member_key,
+    players_key,
+    queue_key,
+    queue_keys,
+    role_key,
+    worker_key,
+    worker_of,
+)
+from penstock.coordinator.groups.record import GROUP_NAME_CHARS_MAX
 from penstock.coordinator.tables.protocol import check_cell_key
 from penstock.log.limits import TOPIC_NAME_CHARS_MAX
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.balance import Plan, plan
-from penstock.coordinator.lease import (
+from penstock.coordinator.rebalance.balance import Plan, plan
+from penstock.coordinator.workers.lease import (
     IDLE_AFTER_S,
     LEASE_IDLE_S,
     LEASE_MS_MAX,

@@ -9,10 +9,10 @@ import pytest
 
 from penstock import aio
 from penstock.coordinator import Upkeep
-from penstock.coordinator.keys import worker_key, worker_of
-from penstock.coordinator.lease import Heartbeat, encode_heartbeat
-from penstock.coordinator.living import WorkerState, forget_fenced, watched, workers
-from penstock.coordinator.session import LeaseLost
+from penstock.coordinator.cells.keys import worker_key, worker_of
+from penstock.coordinator.workers.lease import Heartbeat, encode_heartbeat
+from penstock.coordinator.workers.liveness import WorkerState, forget_fenced, watched, workers
+from penstock.coordinator.workers.session import LeaseLost
 from penstock.log import TopicSettings
 from penstock.log.stores import MemoryStore
 from tests.coordinator.stage import Stage, keep_looking

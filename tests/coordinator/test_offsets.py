@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.offsets import OffsetSet, Settled
-from penstock.coordinator.varints import VarintReader, append_bytes, append_varint
+from penstock.coordinator.cells.varints import VarintReader, append_bytes, append_varint
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
 from penstock.log.errors import DataDamaged
 from penstock.log.limits import NUMBER_MAX
 

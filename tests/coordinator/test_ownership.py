@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.balance import Queue
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.cells import Cells, Stored
-from penstock.coordinator.groups import GroupRecord, GroupSettings
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.ownership import Ownership
-from penstock.coordinator.session import LeaseLost, Member
-from penstock.coordinator.watch import Watch
+from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.groups.record import GroupRecord, GroupSettings
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.rebalance.balance import Queue
+from penstock.coordinator.rebalance.ownership import Ownership
+from penstock.coordinator.workers.session import LeaseLost, Member
+from penstock.coordinator.workers.watch import Watch
 from penstock.log.errors import UnknownOutcome
 from tests.coordinator.stage import Stage
 

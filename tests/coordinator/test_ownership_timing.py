@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import encode_cell
-from penstock.coordinator.cells import Cells, Stored
-from penstock.coordinator.groups import ALL, GroupRecord
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.lease import Listed
-from penstock.coordinator.ownership import Ownership
-from penstock.coordinator.session import Member
+from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.groups.record import ALL, GroupRecord
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.codec import encode_cell
+from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.tables.memory import MemoryTable
-from penstock.coordinator.watch import Watch
+from penstock.coordinator.workers.lease import Listed
+from penstock.coordinator.workers.session import Member
+from penstock.coordinator.workers.watch import Watch
 from penstock.log.errors import LimitExceeded, StoreUnavailable
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from tests.coordinator.tables.sqlite_files import HandClock
 from tests.coordinator.test_ownership import GROUP, LEASE_S, TOPIC, OneRecord, numbers
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from penstock.coordinator.cells import Cells, Stored
-from penstock.coordinator.progress import open_progress
+from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.registry.broadcast_progress import open_progress
 from penstock.coordinator.tables import MemoryTable
 from penstock.log.errors import FencedError, UnknownOutcome
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 
 
 class Doubtful(Cells):

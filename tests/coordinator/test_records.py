@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
-from penstock.coordinator.cell_codec import encode_cell
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.commands import caught_up
-from penstock.coordinator.groups import (
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.cells.lake_cell import LakeCell
+from penstock.coordinator.groups.record import (
     CommandKind,
     DeliveryOrder,
     GroupExists,
@@ -22,13 +21,14 @@ from penstock.coordinator.groups import (
     GroupSettings,
     Position,
 )
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.lake_cell import LakeCell
-from penstock.coordinator.records import Groups
-from penstock.coordinator.retry import RetryPolicy, Schedule
+from penstock.coordinator.groups.retry import RetryPolicy, Schedule
+from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.codec import encode_cell
+from penstock.coordinator.queues.commands import caught_up
+from penstock.coordinator.registry.groups import Groups
 from penstock.coordinator.tables import CellTable, CellVersion, MemoryTable, TableMismatch
 from penstock.log.errors import DataDamaged, InvalidArgument, LimitExceeded, StoreUnavailable, TopicDeleted
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from tests.coordinator.test_cells import FaultyTable
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.coordinator.roles import Part, run_roles
+from penstock.coordinator.rebalance.roles import Part, run_roles
 from penstock.log.errors import PenstockError, PermissionDenied, StoreUnavailable, TopicDeleted
 from tests.coordinator.stage import Stage
 from tests.simulation.process import SimProcess

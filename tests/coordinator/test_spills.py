@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from penstock import aio
 from penstock.coordinator import GroupSettings
-from penstock.coordinator.cell import QueueCell, Spill, State, Tries
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.guards import first_needed
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.spill_objects import ORPHAN_AGE_MS, SpillObjects, collect_spills
-from penstock.coordinator.spills import Returning, WaitingRows, with_merged, with_returned, with_spilled
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.queues.cell import QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.spills import Returning, WaitingRows, with_merged, with_returned, with_spilled
+from penstock.coordinator.registry.retention import first_needed
+from penstock.coordinator.registry.spill_objects import ORPHAN_AGE_MS, SpillObjects, collect_spills
 from penstock.log import TopicSettings
 from penstock.log.errors import DataDamaged, InternalError
-from penstock.log.runtime import Runtime, SystemClock
+from penstock.log.runtime.runtime import Runtime, SystemClock
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 

@@ -12,20 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cdc.postgres import state as capture
-from penstock.coordinator import progress
-from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, Spill, State, Tries
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.group_codec import decode_group, encode_group
-from penstock.coordinator.groups import Command, CommandKind, GroupRecord, GroupSettings, Position
-from penstock.coordinator.lease import Heartbeat, Listed, decode_heartbeat, encode_heartbeat
-from penstock.coordinator.offsets import OffsetSet, Settled
-from penstock.coordinator.timers.codec import decode_timers, encode_timers
-from penstock.coordinator.timers.state import Bounds, Claim, Due, Run, TimerState
-from penstock.coordinator.transactions.acks import Acked, Acks
-from penstock.coordinator.transactions.codec import decode_member, encode_member
-from penstock.coordinator.transactions.names import decode_names, encode_names
-from penstock.coordinator.transactions.state import Destination, HalfPart, LinkedAs, MemberCell, TransactionRow
-from penstock.coordinator.varints import HASH_MAX, VarintReader, append_bytes, append_varint
+from penstock.coordinator.cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint
+from penstock.coordinator.groups.codec import decode_group, encode_group
+from penstock.coordinator.groups.record import Command, CommandKind, GroupRecord, GroupSettings, Position
+from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.offsets import OffsetSet, Settled
+from penstock.coordinator.registry import broadcast_progress
+from penstock.coordinator.timers.cell.codec import decode_timers, encode_timers
+from penstock.coordinator.timers.cell.state import Bounds, Claim, Due, Run, TimerState
+from penstock.coordinator.transactions.members.acks import Acked, Acks
+from penstock.coordinator.transactions.members.codec import decode_member, encode_member
+from penstock.coordinator.transactions.members.producer_groups import decode_names, encode_names
+from penstock.coordinator.transactions.members.state import Destination, HalfPart, LinkedAs, MemberCell, TransactionRow
+from penstock.coordinator.workers.lease import Heartbeat, Listed, decode_heartbeat, encode_heartbeat
 from penstock.log.errors import DataDamaged, NewerFormatError
 from penstock.log.limits import NUMBER_MAX, TIME_MAX_MS
 from tests.thorough import examples
@@ -90,7 +90,7 @@ BINARY: dict[str, tuple[bytes, Decode]] = {
 JSON: dict[str, tuple[bytes, Decode]] = {
     "group": (encode_group(GROUP), decode_group),
     "heartbeat": (encode_heartbeat(HEARTBEAT), decode_heartbeat),
-    "progress": (progress._encode(progress.Progress("s", 1, (2, 3))), progress._decode),
+    "progress": (broadcast_progress._encode(broadcast_progress.Progress("s", 1, (2, 3))), broadcast_progress._decode),
     "capture": (
         json.dumps(
             {"format": 1, **json.loads(json.dumps(CAPTURE, default=lambda one: {k: getattr(one, k) for k in one.__slots__}))}
@@ -126,7 +126,10 @@ def read_or_refused(decode: Decode, data: bytes) -> object | None:
 def test_what_is_written_is_read(name: str) -> None:
     written = {"cell": CELL, "member": MEMBER, "timers": TIMERS, "names": frozenset({"a", "bb"}), "group": GROUP}
     found = EVERY[name][1](EVERY[name][0], where="the cell")
-    assert found == {**written, "heartbeat": HEARTBEAT, "progress": progress.Progress("s", 1, (2, 3)), "capture": CAPTURE}[name]
+    assert (
+        found
+        == {**written, "heartbeat": HEARTBEAT, "progress": broadcast_progress.Progress("s", 1, (2, 3)), "capture": CAPTURE}[name]
+    )
 
 
 @pytest.mark.parametrize("name", EVERY)

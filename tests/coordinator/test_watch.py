@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.coordinator.lease import IDLE_AFTER_S, LEASE_IDLE_S, MARGIN
+from penstock.coordinator.workers.lease import IDLE_AFTER_S, LEASE_IDLE_S, MARGIN
 from tests.coordinator.stage import Stage, keep_looking
 from tests.simulation.faults import Fault, Where
 from tests.simulation.loop import Deadlock

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.coordinator.keys import worker_key
-from penstock.coordinator.lease import encode_heartbeat
+from penstock.coordinator.cells.keys import worker_key
 from penstock.coordinator.limits import CELL_STORED_BYTES_MAX
-from penstock.coordinator.worker import LeaseLost, Member, Worker
+from penstock.coordinator.workers.lease import encode_heartbeat
+from penstock.coordinator.workers.worker import LeaseLost, Member, Worker
 from penstock.log.errors import ClosedError, LimitExceeded
 from tests.coordinator.stage import Stage
 from tests.simulation.faults import Fault, Where

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from penstock.coordinator.lease import IDLE_AFTER_S, LEASE_IDLE_S
-from penstock.coordinator.worker import Member, Worker
+from penstock.coordinator.workers.lease import IDLE_AFTER_S, LEASE_IDLE_S
+from penstock.coordinator.workers.worker import Member, Worker
 from penstock.log.errors import InternalError
 from tests.coordinator.stage import Stage
 

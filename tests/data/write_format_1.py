@@ -20,10 +20,11 @@ from unittest import mock
 import pyarrow as pa
 
 import penstock
-from penstock.log import appender, staging
-from penstock.log import producer as producer_module
-from penstock.log.header import Action, CloseJob
+from penstock.log.append import appender
+from penstock.log.format.header import Action, CloseJob
 from penstock.log.paths import TopicPaths
+from penstock.log.produce import producer as producer_module
+from penstock.log.stage import jobs
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 
 Message = penstock.Message
@@ -80,7 +81,7 @@ def send_table(lake: penstock.Lake, count: int, module: Any, limit: str, value: 
     table = pa.table({"body": [b"%d" % n * 50 for n in range(count)], "message_group": [f"t{n % 9}" for n in range(count)]})
     with (
         mock.patch.object(module, limit, value),
-        mock.patch.object(staging, "PART_BYTES", 20_000),
+        mock.patch.object(jobs, "PART_BYTES", 20_000),
         lake.producer("orders") as producer,
     ):
         producer.send_batch(table)

@@ -12,8 +12,8 @@ import pytest
 
 import penstock
 from penstock import aio
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
-from penstock.coordinator.offsets import OffsetSet
+from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.log import Runtime
 from penstock.log.stores import MemoryStore

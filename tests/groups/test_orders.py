@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.coordinator.cell import State, Tries
-from penstock.coordinator.groups import GroupRecord, GroupSettings
-from penstock.coordinator.offsets import OffsetSet
-from penstock.coordinator.records import Groups
+from penstock.coordinator.groups.record import GroupRecord, GroupSettings
+from penstock.coordinator.queues.cell import State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.coordinator.registry.groups import Groups
 from tests.cells import parked
 from tests.groups.conftest import MINUTE, Shop
 from tests.log.test_reader import publish

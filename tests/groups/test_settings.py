@@ -14,10 +14,10 @@ import pytest
 import penstock
 from penstock import aio
 from penstock.coordinator import Coordination, WorkerState, create_table
-from penstock.coordinator.keys import worker_key
-from penstock.coordinator.lease import Heartbeat, Listed, encode_heartbeat
-from penstock.coordinator.operators import Operators
+from penstock.coordinator.cells.keys import worker_key
+from penstock.coordinator.operators.operators import Operators
 from penstock.coordinator.tables import MemoryTable
+from penstock.coordinator.workers.lease import Heartbeat, Listed, encode_heartbeat
 from tests.groups.conftest import Shop
 from tests.lakes import TIMEOUT_S, keys
 from tests.servers import DynamoDBServer, S3Server

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from penstock.coordinator.cell import QueueCell, State, Tries
-from penstock.coordinator.offsets import OffsetSet
+from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet
 from tests.cells import blocked, failed, parked
 from tests.groups.conftest import MINUTE, Shop
 from tests.log.test_reader import publish

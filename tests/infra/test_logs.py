@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import penstock
-from penstock.infra.cli.log_options import log_options
+from penstock.infra.console.log_options import log_options
 from penstock.infra.logs import LOGGER, LogFormat, logging_to
 from tests.lakes import send_all
 from tests.waiting import wait_until

@@ -15,8 +15,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client.parser import text_string_to_metric_families
 
 import penstock
+from penstock.consumers.handlers.results import ConsumeResult, RetryAfter
 from penstock.consumers.metrics import MemoryMetrics, Metrics
-from penstock.consumers.results import ConsumeResult, RetryAfter
 from penstock.consumers.statistics import (
     BLOCKED_GROUPS,
     CATALOGUE,

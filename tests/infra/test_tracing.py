@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
 import penstock
-from penstock.consumers.results import BatchResult, ConsumeResult, RetryAfter, judge
+from penstock.consumers.handlers.results import BatchResult, ConsumeResult, RetryAfter, judge
 from penstock.infra.tracing import traced, with_context
 from tests.lakes import read_all, send_all
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.log.header import (
+from penstock.log.format.header import (
     Batch,
     CloseJob,
     Created,
@@ -22,7 +22,7 @@ from penstock.log.header import (
     StateForm,
 )
 from penstock.log.limits import TIME_MAX_MS
-from penstock.log.messages import LOG_SCHEMA
+from penstock.log.message.message import LOG_SCHEMA
 
 numbers = st.integers(0, 2**53)
 sequences = st.integers(-1, 2**62)

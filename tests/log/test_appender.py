@@ -11,23 +11,23 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pytest
 
-from penstock.log import appender as appender_module
-from penstock.log.appender import Appender
-from penstock.log.backoff import Backoff
-from penstock.log.checkpoints import CheckpointWriter
+from penstock.log.append import appender as appender_module
+from penstock.log.append.appender import Appender
+from penstock.log.append.in_flight import expose
+from penstock.log.append.pending_append import Pending
 from penstock.log.errors import ClosedError, InternalError, StorageFull, StoreUnavailable, TopicDeleted, UnknownOutcome
-from penstock.log.gathering import ProducerOptions
-from penstock.log.header import CloseJob
+from penstock.log.format.checkpoint import CheckpointWriter
+from penstock.log.format.header import CloseJob
+from penstock.log.format.state import State
 from penstock.log.lake import Lake
-from penstock.log.messages import Message
-from penstock.log.outstanding import expose
-from penstock.log.pending import Pending
-from penstock.log.producer import Producer
-from penstock.log.settings import TopicSettings
-from penstock.log.state import State
+from penstock.log.message.message import Message
+from penstock.log.produce.accumulator import ProducerOptions
+from penstock.log.produce.producer import Producer
+from penstock.log.runtime.backoff import Backoff
 from penstock.log.stores import Fault, FaultKind, FaultStore, MemoryStore, ObjectStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.topics import open_topic
+from penstock.log.topic.settings import TopicSettings
+from penstock.log.topic.topics import open_topic
 from tests.lakes import TIMEOUT_S
 
 T = TypeVar("T")

@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.log.appender import ALONE_INLINE_TIMES, Appender
-from penstock.log.contention import Pace
+from penstock.log.append.appender import ALONE_INLINE_TIMES, Appender
+from penstock.log.append.contention import Pace
+from penstock.log.append.pending_append import Outcome, Pending, Written
 from penstock.log.errors import NotWritten, StoreUnavailable, TopicDeleted, UnknownOutcome
-from penstock.log.header import Batch, CloseJob
+from penstock.log.format.header import Batch, CloseJob
 from penstock.log.limits import CHECKPOINT_ENTRIES, ENTRY_INLINE_BYTES_MAX, VALIDITY_ENTRIES, VIEW_AGE_MAX_S
-from penstock.log.pending import Outcome, Pending, Written
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.protocol import ObjectStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.tail import Tail
+from penstock.log.tail.tail import Tail
 from tests.lakes import TIMEOUT_S
 from tests.log.test_view import trim
 from tests.log.topics import LogWriter

@@ -12,8 +12,8 @@ import pytest
 import penstock
 from penstock.log import ProducerOptions
 from penstock.log.lake import Lake as AsyncLake
-from penstock.log.settings import TopicSettings
 from penstock.log.stores import MemoryStore
+from penstock.log.topic.settings import TopicSettings
 from tests.lakes import TIMEOUT_S, Gate, bodies, is_entry
 from tests.waiting import wait_until
 

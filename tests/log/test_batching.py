@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock.log import LOG_SCHEMA, TopicLimits
 from penstock.log.errors import PenstockError
-from penstock.log.messages import check_message
+from penstock.log.message.message import check_message
 from tests.lakes import read_all
 from tests.thorough import examples
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.log.checkpoints import is_due
+from penstock.log.format.checkpoint import is_due
 from penstock.log.limits import CHECKPOINT_ENTRIES, MIB
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log.compose import compose, still_waits
-from penstock.log.fold import Void, fold
-from penstock.log.handover import Handed
-from penstock.log.header import Batch, CloseJob, Epoch, Opening, Part
+from penstock.log.append.compose import compose, still_waits
+from penstock.log.append.pending_append import Pending
+from penstock.log.format.fold import Void, fold
+from penstock.log.format.handover import Handed
+from penstock.log.format.header import Batch, CloseJob, Epoch, Opening, Part
+from penstock.log.format.state import State
 from penstock.log.limits import ENTRY_LINKS_MAX, VALIDITY_ENTRIES
-from penstock.log.pending import Pending
-from penstock.log.state import State
 from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, idle, opened, step, topic
 from tests.thorough import examples

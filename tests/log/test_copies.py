@@ -13,7 +13,7 @@ import pytest
 
 from penstock.log import Lake, MessageView, ProducerOptions, Runtime, SequenceError, TopicLimits, TopicSettings
 from penstock.log.limits import HANDED_BYTES_MAX, NAMED_ROW_MS
-from penstock.log.messages import COPY_SCHEMA
+from penstock.log.message.message import COPY_SCHEMA
 from penstock.log.stores import MemoryStore
 from tests.log.topics import START_MS, HandClock
 

@@ -13,19 +13,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.log.entries import FOOTER_KEY
 from penstock.log.errors import DataDamaged
-from penstock.log.files import write_file
-from penstock.log.header import Header, encode_header
+from penstock.log.format.entry import FOOTER_KEY
+from penstock.log.format.header import Header, encode_header
+from penstock.log.format.sealed import write_file
+from penstock.log.format.state import State, state_form
+from penstock.log.format.stored_json import plain
 from penstock.log.limits import ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
-from penstock.log.messages import LOG_SCHEMA
+from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.repair import repair
-from penstock.log.settings import encode_record
-from penstock.log.state import State, state_form
-from penstock.log.stored import plain
 from penstock.log.stores.protocol import Put
+from penstock.log.tail.view import View
+from penstock.log.topic.settings import encode_record
 from penstock.log.verify import verify
-from penstock.log.view import View
 from tests.log.strategies import rows_of
 from tests.log.topics import LogWriter
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.log import DELAY_LEVELS, LOG_SCHEMA, SEND_SCHEMA, TopicLimits
-from penstock.log.delays import DESTINATION_QUEUE, RecallHandle, delivery_us, named_queue, without_destinations
-from penstock.log.messages import from_us
+from penstock.log.message.message import from_us
+from penstock.log.produce.delays import DESTINATION_QUEUE, RecallHandle, delivery_us, named_queue, without_destinations
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S
 from tests.thorough import examples

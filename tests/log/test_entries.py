@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log import rows as rows_module
-from penstock.log.entries import encode_entry, encode_rows, read_header
 from penstock.log.errors import InternalError
-from penstock.log.files import digest
-from penstock.log.fold import fold
-from penstock.log.header import Part
+from penstock.log.format.entry import encode_entry, encode_rows, read_header
+from penstock.log.format.fold import fold
+from penstock.log.format.header import Part
+from penstock.log.format.sealed import digest
+from penstock.log.format.state import State
 from penstock.log.paths import TopicPaths
-from penstock.log.rows import EntryRows, entry_pieces
-from penstock.log.runtime import Runtime
-from penstock.log.state import State
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
+from penstock.log.tail import entry_rows as rows_module
+from penstock.log.tail.entry_rows import EntryRows, entry_pieces
 from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, header_on, topic
 from tests.log.topics import LogWriter

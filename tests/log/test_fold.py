@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log.checkpoints import decode_checkpoint, encode_checkpoint
 from penstock.log.errors import DataDamaged
-from penstock.log.files import digest
-from penstock.log.fold import Folded, Void, bases_of, fold, store_time
-from penstock.log.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
+from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
+from penstock.log.format.fold import Folded, Void, bases_of, fold, store_time
+from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
+from penstock.log.format.sealed import digest
+from penstock.log.format.state import State, row_sum, state_form, state_of
 from penstock.log.limits import (
     ENTRY_ROWS_MAX,
     NUMBER_MAX,
@@ -23,7 +24,6 @@ from penstock.log.limits import (
     UNNAMED_ROW_ENTRIES,
     VALIDITY_ENTRIES,
 )
-from penstock.log.state import State, row_sum, state_form, state_of
 from tests.thorough import examples
 
 START_MS = 1_750_000_000_000

@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.log.checkpoints import decode_checkpoint, encode_checkpoint
-from penstock.log.fold import Void, fold
-from penstock.log.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part
+from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
+from penstock.log.format.fold import Void, fold
+from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part
+from penstock.log.format.state import State, row_sum
 from penstock.log.limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
-from penstock.log.state import State, row_sum
 from tests.log.test_fold import DAY_MS, START_MS, header_on
 from tests.thorough import examples
 

@@ -16,23 +16,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log.checkpoints import decode_checkpoint, encode_checkpoint
-from penstock.log.entries import encode_entry, read_header
 from penstock.log.errors import DataDamaged, NewerFormatError
-from penstock.log.files import digest, write_file
-from penstock.log.floor import _digest as floor_digest
-from penstock.log.floor import decode_floor, encode_floor
-from penstock.log.fold import fold
-from penstock.log.handover import prepare, read_handed
-from penstock.log.header import Created, Header, Opening, Repair, decode_header, encode_header
-from penstock.log.messages import LOG_SCHEMA
+from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
+from penstock.log.format.entry import encode_entry, read_header
+from penstock.log.format.floor import _digest as floor_digest
+from penstock.log.format.floor import decode_floor, encode_floor
+from penstock.log.format.fold import fold
+from penstock.log.format.handover import prepare, read_handed
+from penstock.log.format.header import Created, Header, Opening, Repair, decode_header, encode_header
+from penstock.log.format.sealed import digest, write_file
+from penstock.log.format.state import state_form
+from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.paths import TopicPaths
-from penstock.log.rows import read_messages
-from penstock.log.settings import TopicRecord, TopicSettings, decode_record, encode_record
-from penstock.log.settings import _digest as record_digest
-from penstock.log.state import state_form
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import ObjectInfo, Put
+from penstock.log.tail.entry_rows import read_messages
+from penstock.log.topic.settings import TopicRecord, TopicSettings, decode_record, encode_record
+from penstock.log.topic.settings import _digest as record_digest
 from tests.log.strategies import headers, rows_of
 from tests.log.test_fold import batch, header_on, opened, step, topic
 from tests.thorough import examples

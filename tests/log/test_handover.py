@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log.files import read_rows
-from penstock.log.handover import Handed, HandOver, prepare, read_handed
-from penstock.log.header import Batch, Opening
+from penstock.log.format.handover import Handed, HandOver, prepare, read_handed
+from penstock.log.format.header import Batch, Opening
+from penstock.log.format.sealed import read_rows
 from penstock.log.limits import PATH_PART_BYTES_MAX, VALIDITY_ENTRIES
 from penstock.log.paths import TopicPaths
 from penstock.log.stores.memory import MemoryStore

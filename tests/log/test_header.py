@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.errors import DataDamaged, NewerFormatError
-from penstock.log.header import Batch, BatchForm, Header, batch_document, decode_header, encode_header, parse_batches
-from penstock.log.stored import check_stored
+from penstock.log.format.header import Batch, BatchForm, Header, batch_document, decode_header, encode_header, parse_batches
+from penstock.log.format.stored_json import check_stored
 from tests.log.strategies import batches, headers
 from tests.thorough import examples
 

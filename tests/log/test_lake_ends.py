@@ -10,8 +10,8 @@ import pytest
 
 import penstock
 from penstock.log.lake import Lake
-from penstock.log.settings import TopicSettings
 from penstock.log.stores import MemoryStore
+from penstock.log.topic.settings import TopicSettings
 from tests.lakes import TIMEOUT_S, Gate, is_entry
 
 Message = penstock.Message

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from penstock.log import Lake, Message, TopicSettings
-from penstock.log.batching import MessageIds, rows_of_messages
+from penstock.log.append.pending_append import Outcome, Written
 from penstock.log.errors import (
     FencedError,
     InvalidArgument,
@@ -23,15 +23,15 @@ from penstock.log.errors import (
     TopicDeleted,
     UnknownOutcome,
 )
-from penstock.log.header import Deleted, Part
+from penstock.log.format.header import Deleted, Part
 from penstock.log.limits import ENTRY_ROWS_MAX
 from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linked, Linker, check_batch, current_topic, open_linker, sequence_of
-from penstock.log.pending import Outcome, Written
-from penstock.log.routing import Router
-from penstock.log.staging import Job, upload_part
+from penstock.log.message.batch_rows import MessageIds, rows_of_messages
+from penstock.log.message.routing import Router
+from penstock.log.stage.jobs import Job, upload_part
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.topics import Topic
+from penstock.log.topic.topics import Topic
 
 T = TypeVar("T")
 QUEUES = 4

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from penstock.log.append.pending_append import Opened, Outcome
 from penstock.log.errors import FencedError, NotWritten, PenstockError, TopicDeleted, UnknownOutcome
-from penstock.log.fold import Void
-from penstock.log.header import Epoch, Opening
-from penstock.log.naming import OPENING_ATTEMPTS_MAX, open_name
-from penstock.log.pending import Opened, Outcome
-from penstock.log.state import State
-from penstock.log.topics import Topic
+from penstock.log.format.fold import Void
+from penstock.log.format.header import Epoch, Opening
+from penstock.log.format.state import State
+from penstock.log.topic.open_name import OPENING_ATTEMPTS_MAX, open_name
+from penstock.log.topic.topics import Topic
 from tests.log.test_fold import batch, opened, step, topic
 
 

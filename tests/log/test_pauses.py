@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from penstock.log.appender import Appender
-from penstock.log.backoff import pause
+from penstock.log.append.appender import Appender
+from penstock.log.runtime.backoff import pause
 
 PAUSES: dict[str, Callable[[asyncio.Event], Coroutine[Any, Any, None]]] = {
     "appender": lambda event: Appender._pause(SimpleNamespace(_news=event), 60.0),  # type: ignore[arg-type]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from penstock.log.append.pending_append import Opened, Pending, Written, after_fold, after_jump, at_deadline, before_any, is_expired
 from penstock.log.errors import FencedError, NotWritten, TopicDeleted, UnknownOutcome
-from penstock.log.fold import fold
-from penstock.log.header import Batch, CloseJob, Created, Deleted, Epoch, Opening, Part
-from penstock.log.naming import is_spent
-from penstock.log.pending import Opened, Pending, Written, after_fold, after_jump, at_deadline, before_any, is_expired
-from penstock.log.state import State
+from penstock.log.format.fold import fold
+from penstock.log.format.header import Batch, CloseJob, Created, Deleted, Epoch, Opening, Part
+from penstock.log.format.state import State
+from penstock.log.topic.open_name import is_spent
 from tests.log.test_fold import batch, header_on, idle, opened, step, topic
 
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from penstock.log.header import Created
+from penstock.log.format.header import Created
 from penstock.log.lake import Lake
-from penstock.log.places import Published, entry_of, published_in
-from penstock.log.settings import encode_record
+from penstock.log.read.places import Published, entry_of, published_in
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.protocol import ObjectStore, Put
-from penstock.log.topics import Topic
+from penstock.log.topic.settings import encode_record
+from penstock.log.topic.topics import Topic
 from tests.log.table.upkeep import publish, run, trimmed
 from tests.log.topics import LogWriter
 

@@ -219,7 +219,7 @@ def test_what_was_sent_is_what_it_was_when_it_was_sent() -> None:
 
 def test_an_interrupt_at_any_line_of_send_leaves_the_producer_whole() -> None:
     """A KeyboardInterrupt may strike between any two lines: what is acknowledged is stored at its place, under its id, and sending goes on."""
-    files = {sys.modules[name].__file__ for name in ("penstock.log.producer", "penstock.log.gathering")}
+    files = {sys.modules[name].__file__ for name in ("penstock.log.produce.producer", "penstock.log.produce.accumulator")}
     with connect() as lake:
         for line in itertools.count():
             struck, results, interrupted = strike(lake, files, line)

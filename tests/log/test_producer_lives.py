@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.log import Lake, Message, MessageType, Producer, TopicDeleted, TopicSettings, UnknownOutcome
-from penstock.log.routing import queue_of
+from penstock.log.message.routing import queue_of
 from penstock.log.stores import MemoryStore
-from penstock.log.topics import Topic
+from penstock.log.topic.topics import Topic
 
 OLD, NEW = (TopicSettings(queues=queues, message_type=MessageType.FIFO) for queues in (16, 2))
 

@@ -11,15 +11,15 @@ import pytest
 
 from penstock.log import Lake, Reader
 from penstock.log.errors import DataDamaged, OffsetOutOfRange
-from penstock.log.runtime import Runtime
-from penstock.log.settings import encode_record
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.protocol import ObjectStore, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.actions import Commit
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.delta.actions import Commit
+from penstock.log.table.delta.delta_log import DeltaLog
+from penstock.log.table.delta.segments import write_segment
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
-from penstock.log.table.segments import write_segment
+from penstock.log.topic.settings import encode_record
 from tests.log.table.readers import queue_rows, snapshot_of
 from tests.log.table.upkeep import publish, trim, trimmed
 from tests.log.topics import HandClock, LogWriter

@@ -7,21 +7,21 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.log.checkpoints import encode_checkpoint
-from penstock.log.entries import encode_entry
 from penstock.log.errors import DataDamaged
-from penstock.log.fold import Void, bases_of, fold
-from penstock.log.header import Batch, Epoch, Header, Opening
+from penstock.log.format.checkpoint import encode_checkpoint
+from penstock.log.format.entry import encode_entry
+from penstock.log.format.fold import Void, bases_of, fold
+from penstock.log.format.header import Batch, Epoch, Header, Opening
+from penstock.log.format.state import State
 from penstock.log.limits import ENTRY_ROWS_MAX
 from penstock.log.repair import RepairReport, repair
-from penstock.log.state import State
 from penstock.log.stores.protocol import Put
-from penstock.log.table.actions import Commit
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.delta.actions import Commit
+from penstock.log.table.delta.delta_log import DeltaLog
+from penstock.log.table.delta.segments import write_segment
 from penstock.log.table.publisher import Publisher
-from penstock.log.table.segments import write_segment
+from penstock.log.tail.view import View
 from penstock.log.verify import Finding, VerifyReport, verify
-from penstock.log.view import View
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
 from tests.log.table.upkeep import trim
 from tests.log.topics import LogWriter

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.log import queue_of
-from penstock.log.routing import Router
+from penstock.log.message.routing import Router
 
 # Computed by Spark 4.2: SELECT xxhash64(g), pmod(xxhash64(g), 16)
 FROM_SPARK = [

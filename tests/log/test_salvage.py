@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from penstock.log.errors import ViewLost
-from penstock.log.fold import bases_of, fold
-from penstock.log.header import Action, Batch, CloseJob, Created, Deleted, Epoch, Header, Opening
+from penstock.log.format.fold import bases_of, fold
+from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, Header, Opening
+from penstock.log.format.state import State, row_sum
 from penstock.log.limits import CHECKPOINT_ENTRIES, ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
 from penstock.log.repair import repaired_state
-from penstock.log.salvage import Remains, all_accepted, fold_known, lost_between, read_remains
-from penstock.log.state import State, row_sum
 from penstock.log.stores.protocol import Put
-from penstock.log.view import View
+from penstock.log.tail.salvage import Remains, all_accepted, fold_known, lost_between, read_remains
+from penstock.log.tail.view import View
 from tests.log.test_view import a_log, trim
 
 START_MS = 1_750_000_000_000

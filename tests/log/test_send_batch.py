@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.log import BatchResult, ProducerOptions, queue_of, staging
-from penstock.log import appender as appender_module
-from penstock.log import producer as producer_module
-from penstock.log.gathering import linger_s
+from penstock.log import BatchResult, ProducerOptions, queue_of
+from penstock.log.append import appender as appender_module
+from penstock.log.produce import producer as producer_module
+from penstock.log.produce.accumulator import linger_s
+from penstock.log.stage import jobs
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S, bodies, keys, read_all
 from tests.log.producers import FULL, connect
@@ -102,7 +103,7 @@ def test_rows_over_a_mebibyte_are_handed_over_and_linked(monkeypatch: pytest.Mon
 
 def test_rows_over_the_handed_limit_are_staged_in_parts_as_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_module, "HANDED_BYTES_MAX", 100_000)
-    monkeypatch.setattr(staging, "PART_BYTES", 50_000)
+    monkeypatch.setattr(jobs, "PART_BYTES", 50_000)
     store = MemoryStore()
     table = pa.table({"body": [bytes([n % 251]) * 1000 for n in range(500)], "message_group": [f"g{n % 50}" for n in range(500)]})
     with connect(store) as lake:

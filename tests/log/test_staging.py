@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.log import staging
-from penstock.log.batching import BatchRows, MessageIds, Places
 from penstock.log.errors import StorageFull
 from penstock.log.limits import JOB_AGE_MAX_MS, JOB_LINK_MAX_S
-from penstock.log.staging import stage
+from penstock.log.message.batch_rows import BatchRows, MessageIds, Places
+from penstock.log.stage import jobs
+from penstock.log.stage.jobs import stage
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from tests.lakes import TIMEOUT_S
 from tests.log.topics import LogWriter
@@ -53,7 +53,7 @@ class FirstIsRefused(StoreWrapper):
 
 
 def test_when_one_part_fails_none_goes_on_behind_the_back_of_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "PART_BYTES", 50_000)
+    monkeypatch.setattr(jobs, "PART_BYTES", 50_000)
 
     async def work() -> None:
         log = LogWriter()

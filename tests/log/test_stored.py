@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.log.errors import DataDamaged, NewerFormatError
+from penstock.log.format.stored_json import Name, Number, Stored, check_stored, parse_stored, plain, shown, whole_number
 from penstock.log.limits import NAME_CHARS_MAX, NUMBER_MAX
-from penstock.log.stored import Name, Number, Stored, check_stored, parse_stored, plain, shown, whole_number
 
 
 class Form(Stored, frozen=True):

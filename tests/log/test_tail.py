@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from penstock.log.errors import DataDamaged, InternalError, PenstockError
-from penstock.log.tail import Tail
+from penstock.log.tail.tail import Tail
 from tests.lakes import TIMEOUT_S
 from tests.log.topics import LogWriter
 

@@ -22,11 +22,11 @@ from penstock.log import (
     TopicSettings,
 )
 from penstock.log.paths import TopicPaths, timer_log_name
-from penstock.log.reader import Reader
+from penstock.log.read.reader import Reader
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.timer_log import TIMER_LOG_SETTINGS, end_orphan, make_timer_log
-from penstock.log.topics import create_topic, delete_topic
+from penstock.log.topic.timer_log import TIMER_LOG_SETTINGS, end_orphan, make_timer_log
+from penstock.log.topic.topics import create_topic, delete_topic
 
 T = TypeVar("T")
 SETTINGS = TopicSettings(message_type=MessageType.DELAY, queues=4)

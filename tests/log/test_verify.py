@@ -13,16 +13,16 @@ import pytest
 
 from penstock.log import verify as verify_module
 from penstock.log.errors import ForeignObject
-from penstock.log.files import write_file
-from penstock.log.floor import encode_floor
-from penstock.log.messages import LOG_SCHEMA
+from penstock.log.format.floor import encode_floor
+from penstock.log.format.sealed import write_file
+from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.stores.protocol import ObjectStore, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.actions import Commit, end_txn
-from penstock.log.table.agreement import Agreement, Comparison
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.comparison.ranges import Agreement, Comparison
+from penstock.log.table.delta.actions import Commit, end_txn
+from penstock.log.table.delta.delta_log import DeltaLog
+from penstock.log.table.delta.segment_reader import SegmentReader
 from penstock.log.table.retention import removal
-from penstock.log.table.segment_reader import SegmentReader
 from penstock.log.table.trimmer import Trimmer
 from penstock.log.verify import VerifyReport, verify
 from tests.log.table.readers import snapshot_of

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock.log.errors import DataDamaged, PermissionDenied, ViewLost
-from penstock.log.floor import decode_floor, encode_floor
-from penstock.log.fold import Folded
+from penstock.log.format.floor import decode_floor, encode_floor
+from penstock.log.format.fold import Folded
 from penstock.log.limits import CHECKPOINT_ENTRIES, VIEW_AGE_MAX_S
 from penstock.log.stores.faults import Fault, FaultStore
 from penstock.log.stores.protocol import ObjectMissing, ObjectStore, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.tail import Tail
-from penstock.log.view import EntryCache, View
+from penstock.log.tail.tail import Tail
+from penstock.log.tail.view import EntryCache, View
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from penstock.log.errors import DataDamaged
 from penstock.log.repair import repair
 from penstock.log.stores.protocol import ObjectStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.view import View
+from penstock.log.tail.view import View
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log.messages import MESSAGE_SCHEMA, MessageView, views
+from penstock.log.message.message import MESSAGE_SCHEMA, MessageView, views
 
 TEXT = st.one_of(st.none(), st.sampled_from(["a", "ü", "paid"]))
 TIME = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1)).map(lambda time: time.replace(tzinfo=UTC))  # noqa: DTZ001

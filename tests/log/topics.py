@@ -8,19 +8,19 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from penstock.log.checkpoints import encode_checkpoint
-from penstock.log.entries import encode_entry, encode_rows
-from penstock.log.files import digest
-from penstock.log.fold import bases_of, fold
-from penstock.log.header import Action, Batch, Created, Deleted, Header, Part
+from penstock.log.format.checkpoint import encode_checkpoint
+from penstock.log.format.entry import encode_entry, encode_rows
+from penstock.log.format.fold import bases_of, fold
+from penstock.log.format.header import Action, Batch, Created, Deleted, Header, Part
+from penstock.log.format.sealed import digest
+from penstock.log.format.state import State
 from penstock.log.limits import CHECKPOINT_ENTRIES, VALIDITY_ENTRIES
-from penstock.log.messages import LOG_SCHEMA
+from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.paths import TopicPaths
-from penstock.log.runtime import Runtime
-from penstock.log.settings import TopicRecord, TopicSettings
-from penstock.log.state import State
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
+from penstock.log.topic.settings import TopicRecord, TopicSettings
 
 START_MS = 1_750_000_000_000
 

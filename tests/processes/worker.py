@@ -23,7 +23,7 @@ from typing import Any
 
 import penstock
 import penstock.aio
-from penstock.log.header import Action
+from penstock.log.format.header import Action
 from penstock.log.paths import TopicPaths
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 

@@ -9,16 +9,16 @@ from contextlib import suppress
 from datetime import timedelta
 
 from penstock.log.errors import BackPressureError, ClockSkewError, PenstockError, TopicDeleted, TopicNotFound, ViewLost
-from penstock.log.fold import Folded
-from penstock.log.gathering import ProducerOptions
-from penstock.log.header import Action
+from penstock.log.format.fold import Folded
+from penstock.log.format.header import Action
+from penstock.log.format.state import State
 from penstock.log.lake import Lake
-from penstock.log.messages import Message
-from penstock.log.producer import Producer
-from penstock.log.state import State
+from penstock.log.message.message import Message
+from penstock.log.produce.accumulator import ProducerOptions
+from penstock.log.produce.producer import Producer
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
-from penstock.log.topics import read_record
-from penstock.log.view import View, read_floor
+from penstock.log.tail.view import View, read_floor
+from penstock.log.topic.topics import read_record
 from tests.rows import entry_rows
 from tests.simulation.history import Send, Session
 from tests.simulation.process import SimProcess

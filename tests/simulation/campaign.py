@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from penstock.log.errors import PenstockError, ViewLost
-from penstock.log.view import View
+from penstock.log.tail.view import View
 from tests.simulation.checker import check
 from tests.simulation.faults import Fault, ScriptedFaults, Where, possible
 from tests.simulation.mutants import MUTANTS

@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from penstock.log.entries import encode_entry
-from penstock.log.fold import bases_of
-from penstock.log.handover import read_handed
-from penstock.log.header import Batch, Header
+from penstock.log.format.entry import encode_entry
+from penstock.log.format.fold import bases_of
+from penstock.log.format.handover import read_handed
+from penstock.log.format.header import Batch, Header
 from penstock.log.lake import Lake
-from penstock.log.messages import LOG_SCHEMA
+from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.stores.protocol import Conflict, Put
-from penstock.log.view import View
+from penstock.log.tail.view import View
 from tests.simulation.actors import Role
 from tests.simulation.process import SimProcess
 from tests.simulation.world import World, log_uniform

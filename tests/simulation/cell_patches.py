@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.coordinator.cells import Cells, Stored
+from penstock.coordinator.cells.cells import Cells, Stored
 from penstock.coordinator.tables import CellVersion
 from penstock.log.errors import StoreUnavailable
 from tests.simulation.table import SimTableClient

@@ -34,13 +34,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import takewhile
 
-from penstock.log.checkpoints import decode_checkpoint
-from penstock.log.entries import read_header
 from penstock.log.errors import DataDamaged
-from penstock.log.fold import Folded, Void, fold
-from penstock.log.header import Epoch, Repair
-from penstock.log.rows import runs_of
-from penstock.log.state import State, row_sum
+from penstock.log.format.checkpoint import decode_checkpoint
+from penstock.log.format.entry import read_header
+from penstock.log.format.fold import Folded, Void, fold
+from penstock.log.format.header import Epoch, Repair
+from penstock.log.format.state import State, row_sum
+from penstock.log.tail.entry_rows import runs_of
 from tests.rows import entry_rows
 from tests.simulation.counts import count
 from tests.simulation.history import Past, Place, Send, Session

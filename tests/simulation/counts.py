@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.log.fold import Folded, Void
+from penstock.log.format.fold import Folded, Void
 from penstock.log.limits import ENTRY_INLINE_BYTES_MAX
 from penstock.log.paths import TopicPaths
 from tests.simulation.small import SMALL

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from penstock.consumers.feed import Feed
+from penstock.consumers.feed.feed import Feed
 from penstock.log.errors import DataDamaged, OffsetOutOfRange
 from penstock.log.lake import Lake
 from tests.simulation.actors import Maintainer, Role, Sender, vanishing

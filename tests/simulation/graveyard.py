@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from penstock.consumers.copies import SequencesTaken
-from penstock.consumers.dead_letters import DeadLetter, DeadLetterWriter, origin_of, unburied
-from penstock.consumers.redrive import redrive
-from penstock.coordinator.cell import QueueCell
+from penstock.consumers.dead_letters.copies import SequencesTaken
+from penstock.consumers.dead_letters.redrive import redrive
+from penstock.consumers.dead_letters.writer import DeadLetter, DeadLetterWriter, origin_of, unburied
+from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.tables import objectstore
 from penstock.log import (
     CallError,

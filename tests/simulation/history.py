@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.log.errors import UnknownOutcome
-from penstock.log.receipts import Receipt, SendResult
-from penstock.log.runtime import Clock
+from penstock.log.produce.receipts import Receipt, SendResult
+from penstock.log.runtime.runtime import Clock
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Buffer, ObjectMissing, Put, PutMode, StoredObject, Version
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import decode_cell
-from penstock.coordinator.keys import QUEUES, WORKERS, worker_key, worker_of
-from penstock.coordinator.lease import Heartbeat, decode_heartbeat
+from penstock.coordinator.cells.keys import QUEUES, WORKERS, worker_key, worker_of
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.codec import decode_cell
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
+from penstock.coordinator.workers.lease import Heartbeat, decode_heartbeat
 
 if TYPE_CHECKING:
     from tests.simulation.leases import Fleet

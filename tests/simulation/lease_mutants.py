@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.coordinator import watch as watch_module
-from penstock.coordinator.keys import WORKERS
-from penstock.coordinator.session import Member, Session
+from penstock.coordinator.cells.keys import WORKERS
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
-from penstock.coordinator.watch import Watch
+from penstock.coordinator.workers import watch as watch_module
+from penstock.coordinator.workers.session import Member, Session
+from penstock.coordinator.workers.watch import Watch
 from tests.simulation.patches import Patch, attribute
 from tests.simulation.process import SimClock
 from tests.simulation.table import SimTableClient

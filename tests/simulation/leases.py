@@ -10,18 +10,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from penstock.coordinator.balance import Queue
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.groups import GroupSettings
-from penstock.coordinator.keeper import OwnershipLost, QueueKeeper
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.lake_cell import LakeCell
-from penstock.coordinator.offsets import OffsetSet
-from penstock.coordinator.ownership import Ownership
-from penstock.coordinator.records import Groups
-from penstock.coordinator.watch import Watch
-from penstock.coordinator.worker import LeaseLost, Member, Worker
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.cells.lake_cell import LakeCell
+from penstock.coordinator.groups.record import GroupSettings
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.keeper import OwnershipLost, QueueKeeper
+from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.coordinator.rebalance.balance import Queue
+from penstock.coordinator.rebalance.ownership import Ownership
+from penstock.coordinator.registry.groups import Groups
+from penstock.coordinator.workers.watch import Watch
+from penstock.coordinator.workers.worker import LeaseLost, Member, Worker
 from penstock.log.errors import RetryError, UnknownOutcome
 from tests.simulation.faults import FaultPlan
 from tests.simulation.kernel import Kernel

@@ -12,16 +12,16 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.log.batching import BatchRows, MessageIds, Places, rows_of_messages
+from penstock.log.append.pending_append import Written
 from penstock.log.errors import PenstockError, StoreUnavailable
-from penstock.log.header import Part
+from penstock.log.format.header import Part
 from penstock.log.lake import Lake
 from penstock.log.linking import Linked, Linker, open_linker
-from penstock.log.messages import Message
-from penstock.log.pending import Written
-from penstock.log.receipts import BatchFuture, Receipt, Settled
-from penstock.log.routing import Router
-from penstock.log.staging import Job, upload_part
+from penstock.log.message.batch_rows import BatchRows, MessageIds, Places, rows_of_messages
+from penstock.log.message.message import Message
+from penstock.log.message.routing import Router
+from penstock.log.produce.receipts import BatchFuture, Receipt, Settled
+from penstock.log.stage.jobs import Job, upload_part
 from tests.simulation.actors import Follower, Maintainer, Role, Sender, Source
 from tests.simulation.history import Send, Session
 from tests.simulation.network import Network

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.log import fold, pending, staging, waiting
-from penstock.log.appender import Appender
-from penstock.log.fold import Judge
+from penstock.log.append import handed_over, pending_append
+from penstock.log.append.appender import Appender
+from penstock.log.format import fold
+from penstock.log.format.fold import Judge
 from penstock.log.linking import Linker
-from penstock.log.producer import Producer
-from penstock.log.table import segments
+from penstock.log.produce.producer import Producer
+from penstock.log.stage import jobs
 from penstock.log.table.collector import Collector
+from penstock.log.table.delta import segments
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.trimmer import Trimmer
-from penstock.log.view import View
+from penstock.log.tail.view import View
 from tests.simulation import patches
 from tests.simulation.patches import Patch, always, attribute, both, everywhere
 from tests.simulation.process import SimClock
@@ -56,7 +58,7 @@ MUTANTS: dict[str, Mutant] = {
     "opening-id": Mutant(
         guard="an opener knows its opening by the write id",
         invariant="I7",
-        patch=everywhere(pending.is_own, lambda accepted, own: accepted.producer == own.producer),
+        patch=everywhere(pending_append.is_own, lambda accepted, own: accepted.producer == own.producer),
         scenario="names",
         seeds=(24,),
     ),
@@ -79,8 +81,8 @@ MUTANTS: dict[str, Mutant] = {
         invariant="I3",
         patch=both(
             everywhere(fold.is_expired, always(False)),
-            attribute(waiting, "VALIDITY_ENTRIES", always(10_000)),
-            attribute(waiting, "LIST_TAILS", always(10_000)),
+            attribute(handed_over, "VALIDITY_ENTRIES", always(10_000)),
+            attribute(handed_over, "LIST_TAILS", always(10_000)),
         ),
         scenario="crowd",
         seeds=(0,),
@@ -116,21 +118,21 @@ MUTANTS: dict[str, Mutant] = {
     "row-of-epoch": Mutant(
         guard="only a row of the same epoch proves anything",
         invariant="I3",
-        patch=everywhere(pending.proves, always(True)),
+        patch=everywhere(pending_append.proves, always(True)),
         scenario="trims",
         seeds=(14,),
     ),
     "jump-proof": Mutant(
         guard="after a jump a send without a row is unknown",
         invariant="I4",
-        patch=everywhere(pending.after_jump, patches.jump_is_no_proof(pending.after_jump)),
+        patch=everywhere(pending_append.after_jump, patches.jump_is_no_proof(pending_append.after_jump)),
         scenario="trims",
         seeds=(2,),
     ),
     "exposure": Mutant(
         guard="not written only when no request can still bring it",
         invariant="I4",
-        patch=everywhere(pending.at_deadline, patches.never_unknown(None)),
+        patch=everywhere(pending_append.at_deadline, patches.never_unknown(None)),
         scenario="hasty",
         seeds=(0,),
     ),
@@ -242,14 +244,14 @@ MUTANTS: dict[str, Mutant] = {
     "job-closed": Mutant(
         guard="a closed job is not linked any more",
         invariant="I11",
-        patch=both(attribute(Judge, "_is_closed", lambda _: always(False)), everywhere(pending._closed, always(None))),
+        patch=both(attribute(Judge, "_is_closed", lambda _: always(False)), everywhere(pending_append._closed, always(None))),
         scenario="strays",
         seeds=(1, 2),
     ),
     "link-in-time": Mutant(
         guard="what links a job leaves a process within a day",
         invariant="I11",
-        patch=attribute(staging, "JOB_LINK_MAX_S", always(1e12)),
+        patch=attribute(jobs, "JOB_LINK_MAX_S", always(1e12)),
         scenario="jobs",
         seeds=(44, 81),
     ),

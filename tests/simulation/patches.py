@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from penstock.log import pending
-from penstock.log.appender import Appender
+from penstock.log.append import pending_append
+from penstock.log.append.appender import Appender
+from penstock.log.append.pending_append import Pending
 from penstock.log.errors import NotWritten, PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
-from penstock.log.gathering import Gathering
-from penstock.log.pending import Pending
-from penstock.log.producer import Producer
-from penstock.log.state import State
+from penstock.log.format.state import State
+from penstock.log.produce.accumulator import Gathering
+from penstock.log.produce.producer import Producer
 from penstock.log.stores.protocol import Put
 from penstock.log.table.collector import Collector
 from penstock.log.table.trimmer import Floor, Trimmer
-from penstock.log.view import View
+from penstock.log.tail.view import View
 from tests.simulation.store import SimClient
 
 Patch = Callable[[], AbstractContextManager[None]]
@@ -133,7 +133,7 @@ def own_by_place(original: Any) -> Any:
             for one in composed.put_in:
                 if one.batch is not None and self._tail.state.entry == number:
                     offsets = {queue: composed.header.bases[queue] for queue in one.batch.rows}
-                    one.settle(pending.Written(number, self._tail.state.store_time_ms, offsets))
+                    one.settle(pending_append.Written(number, self._tail.state.store_time_ms, offsets))
         return won
 
     return write

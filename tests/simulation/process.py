@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
 
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from tests.simulation.loop import HOST, Host, SimLoop
 from tests.simulation.trace import Event, Trace
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from penstock.log.gathering import Gathering, linger_s
 from penstock.log.lake import Lake
+from penstock.log.produce.accumulator import Gathering, linger_s
 from tests.simulation.process import SimProcess
 
 if TYPE_CHECKING:
-    from penstock.log.producer import Producer
+    from penstock.log.produce.producer import Producer
 
 SLACK_S = 1.0
 """A process that slept wakes to timers that slept with it."""

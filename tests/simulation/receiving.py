@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeAlias
 
-from penstock.coordinator.handles import ReceiptHandle, ReceiptRefused
+from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from penstock.log import MessageView
 from penstock.log.errors import PenstockError
 from tests.consumers.receiving import Member, Scene

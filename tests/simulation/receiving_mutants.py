@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.coordinator import handing
-from penstock.coordinator.cell import QueueCell, Tries
-from penstock.coordinator.handles import ReceiptHandle
+from penstock.coordinator.queues import invisibility
+from penstock.coordinator.queues.cell import QueueCell, Tries
+from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from tests.simulation.patches import Patch, always, attribute, everywhere
 
 
@@ -50,22 +50,22 @@ def _in_any_order(original: Callable[..., QueueCell]) -> Callable[..., QueueCell
 RECEIVING_MUTANTS: Mapping[str, ReceivingMutant] = {
     "generation": ReceivingMutant(
         guard="no handle counts that was given before a reset",
-        patch=attribute(handing, "_check_generation", lambda _: always(None)),
+        patch=attribute(invisibility, "_check_generation", lambda _: always(None)),
         seeds=(0,),
     ),
     "expiry": ReceivingMutant(
         guard="no handle counts once its time is over, though its owner did not notice yet",
-        patch=attribute(handing, "_check_out", _never_late),
+        patch=attribute(invisibility, "_check_out", _never_late),
         seeds=(1,),
     ),
     "delivery": ReceivingMutant(
         guard="a handle counts for the delivery that it was given with",
-        patch=attribute(handing, "_is_out", _of_any_delivery),
+        patch=attribute(invisibility, "_is_out", _of_any_delivery),
         seeds=(0,),
     ),
     "in-order": ReceivingMutant(
         guard="messages of a group that were received together are acknowledged in order",
-        patch=everywhere(handing.acknowledged, _in_any_order(handing.acknowledged)),
+        patch=everywhere(invisibility.acknowledged, _in_any_order(invisibility.acknowledged)),
         seeds=(0, 1),
     ),
 }

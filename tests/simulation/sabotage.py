@@ -6,7 +6,7 @@ import asyncio
 
 from penstock.log.lake import Lake
 from penstock.log.repair import repair
-from penstock.log.salvage import read_remains
+from penstock.log.tail.salvage import read_remains
 from tests.simulation.actors import Role
 from tests.simulation.history import Damage
 from tests.simulation.process import SimProcess

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from penstock.log.gathering import ProducerOptions
+from penstock.log.produce.accumulator import ProducerOptions
 from tests.simulation.actors import Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, Upkeep, vanishing
 from tests.simulation.careless import Careless
 from tests.simulation.faults import Fault, FaultPlan, RandomFaults

@@ -14,10 +14,10 @@ from typing import Any
 import penstock.log.lake
 import penstock.log.table.maintenance
 from penstock.consumers.limits import Limits
-from penstock.coordinator.commands import carried_out, caught_up
-from penstock.coordinator.handing import expired
+from penstock.coordinator.queues.commands import carried_out, caught_up
+from penstock.coordinator.queues.invisibility import expired
 from penstock.log.limits import KIB
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.protocol import ObjectStore
 
 SMALL: Mapping[str, int] = {

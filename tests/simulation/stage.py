@@ -9,11 +9,11 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.log.errors import PenstockError
-from penstock.log.gathering import ProducerOptions
-from penstock.log.header import Action
+from penstock.log.format.header import Action
 from penstock.log.lake import Lake
-from penstock.log.messages import Message
-from penstock.log.producer import Producer
+from penstock.log.message.message import Message
+from penstock.log.produce.accumulator import ProducerOptions
+from penstock.log.produce.producer import Producer
 from penstock.log.table.maintenance import Maintenance
 from tests.simulation.checker import check
 from tests.simulation.faults import FaultPlan

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers import dead_letters
-from penstock.consumers.copies import Copy, CopyWriter, Written
-from penstock.consumers.redriven import Redriven
-from penstock.coordinator.cell import QueueCell
+from penstock.consumers.dead_letters import writer
+from penstock.consumers.dead_letters.copies import Copy, CopyWriter, Written
+from penstock.consumers.dead_letters.redrive_cell import Redriven
+from penstock.coordinator.queues.cell import QueueCell
 from penstock.log import PenstockError
 from tests.figures import FIGURES
 from tests.simulation.consuming import patches
@@ -48,7 +48,7 @@ def counting_found(counts: Counter[str]) -> AbstractContextManager[None]:
     def make(original: Any) -> Any:
         async def write(self: CopyWriter, copies: list[Copy]) -> Written:
             written: Written = await original(self, copies)
-            counts["found written"] += written.duplicates * (self._mark == dead_letters.SEQUENCE)
+            counts["found written"] += written.duplicates * (self._mark == writer.SEQUENCE)
             return written
 
         return write
@@ -124,7 +124,7 @@ MUTANTS: dict[str, tuple[str, Patch, Plot]] = {
     ),
     "name-of-queue": (
         "each queue writes under a name of its own",
-        attribute(dead_letters, "name_of", patches.one_name),
+        attribute(writer, "name_of", patches.one_name),
         Plot(),
     ),
     "remembered": (

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.copies import Copy, CopyWriter, SequencesTaken
-from penstock.consumers.dead_letters import DeadLetterWriter
-from penstock.coordinator.cell import QueueCell
+from penstock.consumers.dead_letters.copies import Copy, CopyWriter, SequencesTaken
+from penstock.consumers.dead_letters.writer import DeadLetterWriter
+from penstock.coordinator.queues.cell import QueueCell
 from penstock.log import Lake, Message, UnknownOutcome
 from tests.simulation.graveyard import DLQ, GROUP, ORIGIN, Graveyard, Plot
 from tests.simulation.patches import Patch, attribute

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.consumers.feed import Feed
+from penstock.consumers.feed.feed import Feed
 from penstock.log.lake import Lake
 from penstock.log.stores.counting import CountingStore
 from tests.simulation.campaign import Run, judge

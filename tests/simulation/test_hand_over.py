@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from penstock import MessageType, aio
-from penstock.consumers.results import ConsumeResult
+from penstock.consumers.handlers.results import ConsumeResult
 from penstock.log import Message, MessageView, Runtime, TopicSettings
 from penstock.log.stores import MemoryStore, ObjectStore
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from penstock.log.errors import FencedError, NotWritten, PenstockError, TopicDeleted, TopicNotFound, UnknownOutcome, ViewLost
-from penstock.log.fold import Folded, Void, fold
-from penstock.log.gathering import ProducerOptions
-from penstock.log.header import CloseJob, ForgetJob
-from penstock.log.receipts import SendResult
-from penstock.log.state import State
-from penstock.log.view import View
+from penstock.log.format.fold import Folded, Void, fold
+from penstock.log.format.header import CloseJob, ForgetJob
+from penstock.log.format.state import State
+from penstock.log.produce.accumulator import ProducerOptions
+from penstock.log.produce.receipts import SendResult
+from penstock.log.tail.view import View
 from tests.log.test_fold import batch, header_on, step, topic
 from tests.rows import entry_rows
 from tests.simulation.faults import Fault, ScriptedFaults, Where

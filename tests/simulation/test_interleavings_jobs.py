@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from penstock.log.errors import NotWritten, UnknownOutcome
-from penstock.log.receipts import SendResult
+from penstock.log.produce.receipts import SendResult
 from tests.simulation.stage import HOUR_S, Stage
 
 pytestmark = pytest.mark.simulation

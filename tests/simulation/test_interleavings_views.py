@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from penstock.log.errors import DataDamaged, UnknownOutcome
-from penstock.log.reader import Reader
+from penstock.log.read.reader import Reader
 from penstock.log.stores.protocol import Put
-from penstock.log.view import View
+from penstock.log.tail.view import View
 from tests.simulation.patches import always, attribute
 from tests.simulation.stage import HOUR_S, Stage
 from tests.simulation.world import TOPIC

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from penstock.coordinator.keys import QUEUES
+from penstock.coordinator.cells.keys import QUEUES
 from tests.simulation.faults import Call, Fault, ScriptedFaults, Where, single_faults
 from tests.simulation.lease_mutants import LEASE_MUTANTS
 from tests.simulation.lease_scenarios import calm, skirmish

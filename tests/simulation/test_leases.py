@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.coordinator.lease import IDLE_AFTER_S, LEASE_IDLE_S, MARGIN
+from penstock.coordinator.workers.lease import IDLE_AFTER_S, LEASE_IDLE_S, MARGIN
 from tests.figures import FIGURES
 from tests.simulation.faults import Fault
 from tests.simulation.lease_scenarios import LATENCIES, attacked, takes_since

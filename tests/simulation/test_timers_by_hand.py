@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from penstock.coordinator import Upkeep, open_coordination
-from penstock.coordinator.keys import timer_folder
-from penstock.coordinator.timers import guards
-from penstock.coordinator.timers.cell import timer_cells
-from penstock.coordinator.timers.leftovers import remove_orphans
+from penstock.coordinator.cells.keys import timer_folder
+from penstock.coordinator.timers.cell import preconditions
+from penstock.coordinator.timers.cell.cell import timer_cells
+from penstock.coordinator.timers.cell.state import Due, NotRecallable
 from penstock.coordinator.timers.options import TimerOptions
+from penstock.coordinator.timers.orphans import remove_orphans
 from penstock.coordinator.timers.play import play, play_once
 from penstock.coordinator.timers.player import Player
-from penstock.coordinator.timers.state import Due, NotRecallable
 from penstock.coordinator.timers.waiting import recall, standing, waiting
 from penstock.log import DataDamaged, Message, TopicSettings
 from penstock.log.lake import Lake
-from penstock.log.messages import MessageType
+from penstock.log.message.message import MessageType
 from penstock.log.stores import MemoryStore, Put
 from tests.coordinator.timers.test_play import check_times
 from tests.simulation.kernel import Kernel
@@ -86,7 +86,7 @@ def test_two_players_at_once_double_nothing() -> None:
 @pytest.mark.parametrize("is_looked_up", [True, False])
 def test_what_was_appended_a_month_ago_is_found_by_its_id(monkeypatch: pytest.MonkeyPatch, is_looked_up: bool) -> None:
     if not is_looked_up:
-        monkeypatch.setattr(guards, "may_be_forgotten", lambda *_, **__: False)
+        monkeypatch.setattr(preconditions, "may_be_forgotten", lambda *_, **__: False)
     scene = Scene("a month")
 
     async def script() -> None:

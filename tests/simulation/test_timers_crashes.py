@@ -10,14 +10,14 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.coordinator.timers.cell import timer_cells
+from penstock.coordinator.timers.cell.cell import timer_cells
+from penstock.coordinator.timers.cell.state import Due
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.play import play
-from penstock.coordinator.timers.state import Due
 from penstock.coordinator.timers.waiting import recall, waiting
 from penstock.log import Message, PenstockError, TopicSettings
 from penstock.log.lake import Lake
-from penstock.log.messages import MessageType
+from penstock.log.message.message import MessageType
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from tests.coordinator.timers.test_play import check_times

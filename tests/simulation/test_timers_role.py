@@ -10,14 +10,14 @@ import pytest
 from penstock import ConsumeResult, aio
 from penstock.consumers.metrics import MemoryMetrics
 from penstock.consumers.statistics import TIMERS_LATE, TIMING_MESSAGES, timer_samples
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.lease import BEATS_PER_LEASE, LEASE_S, MARGIN
-from penstock.coordinator.roles import Players
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.rebalance.roles import Players
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
-from penstock.coordinator.timers.news import YOUNG_S, YoungTopics, told
 from penstock.coordinator.timers.role import TIMERS
+from penstock.coordinator.timers.young_topics import YOUNG_S, YoungTopics, told
+from penstock.coordinator.workers.lease import BEATS_PER_LEASE, LEASE_S, MARGIN
 from penstock.log import Message, MessageView, PenstockError, RetryError, TopicSettings
-from penstock.log.messages import MessageType
+from penstock.log.message.message import MessageType
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore
 from tests.coordinator.timers.test_play import check_times

@@ -9,9 +9,9 @@ from typing import Literal
 import pytest
 
 from penstock import aio
-from penstock.consumers.results import ConsumeResult
+from penstock.consumers.handlers.results import ConsumeResult
 from penstock.coordinator import GroupSettings, Upkeep
-from penstock.coordinator.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.cell import QueueCell, State, Tries
 from penstock.log import Message, MessageView, OffsetOutOfRange, TopicSettings
 from penstock.log.stores import MemoryStore
 from tests.coordinator.test_guards import put

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from penstock.log.gathering import ProducerOptions
+from penstock.log.produce.accumulator import ProducerOptions
 from tests.simulation.actors import Copier, Follower, Maintainer, Replayer, Sender, Source, vanishing
 from tests.simulation.faults import Fault
 from tests.simulation.kernel import Kernel

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.log.contention import Pace
+from penstock.log.append.contention import Pace
 from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError, StoreUnavailable
 from penstock.log.lake import Lake
-from penstock.log.messages import MessageType
+from penstock.log.message.message import MessageType
 from penstock.log.paths import TopicPaths
-from penstock.log.settings import TopicSettings
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
-from penstock.log.topics import Topic
+from penstock.log.topic.settings import TopicSettings
+from penstock.log.topic.topics import Topic
 from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.history import Archive, History, Place
 from tests.simulation.kernel import Kernel

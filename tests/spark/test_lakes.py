@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.log.errors import ClosedError, InvalidArgument
-from penstock.log.settings import TopicSettings
+from penstock.log.topic.settings import TopicSettings
 from penstock.spark.lakes import LakePlace, Lakes, OpenLake
 
 

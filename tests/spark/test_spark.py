@@ -15,7 +15,7 @@ from penstock.cdc.debezium import parse_change
 from penstock.infra.demo.capture import event_of, key_columns
 from penstock.infra.demo.compare import TableDifference, compare_tables
 from penstock.infra.demo.tables import infer_targets
-from penstock.log.routing import queue_of
+from penstock.log.message.routing import queue_of
 from penstock.spark import sync
 from tests.infra.demo.captures import CAPTURE, DUMPS, dropped, dumps_of
 from tests.servers import moto_server

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.log.messages import MESSAGE_SCHEMA
+from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.table.compactor import Compactor
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
 from tests.log.table.readers import copy_to_folder, queue_rows

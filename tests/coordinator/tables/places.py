@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.coordinator.tables import CellTable, MemoryTable, ObjectStoreTable, open_table
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore, ObjectStore, open_store
 
 

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from penstock.coordinator.tables import SqliteTable
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 
 
 class HandClock:

@@ -27,7 +27,7 @@ from penstock.log.errors import (
     PermissionDenied,
     StoreUnavailable,
 )
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore
 from tests.log.stores.scripted_http import Answer, ScriptedServer, scripted_server
 from tests.servers import DynamoDBServer, S3Server, free_port

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.coordinator.tables import Conflict, ObjectStoreTable
 from penstock.log.errors import ForeignObject, StoreUnavailable, UnsafeStoreError
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import (
     Buffer,
     CountingStore,

@@ -11,7 +11,7 @@ import pytest
 from penstock.coordinator.tables import MemoryTable, ObjectStoreTable, SqliteTable, create_table, open_table
 from penstock.coordinator.tables.open import InDynamoDB, InMemory, InSqlite, InStore, Place, table_place
 from penstock.log.errors import InvalidArgument
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import CountingStore, MemoryStore, open_store
 
 

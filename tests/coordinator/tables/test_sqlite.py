@@ -24,7 +24,7 @@ from penstock.log.errors import (
     PenstockError,
     StoreUnavailable,
 )
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from tests.coordinator.tables.sqlite_files import HandClock, locked, make, run
 
 THREADS = 6

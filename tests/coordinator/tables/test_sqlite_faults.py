@@ -13,7 +13,7 @@ import pytest
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.coordinator.tables import CellVersion, SqliteTable
 from penstock.log.errors import PermissionDenied, StorageFull, StoreUnavailable
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from tests.log.stores.test_local_faults import full_disk
 
 ROOM = "filler"
@@ -89,7 +89,7 @@ def test_a_file_that_may_not_be_written_is_said(tmp_path: Path) -> None:
 KILLED = """
 import asyncio, sys
 from penstock.coordinator.tables import SqliteTable
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 
 async def main():
     table = SqliteTable(sys.argv[1], runtime=Runtime())

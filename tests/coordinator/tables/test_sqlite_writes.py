@@ -10,7 +10,7 @@ import pytest
 
 from penstock.coordinator.tables import CellVersion, Conflict, SqliteTable
 from penstock.log.errors import StoreUnavailable
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from tests.coordinator.tables.sqlite_files import HandClock, locked, make, run
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.timers.codec import decode_timers, encode_timers
-from penstock.coordinator.timers.state import RECALLED_MAX, Bounds, Claim, Due, Run, TimerState
+from penstock.coordinator.timers.cell.codec import decode_timers, encode_timers
+from penstock.coordinator.timers.cell.state import RECALLED_MAX, Bounds, Claim, Due, Run, TimerState
 from penstock.log.errors import DataDamaged, NewerFormatError
 from penstock.log.limits import TIME_MAX_MS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.coordinator.timers import counting
-from penstock.coordinator.timers.cell import timer_cells
+from penstock.coordinator.timers.cell.cell import timer_cells
 from penstock.coordinator.timers.counting import WaitingCount, count_waiting
-from penstock.coordinator.timers.memtable import due_times
+from penstock.coordinator.timers.runs.memtable import due_times
 from penstock.coordinator.timers.waiting import waiting
 from penstock.log.lake import Lake
 from tests.coordinator.timers.test_play import Played

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.coordinator.timers.memtable import Rows, sizes
 from penstock.coordinator.timers.options import TimerOptions
+from penstock.coordinator.timers.runs.memtable import Rows, sizes
 from penstock.log import Message
 from penstock.log.lake import Lake
-from penstock.log.messages import MESSAGE_SCHEMA
+from penstock.log.message.message import MESSAGE_SCHEMA
 from tests.coordinator.timers.test_play import Played
 
 _ROWS = [

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.coordinator.group_codec import decode_group, encode_group
-from penstock.coordinator.groups import GroupRecord, GroupSettings
-from penstock.coordinator.timers.news import YOUNG_S, YoungTopics, telling, told
+from penstock.coordinator.groups.codec import decode_group, encode_group
+from penstock.coordinator.groups.record import GroupRecord, GroupSettings
+from penstock.coordinator.timers.young_topics import YOUNG_S, YoungTopics, telling, told
 from tests.simulation.kernel import Kernel
 
 NOBODY = GroupRecord(settings=GroupSettings())

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.timers.cell import timer_cells
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.timers.cell.cell import timer_cells
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.play import play
 from penstock.coordinator.timers.waiting import waiting
 from penstock.log import Message, MessageView, TopicSettings
 from penstock.log.lake import Lake
-from penstock.log.messages import MessageType
+from penstock.log.message.message import MessageType
 from penstock.log.stores import MemoryStore
 from tests.simulation.kernel import Kernel
 

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.coordinator.timers.cell import TimerCell, timer_cells
-from penstock.coordinator.timers.recalls import Recalls
-from penstock.coordinator.timers.state import NEVER, Bounds, Due, Run
+from penstock.coordinator.timers.cell.cell import TimerCell, timer_cells
+from penstock.coordinator.timers.cell.state import NEVER, Bounds, Due, Run
+from penstock.coordinator.timers.runs.recalls import Recalls
 from penstock.coordinator.timers.waiting import recall, standing, waiting
 from penstock.log import UnknownOutcome
 from penstock.log.lake import Lake
-from penstock.log.messages import to_us
+from penstock.log.message.message import to_us
 from tests.coordinator.timers.test_play import SMALL, Played
 
 

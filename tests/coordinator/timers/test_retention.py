@@ -9,10 +9,10 @@ import pytest
 
 from penstock import Message, aio
 from penstock.infra.cli.upkeep import maintain_once
-from penstock.log.messages import MessageType
-from penstock.log.runtime import Runtime
-from penstock.log.settings import TopicSettings
+from penstock.log.message.message import MessageType
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore
+from penstock.log.topic.settings import TopicSettings
 from penstock.testing import HandClock
 
 RETENTION = timedelta(days=3)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.timers.selection import Waiting, next_bounds
-from penstock.coordinator.timers.state import Bounds, Due, TimerState
+from penstock.coordinator.timers.cell.selection import Waiting, next_bounds
+from penstock.coordinator.timers.cell.state import Bounds, Due, TimerState
 
 _STEPS = st.lists(
     st.one_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.coordinator.timers.state import RECALLED_MAX, Bounds, Due, Run, TimerState
+from penstock.coordinator.timers.cell.state import RECALLED_MAX, Bounds, Due, Run, TimerState
 from penstock.log.errors import LimitExceeded
 
 SETTLED = TimerState(settled=Bounds(known=10, due=Due(500, 4)), gathered=6)

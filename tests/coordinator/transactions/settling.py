@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from penstock.consumers.membership import Subscription
 from penstock.consumers.simple import SimpleConsumer
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import decode_cell
-from penstock.coordinator.keys import queue_key
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.codec import decode_cell
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log import Message, MessageType, MessageView, ProducerOptions, TopicSettings
 from tests.coordinator.transactions.stage import GROUP, Member, Stage
 

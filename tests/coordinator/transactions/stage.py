@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from penstock.coordinator.coordination import Coordination
-from penstock.coordinator.transactions.asking import Asked, CheckedTransaction, TransactionResolution
-from penstock.coordinator.transactions.checks import CheckBacks
+from penstock.coordinator.transactions.checking.check_back_role import CheckBacks
+from penstock.coordinator.transactions.checking.checker import Asked, CheckedTransaction, TransactionResolution
 from penstock.coordinator.transactions.finisher import Finisher
-from penstock.coordinator.transactions.judging import SettlingQueues
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.transactions.settling_cells import SettlingQueues
 from penstock.log import Lake, Message, MessageType, TopicSettings
 from penstock.log.errors import PenstockError
 from tests.simulation.faults import FaultPlan

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.consumers.ready import Want
-from penstock.coordinator.cell import QueueCell, State
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.groups import GroupSettings
-from penstock.coordinator.handing import acknowledged, changed_visibility, expired, returned, without_caught_up
-from penstock.coordinator.handles import ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated, ReceiptRefused
-from penstock.coordinator.transactions.acks import (
+from penstock.consumers.schedule.receive import Want
+from penstock.coordinator.groups.record import GroupSettings
+from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.invisibility import acknowledged, changed_visibility, expired, returned, without_caught_up
+from penstock.coordinator.queues.receipt_handle import ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated, ReceiptRefused
+from penstock.coordinator.transactions.members.acks import (
     ACKED_MAX,
     UNNOTED_MAX,
     Acked,

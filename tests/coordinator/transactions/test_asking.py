@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.transactions import asking
-from penstock.coordinator.transactions.asking import AT_ONCE_MAX, Asked, CheckedTransaction, TransactionResolution
+from penstock.coordinator.transactions.checking import checker as asking
+from penstock.coordinator.transactions.checking.checker import AT_ONCE_MAX, Asked, CheckedTransaction, TransactionResolution
 
 COMMIT, UNKNOWN = TransactionResolution.COMMIT, TransactionResolution.UNKNOWN
 TRANSACTION = CheckedTransaction("a" * 32, "pay", datetime(2026, 1, 1, tzinfo=UTC), 1, ())

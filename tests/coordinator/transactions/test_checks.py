@@ -9,11 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.coordinator.transactions import asking
-from penstock.coordinator.transactions.asking import CheckedTransaction, size_bytes
-from penstock.coordinator.transactions.checks import CHECKS_MAX, LOOK_S, CheckBacks
+from penstock.coordinator.transactions.checking import checker as asking
+from penstock.coordinator.transactions.checking.check_back_role import CHECKS_MAX, LOOK_S, CheckBacks
+from penstock.coordinator.transactions.checking.checker import CheckedTransaction, size_bytes
 from penstock.coordinator.transactions.errors import TransactionExpired, TransactionNotFound, TransactionRolledBack
-from penstock.coordinator.transactions.state import By, Decision
+from penstock.coordinator.transactions.members.state import By, Decision
 from penstock.log.paths import TopicPaths
 from tests.coordinator.transactions.stage import COMMIT, GROUP, ROLLBACK, UNKNOWN, Member, Stage
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.coordinator.limits import CELL_BYTES_MAX
-from penstock.coordinator.transactions.codec import decode_member, encode_member
-from penstock.coordinator.transactions.names import decode_names, encode_names
-from penstock.coordinator.transactions.state import (
+from penstock.coordinator.transactions.members.codec import decode_member, encode_member
+from penstock.coordinator.transactions.members.producer_groups import decode_names, encode_names
+from penstock.coordinator.transactions.members.state import (
     By,
     Decision,
     Destination,

@@ -14,9 +14,9 @@ import pytest
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import ObjectStoreTable
 from penstock.coordinator.transactions.errors import HalfMessagesMissing
+from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
-from penstock.coordinator.transactions.state import By, Decision
-from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import Lake, Message, MessageType, Runtime, StoreUnavailable, TopicSettings
 from penstock.log.errors import PenstockError
 from penstock.log.stores import MemoryStore

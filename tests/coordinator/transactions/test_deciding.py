@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.coordinator.transactions.errors import HalfMessagesMissing, TransactionExpired, TransactionRolledBack
-from penstock.coordinator.transactions.state import AGE_MAX_MS, By, Decision
+from penstock.coordinator.transactions.members.state import AGE_MAX_MS, By, Decision
 from penstock.log.paths import TopicPaths
 from tests.coordinator.transactions.stage import COMMIT, Stage
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.coordinator.transactions.errors import TransactionExpired, TransactionNotFound
 from penstock.coordinator.transactions.finisher import LOOK_S
-from penstock.coordinator.transactions.state import AGE_MAX_MS, KEPT_MS, By, Decision
+from penstock.coordinator.transactions.members.state import AGE_MAX_MS, KEPT_MS, By, Decision
 from penstock.log.errors import StoreUnavailable
 from penstock.log.paths import TopicPaths
 from tests.coordinator.transactions.stage import GROUP, ROLLBACK, Member, Stage

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from penstock.coordinator.cells.keys import transactions_key
 from penstock.coordinator.coordination import Coordination
-from penstock.coordinator.keys import transactions_key
 from penstock.coordinator.tables import Cell, MemoryTable
-from penstock.coordinator.transactions.guard import held_jobs
-from penstock.coordinator.transactions.naming import job_of, member_of
+from penstock.coordinator.transactions.held_uploads import held_jobs
+from penstock.coordinator.transactions.ids import job_of, member_of
+from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
-from penstock.coordinator.transactions.state import By, Decision
-from penstock.coordinator.transactions.transaction import Transaction
 from penstock.coordinator.upkeep import Upkeep
 from penstock.log import Lake, Message, MessageType, Runtime, StoreUnavailable, TopicSettings
 from penstock.log.paths import TopicPaths

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.coordinator.cells import Cells
+from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.coordinator.tables import CellVersion, MemoryTable
-from penstock.coordinator.transactions import members as members_module
 from penstock.coordinator.transactions.errors import TransactionNotFound
-from penstock.coordinator.transactions.members import NOTE_S, MemberCells
-from penstock.coordinator.transactions.state import By, Decision, HalfPart, MemberCell
+from penstock.coordinator.transactions.members import member_cells as members_module
+from penstock.coordinator.transactions.members.member_cells import NOTE_S, MemberCells
+from penstock.coordinator.transactions.members.state import By, Decision, HalfPart, MemberCell
 from penstock.log import Runtime
 from penstock.log.errors import LimitExceeded, NotWritten, StoreUnavailable
 from tests.log.stores.virtual_time import now_s, run_virtual

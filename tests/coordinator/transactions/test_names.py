@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from penstock.coordinator.cells import Cells
+from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.tables import MemoryTable
-from penstock.coordinator.transactions import names
-from penstock.coordinator.transactions.names import ProducerGroups
+from penstock.coordinator.transactions.members import producer_groups
+from penstock.coordinator.transactions.members.producer_groups import ProducerGroups
 from penstock.log.errors import LimitExceeded
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from tests.coordinator.stage import Stage
 from tests.coordinator.transactions import stage as transacting
 
@@ -19,7 +19,7 @@ DAY_S = 24 * 3600.0
 
 
 def test_names_that_fill_their_cells_are_refused_and_make_room_when_they_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "CELL_BYTES_MAX", 100)
+    monkeypatch.setattr(producer_groups, "CELL_BYTES_MAX", 100)
 
     async def main() -> None:
         found = ProducerGroups(Cells(MemoryTable(), Runtime()), Runtime())

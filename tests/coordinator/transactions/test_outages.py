@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock.coordinator.transactions.errors import CommittedNotVisible, TransactionFailed
-from penstock.coordinator.transactions.state import By, Decision
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log import Message, MessageType, StoreUnavailable, TopicSettings, UnknownOutcome
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.wrapper import Call, StoreWrapper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.coordinator.transactions.state import By, Decision
+from penstock.coordinator.transactions.members.state import By, Decision
 from tests.coordinator.transactions.stage import Stage
 
 

@@ -8,15 +8,15 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.coordinator.handles import ReceiptHandle
+from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.coordinator.transactions.errors import (
     TransactionCommitted,
     TransactionEnded,
     TransactionNotFound,
     TransactionRolledBack,
 )
-from penstock.coordinator.transactions.state import By, Decision
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log import Message, MessageView
 from penstock.log.errors import PenstockError
 from tests.coordinator.transactions.stage import Member, Stage

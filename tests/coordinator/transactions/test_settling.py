@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.coordinator.handles import ForeignReceipt, ReceiptExpired, ReceiptHandle
-from penstock.coordinator.transactions.acks import SettledElsewhere
+from penstock.coordinator.queues.receipt_handle import ForeignReceipt, ReceiptExpired, ReceiptHandle
 from penstock.coordinator.transactions.errors import AcksDecide, TransactionCommitted, TransactionRolledBack
 from penstock.coordinator.transactions.finisher import END_AFTER_MS, LOOK_S
-from penstock.coordinator.transactions.state import By, Decision
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.transactions.members.acks import SettledElsewhere
+from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log import Message, MessageView
 from penstock.log.errors import InvalidArgument, UnknownOutcome
 from penstock.log.paths import TopicPaths

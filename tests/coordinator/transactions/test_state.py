@@ -13,7 +13,7 @@ from penstock.coordinator.transactions.errors import (
     TransactionNotFound,
     TransactionRolledBack,
 )
-from penstock.coordinator.transactions.state import (
+from penstock.coordinator.transactions.members.state import (
     AGE_MAX_MS,
     KEPT_MS,
     By,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.coordinator.transactions.acks import Acked, Acks
-from penstock.coordinator.transactions.codec import decode_member, encode_member
 from penstock.coordinator.transactions.errors import AcksDecide, TransactionCommitted, TransactionExpired, TransactionRolledBack
-from penstock.coordinator.transactions.state import AGE_MAX_MS, By, Decision, HalfPart, MemberCell
+from penstock.coordinator.transactions.members.acks import Acked, Acks
+from penstock.coordinator.transactions.members.codec import decode_member, encode_member
+from penstock.coordinator.transactions.members.state import AGE_MAX_MS, By, Decision, HalfPart, MemberCell
 from penstock.log.errors import InternalError
 
 ID = "0123456789abcdef" * 2

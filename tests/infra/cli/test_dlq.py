@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import Message, connect
-from penstock.consumers.dead_letters import DeadLetter, DeadLetterWriter
+from penstock.consumers.dead_letters.writer import DeadLetter, DeadLetterWriter
 from penstock.log import Lake, open_store
 from tests.infra.cli.conftest import Penstock
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from penstock import DataDamaged, InvalidArgument, StoreUnavailable, TopicLimits, UnknownOutcome
-from penstock.infra.cli import output
-from penstock.infra.cli.endings import ending, exit_code
 from penstock.infra.cli.main import COMMANDS
-from penstock.infra.cli.session import Session, Signals, Stopped
-from penstock.infra.cli.wording import LIMITS, SHELL, in_shell
-from penstock.log.messages import limit_hint
+from penstock.infra.console import output
+from penstock.infra.console.endings import ending, exit_code
+from penstock.infra.console.session import Session, Signals, Stopped
+from penstock.infra.console.wording import LIMITS, SHELL, in_shell
+from penstock.log.message.message import limit_hint
 from tests.infra.cli.conftest import Penstock
 from tests.tree import ROOT
 

@@ -20,10 +20,10 @@ import pytest
 
 from penstock import GroupNotFound, Lake, Message, StoreUnavailable, aio, connect
 from penstock.coordinator import Coordination, GroupDescription, open_table
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.keys import worker_key
-from penstock.coordinator.lease import Heartbeat, Listed, encode_heartbeat
-from penstock.coordinator.offsets import OffsetSet
+from penstock.coordinator.cells.keys import worker_key
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.coordinator.workers.lease import Heartbeat, Listed, encode_heartbeat
 from tests.cells import change_cell, parked
 from tests.infra.cli.conftest import Penstock
 from tests.lakes import TIMEOUT_S

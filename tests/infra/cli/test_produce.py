@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock import FencedError, connect
 from penstock.infra.cli.columns import columns_of
 from penstock.infra.cli.sending import Import, Source, Summary
-from penstock.infra.cli.session import Signals
+from penstock.infra.console.session import Signals
 from penstock.infra.formats import Format, read_records
 from penstock.infra.labels import Labels
 from penstock.log.errors import InvalidArgument

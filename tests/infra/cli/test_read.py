@@ -12,8 +12,8 @@ import pytest
 from rich.cells import cell_len
 
 from penstock import Message, connect
-from penstock.infra.cli.output import fitted, printable
-from penstock.infra.cli.values import Duration, Position, Size, parse_duration
+from penstock.infra.console.output import fitted, printable
+from penstock.infra.console.values import Duration, Position, Size, parse_duration
 from penstock.log import MESSAGE_SCHEMA
 from tests.infra.cli.conftest import Penstock
 

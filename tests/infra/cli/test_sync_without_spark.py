@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from penstock.infra.cli.endings import exit_code
-from penstock.infra.cli.session import Session, Signals
 from penstock.infra.cli.sync import _show_batch
 from penstock.infra.cli.sync_failed import as_ours
+from penstock.infra.console.endings import exit_code
+from penstock.infra.console.session import Session, Signals
 from penstock.log.errors import InternalError, PenstockError
 from penstock.spark.sync.options import Batch
 from tests.infra.cli.conftest import Penstock

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.coordinator.timers import counting
-from penstock.infra.cli.values import parse_instant
+from penstock.infra.console.values import parse_instant
 from tests.infra.cli.conftest import Penstock
 
 SOON = timedelta(hours=1)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from penstock import Lake, Message, MessageView, connect
-from penstock.consumers.fate import Fate
-from penstock.consumers.trace import GroupTrace, MemberTrace, StoredTrace, Trace
+from penstock.consumers.trace.status import Fate
+from penstock.consumers.trace.trace import GroupTrace, MemberTrace, StoredTrace, Trace
 from penstock.coordinator.timers.tracing import Delay, DelayTrace
 from penstock.coordinator.transactions.tracing import TransactionTrace
-from penstock.infra.cli import output
 from penstock.infra.cli.trace import pictured
-from penstock.log.places import Published
+from penstock.infra.console import output
+from penstock.log.read.places import Published
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, until_settled
 from tests.infra.cli.conftest import Penstock
 from tests.lakes import TIMEOUT_S

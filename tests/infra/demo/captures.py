@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.infra.demo.capture import Dump, Row, event_of
 from penstock.infra.demo.check_stream import Stored
-from penstock.log.routing import queue_of
+from penstock.log.message.routing import queue_of
 
 QUEUES = 4
 

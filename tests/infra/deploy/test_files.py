@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from penstock.consumers.statistics import CATALOGUE
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.infra.cli.main import COMMANDS, main
-from penstock.infra.cli.session import Session
+from penstock.infra.console.session import Session
 from tests.tree import AREAS, CONFIG, DOOR, ROOT
 
 FOLDER = ROOT / "infra" / "deploy"

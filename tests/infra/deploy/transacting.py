@@ -10,11 +10,11 @@ from typing import Protocol
 
 from penstock.aio import Lake
 from penstock.consumers.simple import SimpleConsumer
-from penstock.coordinator.transactions.acks import acks_of
-from penstock.coordinator.transactions.asking import CheckedTransaction, TransactionResolution
-from penstock.coordinator.transactions.naming import member_of
-from penstock.coordinator.transactions.state import Decision
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.transactions.checking.checker import CheckedTransaction, TransactionResolution
+from penstock.coordinator.transactions.ids import member_of
+from penstock.coordinator.transactions.members.acks import acks_of
+from penstock.coordinator.transactions.members.state import Decision
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.infra.deploy.access import Role
 from penstock.log import Message, MessageView, ProducerOptions, Runtime
 from tests.simulation.kernel import Kernel

@@ -14,10 +14,10 @@ import pytest
 
 from penstock.aio import Lake
 from penstock.cdc.postgres.state import CaptureState, StateStore
+from penstock.consumers.handlers.results import ConsumeResult
 from penstock.consumers.membership import Subscription
 from penstock.consumers.metrics import MemoryMetrics
 from penstock.consumers.push import PushConsumer, PushOptions
-from penstock.consumers.results import ConsumeResult
 from penstock.consumers.statistics import TAKE_OVERS
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import MemoryTable
@@ -27,15 +27,15 @@ from penstock.infra.cli.checks import _check_store
 from penstock.infra.cli.upkeep import _finish_once, maintain_once
 from penstock.infra.deploy.access import Role
 from penstock.log import Message, MessageType, MessageView, ProducerOptions, Runtime, TopicLimits, TopicSettings
-from penstock.log.batching import MessageIds, rows_of_messages
 from penstock.log.limits import MIB
 from penstock.log.linking import open_linker
+from penstock.log.message.batch_rows import MessageIds, rows_of_messages
+from penstock.log.message.routing import Router
 from penstock.log.paths import TopicPaths
-from penstock.log.routing import Router
-from penstock.log.staging import upload_part
+from penstock.log.stage.jobs import upload_part
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore
-from penstock.log.topics import read_record
+from penstock.log.topic.topics import read_record
 from penstock.log.verify import verify
 from penstock.spark.source.mirror import GroupMirror
 from penstock.spark.source.offsets import StreamOffset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log.sql import SqlFilter
+from penstock.log.filter.sql_evaluate import SqlFilter
 from tests.log.sql.interpreter import Tree, delivered
 from tests.log.sql.messages import rows
 from tests.thorough import examples

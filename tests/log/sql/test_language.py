@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.log.errors import CallError, InvalidArgument, LimitExceeded
-from penstock.log.filters import parse_filter
-from penstock.log.sql import SqlFilter
+from penstock.log.filter.filters import parse_filter
+from penstock.log.filter.sql_evaluate import SqlFilter
 from tests.log.sql.messages import rows
 
 

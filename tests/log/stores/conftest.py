@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import (
     CountingStore,
     FaultStore,

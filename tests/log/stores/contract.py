@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.log.errors import InvalidArgument
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import (
     Buffer,
     Conflict,

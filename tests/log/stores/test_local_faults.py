@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from penstock.log.errors import ClosedError, PermissionDenied, StorageFull, StoreUnavailable, UnsafeStoreError
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import IfMatch, LocalStore, Put
 from penstock.log.stores.keys import HIDDEN_FOLDER
 from tests.log.stores.test_local import files_below

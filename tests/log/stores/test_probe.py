@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.log.errors import StoreUnavailable, UnsafeStoreError
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import (
     Buffer,
     Conflict,

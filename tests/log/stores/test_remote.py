@@ -20,7 +20,7 @@ from penstock.log.errors import (
     StoreUnavailable,
     UnsafeStoreError,
 )
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import (
     Conflict,
     IfMatch,

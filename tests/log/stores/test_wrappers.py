@@ -9,7 +9,7 @@ from statistics import quantiles
 import pytest
 
 from penstock.log.errors import PenstockError, PermissionDenied, StorageFull, StoreUnavailable
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import (
     S3_STANDARD,
     Conflict,

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from penstock.log.messages import MESSAGE_SCHEMA
+from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.delta import DeltaLog
-from penstock.log.table.scan import scan_queue
-from penstock.log.table.snapshot import Snapshot
+from penstock.log.table.delta.delta_log import DeltaLog
+from penstock.log.table.delta.scan import scan_queue
+from penstock.log.table.delta.snapshot import Snapshot
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.log.table.agreement import Agreement, Comparison, Difference, _within
+from penstock.log.table.comparison.ranges import Agreement, Comparison, Difference, _within
 from penstock.log.table.publisher import Publisher
 from tests.log.table.readers import queue_rows, snapshot_of
 from tests.log.topics import LogWriter

@@ -8,17 +8,17 @@ from typing import TypeVar
 import pytest
 
 from penstock.log.errors import InternalError
-from penstock.log.header import CloseJob
+from penstock.log.format.header import CloseJob
+from penstock.log.format.state import State
 from penstock.log.limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
-from penstock.log.state import State
 from penstock.log.stores.protocol import ObjectInfo, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.table.collector import Collector, is_old
 from penstock.log.table.compactor import Compactor
-from penstock.log.table.delta import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog
+from penstock.log.table.delta.delta_log import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog
+from penstock.log.table.delta.segments import TableFile
+from penstock.log.table.delta.snapshot import Snapshot, apply
 from penstock.log.table.publisher import Publisher
-from penstock.log.table.segments import TableFile
-from penstock.log.table.snapshot import Snapshot, apply
 from penstock.log.table.trimmer import Floor, read_floor_object
 from tests.log.table.readers import snapshot_of, table_rows
 from tests.log.table.upkeep import delta_of, keys, publish, run, topic, trim

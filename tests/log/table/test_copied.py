@@ -10,19 +10,19 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
-from penstock.log import view
 from penstock.log.errors import DataDamaged
-from penstock.log.state import State
+from penstock.log.format.state import State
 from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.actions import Commit
 from penstock.log.table.compactor import Compactor
-from penstock.log.table.compare import Comparer
-from penstock.log.table.copied import Copies
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.comparison.copies import Copies
+from penstock.log.table.comparison.full import Comparer
+from penstock.log.table.delta.actions import Commit
+from penstock.log.table.delta.delta_log import DeltaLog
+from penstock.log.table.delta.segments import write_segment
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
-from penstock.log.table.segments import write_segment
+from penstock.log.tail import view
 from tests.log.table.readers import queue_rows, snapshot_of
 from tests.log.topics import LogWriter
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.log.errors import InvalidArgument
-from penstock.log.table.actions import Removed
 from penstock.log.table.compactor import SPAN_MS, plan
-from penstock.log.table.lookup import Lookup, block_admits
+from penstock.log.table.delta.actions import Removed
+from penstock.log.table.delta.lookup import Lookup, block_admits
+from penstock.log.table.delta.segments import TableFile
+from penstock.log.table.delta.snapshot import Snapshot, apply
 from penstock.log.table.retention import Policy, expired
-from penstock.log.table.segments import TableFile
-from penstock.log.table.snapshot import Snapshot, apply
 
 DAY_MS = 86_400_000
 

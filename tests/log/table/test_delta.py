@@ -16,16 +16,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.log.errors import DataDamaged, ForeignObject, InternalError, RetryError, StoreUnavailable
-from penstock.log.messages import MESSAGE_SCHEMA
+from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.actions import Commit
 from penstock.log.table.collector import Collector
 from penstock.log.table.compactor import Compactor
-from penstock.log.table.delta import COMMIT_LIFE_S, DAY_MS, DeltaLog
+from penstock.log.table.delta.actions import Commit
+from penstock.log.table.delta.delta_log import COMMIT_LIFE_S, DAY_MS, DeltaLog
+from penstock.log.table.delta.snapshot import Snapshot
 from penstock.log.table.publisher import Publisher
-from penstock.log.table.snapshot import Snapshot
 from tests.log.table.readers import copy_to_folder, queue_rows
 from tests.log.topics import LogWriter
 

@@ -22,7 +22,7 @@ from penstock.log.limits import NUMBER_MAX, QUEUES_MAX, TIME_MAX_MS
 from penstock.log.stores.local import LocalStore
 from penstock.log.stores.protocol import ObjectStore, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.actions import (
+from penstock.log.table.delta.actions import (
     Action,
     Commit,
     CommitInfo,
@@ -36,11 +36,11 @@ from penstock.log.table.actions import (
     parse_lost,
     protocol,
 )
-from penstock.log.table.delta import DAY_MS, DeltaLog
-from penstock.log.table.delta_checkpoint import decode_delta_checkpoint, decode_last_checkpoint, encode_delta_checkpoint
+from penstock.log.table.delta.checkpoint import decode_delta_checkpoint, decode_last_checkpoint, encode_delta_checkpoint
+from penstock.log.table.delta.delta_log import DAY_MS, DeltaLog
+from penstock.log.table.delta.segments import TableFile
+from penstock.log.table.delta.snapshot import apply
 from penstock.log.table.publisher import Publisher
-from penstock.log.table.segments import TableFile
-from penstock.log.table.snapshot import apply
 from tests.log.table.readers import copy_to_folder
 from tests.log.topics import LogWriter
 from tests.thorough import examples

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from penstock.log.errors import PenstockError, PermissionDenied
-from penstock.log.header import Created
+from penstock.log.format.header import Created
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore, scripted_faults
 from penstock.log.stores.protocol import Put
+from penstock.log.table.comparison.row_hash import row_digest
+from penstock.log.table.delta.segments import TableFile
 from penstock.log.table.publisher import QUIET_ENTRIES, Published, Publisher, gaps
-from penstock.log.table.rowhash import row_digest
-from penstock.log.table.segments import TableFile
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
 from tests.log.table.upkeep import RefusedCommits, keys
 from tests.log.topics import LogWriter
@@ -278,7 +278,7 @@ def test_a_large_entry_becomes_several_files_a_queue(monkeypatch: pytest.MonkeyP
         assert [file.first_offset for file in files[0]] == [0, 40, 41, 42]
 
     monkeypatch.setattr("penstock.log.table.publisher.FILE_BYTES_MAX", 1)
-    monkeypatch.setattr("penstock.log.table.segments.ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr("penstock.log.table.delta.segments.ROW_GROUP_BYTES", 1)
     asyncio.run(run())
 
 

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pytest
 
 from penstock.log.errors import DataDamaged
-from penstock.log.files import ROW_GROUP_ROWS
-from penstock.log.messages import MESSAGE_SCHEMA
-from penstock.log.runtime import Runtime
+from penstock.log.format.sealed import ROW_GROUP_ROWS
+from penstock.log.message.message import MESSAGE_SCHEMA
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
-from penstock.log.table import segment_reader
-from penstock.log.table.lookup import Lookup, _in_filter, lookup
-from penstock.log.table.scan import offset_at, scan_queue
-from penstock.log.table.segment_reader import SegmentReader
-from penstock.log.table.segments import SegmentWriter, write_segment
-from penstock.log.table.snapshot import Snapshot
+from penstock.log.table.delta import segment_reader
+from penstock.log.table.delta.lookup import Lookup, _in_filter, lookup
+from penstock.log.table.delta.scan import offset_at, scan_queue
+from penstock.log.table.delta.segment_reader import SegmentReader
+from penstock.log.table.delta.segments import SegmentWriter, write_segment
+from penstock.log.table.delta.snapshot import Snapshot
 from tests.log.topics import START_MS, LogWriter
 
 ROWS = 150_000

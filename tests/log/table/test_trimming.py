@@ -7,14 +7,14 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from penstock.log.checkpoints import encode_checkpoint
 from penstock.log.errors import DataDamaged
-from penstock.log.floor import encode_floor
+from penstock.log.format.checkpoint import encode_checkpoint
+from penstock.log.format.floor import encode_floor
+from penstock.log.format.state import State
 from penstock.log.limits import TRIM_GRACE_MS
-from penstock.log.state import State
 from penstock.log.stores.protocol import Put, Version
-from penstock.log.table.actions import Commit
-from penstock.log.table.agreement import Agreement
+from penstock.log.table.comparison.ranges import Agreement
+from penstock.log.table.delta.actions import Commit
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
 from penstock.log.table.trimmer import Floor, Trimmer, read_floor_object

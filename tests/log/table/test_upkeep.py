@@ -12,16 +12,16 @@ import pyarrow as pa
 import pytest
 
 from penstock.log.errors import DataDamaged, InternalError, PenstockError, PermissionDenied
-from penstock.log.settings import TopicSettings
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.protocol import Put
-from penstock.log.table.actions import Commit
 from penstock.log.table.compactor import Compactor, check_merged
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.comparison.row_hash import RowHash
+from penstock.log.table.delta.actions import Commit
+from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.table.retention import Policy, retain_once
-from penstock.log.table.rowhash import RowHash
 from penstock.log.table.trimmer import Trimmed, read_floor_object
+from penstock.log.topic.settings import TopicSettings
 from penstock.log.verify import verify
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
 from tests.log.table.upkeep import RefusedCommits, delta_of, keys, maintenance, publish, run, topic

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from penstock.log.stores.faults import Fault, FaultKind
-from penstock.log.table.compare import Comparer
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.comparison.full import Comparer
+from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.trimmer import Trimmer, read_floor_object

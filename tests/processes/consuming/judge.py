@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock
-from penstock.coordinator.keys import worker_of
+from penstock.coordinator.cells.keys import worker_of
 from tests.processes.check import Row, Verdict, Whole
 from tests.processes.check import check_part as check_log
 from tests.processes.consuming.broadcast import SAVED_S, Member

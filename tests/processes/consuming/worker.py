@@ -19,7 +19,7 @@ from typing import Any
 import penstock
 import penstock.aio
 from penstock.consumers import BatchResult, ConsumeResult, RetryAfter
-from penstock.log.runtime import Runtime, SystemClock
+from penstock.log.runtime.runtime import Runtime, SystemClock
 from tests.processes.consuming.fates import Fate, Fates
 from tests.processes.consuming.records import Journal, What
 from tests.processes.worker import TOPIC

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 import penstock.aio
-from penstock.coordinator.timers.cell import timer_cells
+from penstock.coordinator.timers.cell.cell import timer_cells
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.play import play
 from penstock.coordinator.timers.player import TimerStatistics

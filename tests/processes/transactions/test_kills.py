@@ -12,8 +12,8 @@ import pytest
 
 import penstock
 import penstock.aio
-from penstock.coordinator.transactions.asking import Asked
-from penstock.coordinator.transactions.checks import CheckBacks
+from penstock.coordinator.transactions.checking.check_back_role import CheckBacks
+from penstock.coordinator.transactions.checking.checker import Asked
 from tests.processes.transactions.worker import GROUP, TOPICS, Books
 from tests.tree import ROOT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from penstock.coordinator.cell import QueueCell
+from penstock.coordinator.queues.cell import QueueCell
 from tests.simulation.consuming.records import Line, Started
 from tests.simulation.consuming.standing import Standing
 

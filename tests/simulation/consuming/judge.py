@@ -12,10 +12,10 @@ import math
 from collections import defaultdict
 from dataclasses import replace
 
-from penstock.consumers.rows import group_hash
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.groups import DeadLetterPolicy, GroupSettings
-from penstock.log.tags import TagFilter
+from penstock.consumers.feed.rows import group_hash
+from penstock.coordinator.groups.record import DeadLetterPolicy, GroupSettings
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.log.filter.tags import TagFilter
 from tests.simulation.consuming.books import Handler, Queue, name_of
 from tests.simulation.consuming.judge_end import judge_end
 from tests.simulation.consuming.records import (

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from penstock.consumers.handlers.results import ConsumeResult
 from penstock.consumers.membership import Subscription
-from penstock.consumers.results import ConsumeResult
 from penstock.consumers.simple import SimpleConsumer, SimpleOptions
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.groups import DeliveryOrder, GroupExists, GroupRecord
-from penstock.coordinator.operators import Operators
+from penstock.coordinator.groups.record import DeliveryOrder, GroupExists, GroupRecord
+from penstock.coordinator.operators.operators import Operators
+from penstock.coordinator.queues.cell import QueueCell
 from penstock.log.errors import CallError, InternalError, PenstockError, TopicDeleted, TopicExists, TopicNotFound
 from penstock.log.lake import Lake
-from penstock.log.messages import Message, MessageType, MessageView
-from penstock.log.settings import TopicSettings
+from penstock.log.message.message import Message, MessageType, MessageView
+from penstock.log.topic.settings import TopicSettings
 from tests.simulation.consuming.plot import TOPIC
 from tests.simulation.consuming.records import Line
 from tests.simulation.consuming.witness import Witness

@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
+from penstock.consumers.handlers.results import BatchResult, ConsumeResult, RetryAfter
 from penstock.consumers.membership import Subscription
 from penstock.consumers.push import PushConsumer, PushOptions
-from penstock.consumers.results import BatchResult, ConsumeResult, RetryAfter
 from penstock.coordinator.coordination import Coordination
-from penstock.coordinator.groups import DeliveryOrder
+from penstock.coordinator.groups.record import DeliveryOrder
 from penstock.log.errors import InvalidArgument, PenstockError
 from penstock.log.lake import Lake
-from penstock.log.messages import MessageView
+from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan, Temper
 from tests.simulation.consuming.records import Answer, Died, Ended, Place, Started, Token
 from tests.simulation.process import Crashed, SimClock, SimProcess

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import math
 
-from penstock.consumers import blocked, dead_letters, membership, queue_life
-from penstock.consumers.burial import Burial
-from penstock.consumers.copies import CopyWriter
-from penstock.consumers.engine import QueueEngine
-from penstock.consumers.older import OlderHandlers
-from penstock.consumers.open_lanes import OpenLanes
-from penstock.consumers.queue_life import QueueLife
-from penstock.consumers.schedule import Schedule
-from penstock.consumers.step import Step
-from penstock.coordinator import cell as cells
-from penstock.coordinator import records
-from penstock.coordinator.cell import DeadLetters, QueueCell
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.keeper import QueueKeeper
-from penstock.coordinator.keys import QUEUES
-from penstock.coordinator.session import Member, Session
-from penstock.coordinator.watch import Watch
-from penstock.coordinator.worker import Worker
+from penstock.consumers import membership
+from penstock.consumers.dead_letters import writer
+from penstock.consumers.dead_letters.copies import CopyWriter
+from penstock.consumers.queues import processor
+from penstock.consumers.queues.abandoned import OlderHandlers
+from penstock.consumers.queues.dead_letter_task import Burial
+from penstock.consumers.queues.processor import QueueLife
+from penstock.consumers.queues.push_processor import QueueEngine
+from penstock.consumers.schedule import blocked_groups
+from penstock.consumers.schedule.open_lanes import OpenLanes
+from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.step import Step
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.cells.keys import QUEUES
+from penstock.coordinator.queues import cell as cells
+from penstock.coordinator.queues.cell import DeadLetters, QueueCell
+from penstock.coordinator.queues.keeper import QueueKeeper
+from penstock.coordinator.registry import groups
+from penstock.coordinator.workers.session import Member, Session
+from penstock.coordinator.workers.watch import Watch
+from penstock.coordinator.workers.worker import Worker
 from tests.simulation import cell_patches
 from tests.simulation.consuming import patches
 from tests.simulation.consuming.mutant import Mutant
@@ -154,7 +157,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "caught-up": Mutant(
         guard="a marker stays until its group has caught up",
         rule="C1",
-        patch=everywhere(blocked._has_caught_up, always(True)),
+        patch=everywhere(blocked_groups._has_caught_up, always(True)),
         scenario="narrow",
         seeds=(1, 2),
     ),
@@ -177,7 +180,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "letter-names": Mutant(
         guard="each queue's dead letters go under a name of its own",
         rule="C8",
-        patch=attribute(dead_letters, "name_of", patches.one_name),
+        patch=attribute(writer, "name_of", patches.one_name),
         scenario="resets",
         seeds=(2, 3),
     ),
@@ -213,7 +216,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "rewinds-log": Mutant(
         guard="an owner compares the log with what the cell was written for",
         rule="B1",
-        patch=attribute(queue_life, "agrees", lambda _: always(True)),
+        patch=attribute(processor, "agrees", lambda _: always(True)),
         scenario="rewinds",
         seeds=(0, 1),
     ),
@@ -248,7 +251,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "lives-queues": Mutant(
         guard="cells of queues that a topic has no more are voided",
         rule="C10",
-        patch=attribute(records, "parted", patches.kept),
+        patch=attribute(groups, "parted", patches.kept),
         scenario="lives",
         seeds=(5, 6),
     ),

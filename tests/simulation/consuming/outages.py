@@ -9,7 +9,7 @@ from collections.abc import MutableSequence
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.coordinator.keys import GROUPS, WORKERS, queue_key
+from penstock.coordinator.cells.keys import GROUPS, WORKERS, queue_key
 from tests.simulation.consuming.plot import TOPIC, Plot
 from tests.simulation.faults import WRITES, Call, Fault, FaultPlan, RandomFaults, possible
 from tests.simulation.world import log_uniform

@@ -7,21 +7,21 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from penstock.consumers.burial import Burial
-from penstock.consumers.copies import Copy, CopyWriter
-from penstock.consumers.engine import QueueEngine
-from penstock.consumers.older import OlderHandlers
-from penstock.consumers.open_lanes import OpenLanes
-from penstock.consumers.queue_life import QueueLife
-from penstock.consumers.schedule import Schedule
-from penstock.consumers.step import Step
-from penstock.coordinator.cell import QueueCell, State, Tries
-from penstock.coordinator.commands import caught_up
-from penstock.coordinator.keeper import QueueKeeper
-from penstock.coordinator.offsets import OffsetSet
-from penstock.coordinator.session import Member
-from penstock.coordinator.watch import Watch
-from penstock.coordinator.worker import Worker
+from penstock.consumers.dead_letters.copies import Copy, CopyWriter
+from penstock.consumers.queues.abandoned import OlderHandlers
+from penstock.consumers.queues.dead_letter_task import Burial
+from penstock.consumers.queues.processor import QueueLife
+from penstock.consumers.queues.push_processor import QueueEngine
+from penstock.consumers.schedule.open_lanes import OpenLanes
+from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.step import Step
+from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.commands import caught_up
+from penstock.coordinator.queues.keeper import QueueKeeper
+from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.coordinator.workers.session import Member
+from penstock.coordinator.workers.watch import Watch
+from penstock.coordinator.workers.worker import Worker
 
 
 def started_first(_: Any) -> Any:
@@ -50,7 +50,7 @@ def not_checked(_: Any) -> Any:
         return replace(stored, epoch=self.cell.epoch, owner=self._holder.id)
 
     def cells_of(changed: Any) -> QueueCell:
-        from penstock.coordinator.cell_codec import decode_cell
+        from penstock.coordinator.queues.codec import decode_cell
 
         return decode_cell(changed.stored.data, where="")
 

@@ -8,9 +8,9 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Literal
 
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.retry import RetryPolicy
-from penstock.log.reader import Position
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
+from penstock.coordinator.groups.retry import RetryPolicy
+from penstock.log.read.reader import Position
 
 TOPIC = "orders"
 

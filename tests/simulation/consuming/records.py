@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.groups import DeliveryOrder, GroupSettings
+from penstock.coordinator.groups.record import DeliveryOrder, GroupSettings
+from penstock.coordinator.queues.cell import QueueCell
 
 Place: TypeAlias = tuple[str, int, int]
 """Topic, queue, offset."""

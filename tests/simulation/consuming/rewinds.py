@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from penstock.consumers.results import ConsumeResult
-from penstock.coordinator.operators import Operators
+from penstock.consumers.handlers.results import ConsumeResult
+from penstock.coordinator.operators.operators import Operators
 from penstock.log.errors import PenstockError, TopicNotFound
 from penstock.log.lake import Lake
-from penstock.log.messages import Message, MessageView
+from penstock.log.message.message import Message, MessageView
 from penstock.log.stores.memory import MemoryStore
 from tests.simulation.consuming.plot import TOPIC
 from tests.simulation.consuming.restores import stop

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder
 from tests.simulation.consuming.lives import Lives
 from tests.simulation.consuming.plot import CALM, MIXED, GroupPlan, Plot, Temper
 from tests.simulation.consuming.rewinds import Rewinds

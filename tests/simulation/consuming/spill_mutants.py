@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.consumers.spilling import Spilling
-from penstock.consumers.tracked import Tracked
-from penstock.coordinator import spills
-from penstock.coordinator.cell import QueueCell
+from penstock.consumers.queues.spilling import Spilling
+from penstock.consumers.schedule.tracked_messages import Tracked
+from penstock.coordinator.queues import spills
+from penstock.coordinator.queues.cell import QueueCell
 from tests.simulation.consuming import spill_patches as patches
 from tests.simulation.consuming.mutant import Mutant
 from tests.simulation.patches import Patch, attribute, everywhere

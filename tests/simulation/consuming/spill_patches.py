@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from penstock.consumers.spilling import Spilling
-from penstock.consumers.tracked import Tracked
-from penstock.coordinator.cell import QueueCell, Spill, State, Tries
-from penstock.coordinator.keeper import QueueKeeper
-from penstock.coordinator.spill_objects import WAITING
-from penstock.coordinator.spills import Returning
+from penstock.consumers.queues.spilling import Spilling
+from penstock.consumers.schedule.tracked_messages import Tracked
+from penstock.coordinator.queues.cell import QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.keeper import QueueKeeper
+from penstock.coordinator.queues.spills import Returning
+from penstock.coordinator.registry.spill_objects import WAITING
 from penstock.log.errors import PenstockError
 from penstock.log.stores.protocol import Version
 from tests.simulation.store import SimClient

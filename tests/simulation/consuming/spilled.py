@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.coordinator.cell import QueueCell, Spill, Tries
-from penstock.coordinator.guards import first_needed
-from penstock.coordinator.spill_objects import SpillObjects
-from penstock.coordinator.spills import WaitingRows
+from penstock.coordinator.queues.cell import QueueCell, Spill, Tries
+from penstock.coordinator.queues.spills import WaitingRows
+from penstock.coordinator.registry.retention import first_needed
+from penstock.coordinator.registry.spill_objects import SpillObjects
 from penstock.log.errors import DataDamaged
-from penstock.log.runtime import Runtime
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores.memory import MemoryStore
 from tests.simulation.consuming.records import Line
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from penstock.consumers.results import ConsumeResult
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.operators import Operators
-from penstock.log.gathering import ProducerOptions
+from penstock.consumers.handlers.results import ConsumeResult
+from penstock.coordinator.operators.operators import Operators
+from penstock.coordinator.queues.cell import QueueCell
 from penstock.log.lake import Lake
-from penstock.log.messages import Message, MessageView
+from penstock.log.message.message import Message, MessageView
+from penstock.log.produce.accumulator import ProducerOptions
 from tests.simulation.consuming.machine import Machine
 from tests.simulation.consuming.plot import CALM, TOPIC, GroupPlan, Plot
 from tests.simulation.consuming.records import Ended, Send, Started

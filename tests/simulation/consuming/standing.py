@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.coordinator.cell import QueueCell, State
+from penstock.coordinator.queues.cell import QueueCell, State
 
 
 class Where(Enum):

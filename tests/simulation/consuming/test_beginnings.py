@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from penstock.consumers.results import ConsumeResult
-from penstock.log.messages import MessageView
+from penstock.consumers.handlers.results import ConsumeResult
+from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import GroupPlan
 from tests.simulation.consuming.records import Positioned
 from tests.simulation.consuming.stage import GROUP, SUCCESS, Stage

@@ -10,13 +10,13 @@ from typing import Literal
 
 import pytest
 
-from penstock.consumers import burial
-from penstock.consumers.dead_letters import REASON
-from penstock.consumers.results import ConsumeResult
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
-from penstock.coordinator.keeper import Change, QueueKeeper
-from penstock.log.messages import MessageView
+from penstock.consumers.dead_letters.writer import REASON
+from penstock.consumers.handlers.results import ConsumeResult
+from penstock.consumers.queues import dead_letter_task
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.keeper import Change, QueueKeeper
+from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan
 from tests.simulation.consuming.stage import GROUP, SUCCESS, Stage
 from tests.simulation.faults import Down
@@ -255,7 +255,7 @@ def test_messages_that_an_operator_skips_wait_for_room_too() -> None:
 
 def test_an_owner_that_lives_for_a_moment_only_makes_the_line_of_letters_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cell hears of each few that are written, not only of all."""
-    monkeypatch.setattr(burial, "_TOGETHER", 3)
+    monkeypatch.setattr(dead_letter_task, "_TOGETHER", 3)
     stage = Stage(GroupPlan(max_attempts=1), machines=2)
     outage = Down(f"dlq.{GROUP}/log")
 

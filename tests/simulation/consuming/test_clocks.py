@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from penstock.consumers.results import ConsumeResult
-from penstock.coordinator.groups import DeliveryOrder
-from penstock.log.messages import MessageView
+from penstock.consumers.handlers.results import ConsumeResult
+from penstock.coordinator.groups.record import DeliveryOrder
+from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import GroupPlan
 from tests.simulation.consuming.stage import FAILURE, SUCCESS, Stage
 from tests.simulation.process import SimProcess

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.consumers.handlers.results import ConsumeResult, RetryAfter
 from penstock.consumers.limits import Limits
-from penstock.consumers.results import ConsumeResult, RetryAfter
 from penstock.consumers.statistics import QueueStatistics
-from penstock.coordinator import keeper
-from penstock.coordinator.groups import DeliveryOrder
+from penstock.coordinator.groups.record import DeliveryOrder
 from penstock.coordinator.limits import CELL_BYTES_MAX
-from penstock.log.messages import MessageView
+from penstock.coordinator.queues import keeper
+from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import GroupPlan
 from tests.simulation.consuming.stage import FAR_TABLE, GROUP, SUCCESS, Stage
 from tests.simulation.process import SimProcess

@@ -9,10 +9,10 @@ from typing import Never
 
 import pytest
 
-from penstock.consumers.results import ConsumeResult, RetryAfter
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
-from penstock.coordinator.operators import Operators
-from penstock.log.messages import MessageView
+from penstock.consumers.handlers.results import ConsumeResult, RetryAfter
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder
+from penstock.coordinator.operators.operators import Operators
+from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan
 from tests.simulation.consuming.records import Started
 from tests.simulation.consuming.stage import FAILURE, GROUP, SUCCESS, Stage

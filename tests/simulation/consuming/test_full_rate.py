@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from penstock.consumers.handlers.results import ConsumeResult
 from penstock.consumers.limits import Limits
-from penstock.consumers.results import ConsumeResult
-from penstock.log.messages import MessageView
+from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import GroupPlan
 from tests.simulation.consuming.stage import FAILURE, GROUP, SUCCESS, Stage
 from tests.simulation.process import SimProcess

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from penstock.consumers.results import ConsumeResult
-from penstock.log.messages import MessageView
+from penstock.consumers.handlers.results import ConsumeResult
+from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan
 from tests.simulation.consuming.stage import GROUP, SUCCESS, Stage
 from tests.simulation.process import SimProcess

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.schedule import Schedule
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
-from penstock.log.messages import MessageView
+from penstock.consumers.schedule.push import Schedule
+from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan
 from tests.simulation.consuming.records import Started
 from tests.simulation.consuming.stage import FAILURE, SUCCESS, Stage

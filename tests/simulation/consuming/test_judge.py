@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.consumers.rows import group_hash
-from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, State, Tries
-from penstock.coordinator.groups import DeadLetterPolicy, GroupSettings
-from penstock.coordinator.offsets import OffsetSet
+from penstock.consumers.feed.rows import group_hash
+from penstock.coordinator.groups.record import DeadLetterPolicy, GroupSettings
+from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
+from penstock.coordinator.queues.offsets import OffsetSet
 from tests.simulation.consuming.judge import judge
 from tests.simulation.consuming.records import (
     Answer,

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.results import RetryAfter
-from penstock.consumers.spilling import Spilling
-from penstock.coordinator import spill_objects, spills
-from penstock.coordinator.groups import DeliveryOrder
-from penstock.coordinator.keys import QUEUES
-from penstock.coordinator.spill_objects import ORPHAN_AGE_MS, WAITING, collect_spills
-from penstock.log.messages import MessageView
+from penstock.consumers.handlers.results import RetryAfter
+from penstock.consumers.queues.spilling import Spilling
+from penstock.coordinator.cells.keys import QUEUES
+from penstock.coordinator.groups.record import DeliveryOrder
+from penstock.coordinator.queues import spills
+from penstock.coordinator.registry import spill_objects
+from penstock.coordinator.registry.spill_objects import ORPHAN_AGE_MS, WAITING, collect_spills
+from penstock.log.message.message import MessageView
 from penstock.log.stores.protocol import Put
 from tests.simulation.consuming import spill_patches
 from tests.simulation.consuming.plot import TOPIC, GroupPlan

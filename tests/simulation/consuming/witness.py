@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import decode_cell
-from penstock.coordinator.commands import caught_up
-from penstock.coordinator.group_codec import decode_group
-from penstock.coordinator.groups import CommandKind, GroupRecord
-from penstock.coordinator.keys import GROUPS, QUEUES, WORKERS, queue_key, worker_key, worker_of
-from penstock.coordinator.lease import Heartbeat, decode_heartbeat
+from penstock.coordinator.cells.keys import GROUPS, QUEUES, WORKERS, queue_key, worker_key, worker_of
+from penstock.coordinator.groups.codec import decode_group
+from penstock.coordinator.groups.record import CommandKind, GroupRecord
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.codec import decode_cell
+from penstock.coordinator.queues.commands import caught_up
 from penstock.coordinator.tables import Cell, CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
+from penstock.coordinator.workers.lease import Heartbeat, decode_heartbeat
 from penstock.log.stores.memory import MemoryStore
 from tests.simulation.consuming.records import Altered, History, Line, Positioned, Skipped, Wrote
 from tests.simulation.consuming.spilled import Spilled

@@ -12,20 +12,20 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.consumers.dead_letters import origin_of
-from penstock.consumers.redrive import redrive
-from penstock.consumers.rows import group_hash
+from penstock.consumers.dead_letters.redrive import redrive
+from penstock.consumers.dead_letters.writer import origin_of
+from penstock.consumers.feed.rows import group_hash
 from penstock.coordinator.coordination import Coordination
-from penstock.coordinator.groups import DeadLetterPolicy
-from penstock.coordinator.operators import Operators
-from penstock.coordinator.retry import RetryPolicy
+from penstock.coordinator.groups.record import DeadLetterPolicy
+from penstock.coordinator.groups.retry import RetryPolicy
+from penstock.coordinator.operators.operators import Operators
 from penstock.log.errors import CallError, InternalError, PenstockError, TopicNotFound
-from penstock.log.gathering import ProducerOptions
 from penstock.log.lake import Lake
-from penstock.log.messages import Message, MessageType, MessageView
-from penstock.log.reader import Position
-from penstock.log.receipts import Receipt
-from penstock.log.settings import TopicSettings
+from penstock.log.message.message import Message, MessageType, MessageView
+from penstock.log.produce.accumulator import ProducerOptions
+from penstock.log.produce.receipts import Receipt
+from penstock.log.read.reader import Position
+from penstock.log.topic.settings import TopicSettings
 from tests.simulation.consuming.judge import judge
 from tests.simulation.consuming.machine import Machine
 from tests.simulation.consuming.outages import Failing, Outage, break_down

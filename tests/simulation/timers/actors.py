@@ -9,17 +9,17 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.timers.state import Due, NotRecallable
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.timers.cell.state import Due, NotRecallable
 from penstock.coordinator.timers.waiting import recall, waiting
-from penstock.log.delays import RecallHandle
 from penstock.log.errors import ClockSkewError, PenstockError, TopicDeleted, TopicNotFound, UnknownOutcome
-from penstock.log.gathering import ProducerOptions
 from penstock.log.lake import Lake
-from penstock.log.messages import Message, MessageType
-from penstock.log.producer import Producer
-from penstock.log.receipts import Receipt
-from penstock.log.settings import TopicSettings
+from penstock.log.message.message import Message, MessageType
+from penstock.log.produce.accumulator import ProducerOptions
+from penstock.log.produce.delays import RecallHandle
+from penstock.log.produce.producer import Producer
+from penstock.log.produce.receipts import Receipt
+from penstock.log.topic.settings import TopicSettings
 from tests.simulation.process import SimProcess
 from tests.simulation.timers.plot import TOPIC
 from tests.simulation.timers.records import Listed, Outcome, Recalled, Sent

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow.parquet as pq
 
-from penstock.coordinator.timers.state import Due, TimerState
+from penstock.coordinator.timers.cell.state import Due, TimerState
 from penstock.log.paths import TopicPaths
 from tests.simulation.process import EPOCH_MS
 from tests.simulation.timers.logs import Life, Log, Row

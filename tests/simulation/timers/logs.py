@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from penstock.coordinator.timers.state import Due
-from penstock.log.entries import read_header
-from penstock.log.fold import fold
-from penstock.log.header import Created, Deleted
+from penstock.coordinator.timers.cell.state import Due
+from penstock.log.format.entry import read_header
+from penstock.log.format.fold import fold
+from penstock.log.format.header import Created, Deleted
+from penstock.log.format.state import State
 from penstock.log.paths import TopicPaths
-from penstock.log.state import State
 from tests.rows import entry_rows
 from tests.simulation.history import Archive, Past
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 
-from penstock.coordinator.timers import append, gather, guards, leftovers
+from penstock.coordinator.timers import append, orphans
 from penstock.coordinator.timers.append import Appending
-from penstock.coordinator.timers.cell import TimerCell
+from penstock.coordinator.timers.cell import preconditions
+from penstock.coordinator.timers.cell.cell import TimerCell
+from penstock.coordinator.timers.cell.selection import Waiting
+from penstock.coordinator.timers.cell.state import TimerState
 from penstock.coordinator.timers.follow import Following
-from penstock.coordinator.timers.gather import Gatherer
 from penstock.coordinator.timers.player import Player
-from penstock.coordinator.timers.selection import Waiting
-from penstock.coordinator.timers.state import TimerState
+from penstock.coordinator.timers.runs import run_merges
+from penstock.coordinator.timers.runs.run_merges import Gatherer
 from penstock.log.lake import Lake
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
@@ -21,7 +23,9 @@ MUTANTS: dict[str, Mutant] = {
     "claim-first": Mutant(
         guard="a claim is in the cell before anything of it is appended",
         rule="T1",
-        patch=both(attribute(Player, "_claim", patches.appended_first), attribute(guards, "still_open", lambda _: always(True))),
+        patch=both(
+            attribute(Player, "_claim", patches.appended_first), attribute(preconditions, "still_open", lambda _: always(True))
+        ),
         scenario="rivals",
         calm=False,
     ),
@@ -60,7 +64,7 @@ MUTANTS: dict[str, Mutant] = {
     "store-time": Mutant(
         guard="what is due is decided by what the store's clock has reached",
         rule="T3",
-        patch=attribute(guards, "due_until_us", patches.by_this_machine),
+        patch=attribute(preconditions, "due_until_us", patches.by_this_machine),
         scenario="clocks",
     ),
     "recall": Mutant(
@@ -80,14 +84,14 @@ MUTANTS: dict[str, Mutant] = {
     "gathered": Mutant(
         guard="what another has gathered is not gathered again",
         rule="T6",
-        patch=everywhere(gather.may_name, patches.gathered_again(gather.may_name)),
+        patch=everywhere(run_merges.may_name, patches.gathered_again(run_merges.may_name)),
         scenario="runs",
         seeds=(1,),
     ),
     "merged": Mutant(
         guard="runs that another has merged are not merged again",
         rule="T1",
-        patch=everywhere(gather.may_name, patches.merged_again(gather.may_name)),
+        patch=everywhere(run_merges.may_name, patches.merged_again(run_merges.may_name)),
         scenario="runs",
         seeds=(10,),
     ),
@@ -100,7 +104,7 @@ MUTANTS: dict[str, Mutant] = {
     "needed": Mutant(
         guard="nothing of the timer log expires that waits nowhere else",
         rule="T1",
-        patch=everywhere(leftovers.still_needed, patches.all_of_it(None)),
+        patch=everywhere(orphans.still_needed, patches.all_of_it(None)),
         scenario="weeks",
         seeds=(1,),
         steps=90_000,
@@ -111,7 +115,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="T9",
         patch=both(
             attribute(Lake, "timer_log", patches.any_log),
-            attribute(guards, "belongs", lambda _: always(True)),
+            attribute(preconditions, "belongs", lambda _: always(True)),
             attribute(Appending, "_open", patches.any_life),
         ),
         scenario="lives",
@@ -135,26 +139,26 @@ MUTANTS_BY_HAND: dict[str, Mutant] = {
     "named-soon": Mutant(
         guard="a run that could not be named within an hour is given up",
         rule="T7",
-        patch=attribute(gather, "_NAMED_WITHIN_S", lambda _: math.inf),
+        patch=attribute(run_merges, "_NAMED_WITHIN_S", lambda _: math.inf),
         scenario="strays",
         steps=250_000,
     ),
     "forgotten": Mutant(
         guard="the messages of a claim are looked for by their ids where the name may be forgotten",
         rule="T1",
-        patch=attribute(guards, "may_be_forgotten", lambda _: always(False)),
+        patch=attribute(preconditions, "may_be_forgotten", lambda _: always(False)),
         scenario="idle",
     ),
     "still-open": Mutant(
         guard="a claim is compared with the cell again when the name is open",
         rule="T1",
-        patch=attribute(guards, "still_open", lambda _: always(True)),
+        patch=attribute(preconditions, "still_open", lambda _: always(True)),
         scenario="idle",
     ),
     "too-soon": Mutant(
         guard="an open claim waits for its time on its successor's clock too",
         rule="T3",
-        patch=attribute(guards, "too_soon_us", lambda _: always(0)),
+        patch=attribute(preconditions, "too_soon_us", lambda _: always(0)),
         scenario="clocks",
     ),
 }

@@ -12,19 +12,19 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.coordinator.timers.append import Appending
-from penstock.coordinator.timers.cell import TimerCell
-from penstock.coordinator.timers.gather import Gathered, Gatherer
+from penstock.coordinator.timers.cell.cell import TimerCell
+from penstock.coordinator.timers.cell.selection import Waiting
+from penstock.coordinator.timers.cell.state import Claim, Due, TimerState
 from penstock.coordinator.timers.player import Player
-from penstock.coordinator.timers.recalls import Spilled
-from penstock.coordinator.timers.runs import run_key
-from penstock.coordinator.timers.selection import Waiting
-from penstock.coordinator.timers.state import Claim, Due, TimerState
+from penstock.coordinator.timers.runs.recalls import Spilled
+from penstock.coordinator.timers.runs.run_files import run_key
+from penstock.coordinator.timers.runs.run_merges import Gathered, Gatherer
 from penstock.log.errors import PenstockError
 from penstock.log.lake import Lake
 from penstock.log.paths import timer_log_name
-from penstock.log.settings import TopicRecord
-from penstock.log.timer_log import make_timer_log
-from penstock.log.topics import Topic
+from penstock.log.topic.settings import TopicRecord
+from penstock.log.topic.timer_log import make_timer_log
+from penstock.log.topic.topics import Topic
 
 
 def appended_first(original: Any) -> Any:
@@ -178,7 +178,7 @@ def untouched(_: Any) -> Any:
 def as_sent(_: Any) -> Any:
     def within(self: Waiting, bounds: Any) -> Waiting:
         """In the order of the timer log."""
-        from penstock.coordinator.timers.selection import within as inside
+        from penstock.coordinator.timers.cell.selection import within as inside
 
         chosen = np.flatnonzero(inside(self, bounds))
         return Waiting(self.time_us[chosen], self.offset[chosen])

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from penstock.coordinator.timers import guards
+from penstock.coordinator.timers.cell import preconditions
+from penstock.coordinator.timers.cell.selection import within
 from penstock.coordinator.timers.player import Player
-from penstock.coordinator.timers.selection import within
 from penstock.coordinator.timers.store_time import least_us
 from tests.simulation.process import SimProcess
 
@@ -57,9 +57,9 @@ class Watched:
         store_us = least_us(player._time._answers, clock.monotonic_s())
         if store_us is None:
             return False
-        now_us, state = guards.due_until_us(store_us, clock), player._cell.state
+        now_us, state = preconditions.due_until_us(store_us, clock), player._cell.state
         if state.claim is not None and state.claim != player._arrived:
-            return not guards.too_soon_us(state.claim, now_us)
+            return not preconditions.too_soon_us(state.claim, now_us)
         here = player._together().waiting
         left = here.time_us[~within(here, state.bounds)]
         return bool(len(left)) and int(left.min()) <= now_us

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from penstock.coordinator.timers.state import TimerState
+from penstock.coordinator.timers.cell.state import TimerState
 
 
 class Outcome(StrEnum):

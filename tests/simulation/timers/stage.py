@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from penstock.coordinator.timers.cell.state import TimerState
 from penstock.coordinator.timers.options import TimerOptions
-from penstock.coordinator.timers.state import TimerState
 from penstock.log.lake import Lake
-from penstock.log.messages import Message
-from penstock.log.producer import Producer
+from penstock.log.message.message import Message
+from penstock.log.produce.producer import Producer
 from tests.simulation.plans import DAY_S
 from tests.simulation.process import EPOCH_MS, SimProcess
 from tests.simulation.requests import Gate

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.lake_cell import LakeCell
-from penstock.coordinator.records import Groups
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.cells.lake_cell import LakeCell
+from penstock.coordinator.registry.groups import Groups
 from penstock.coordinator.upkeep import Upkeep
 from penstock.log.errors import PenstockError
 from penstock.log.lake import Lake

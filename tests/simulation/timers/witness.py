@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.coordinator.cells import WRITE_ID_BYTES
+from penstock.coordinator.cells.cells import WRITE_ID_BYTES
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
 from penstock.coordinator.tables.objectstore import _HEADER_BYTES, FOLDER
-from penstock.coordinator.timers.codec import decode_timers
-from penstock.coordinator.timers.state import TimerState
+from penstock.coordinator.timers.cell.codec import decode_timers
+from penstock.coordinator.timers.cell.state import TimerState
 from penstock.log.paths import TopicPaths
-from penstock.log.settings import decode_record
 from penstock.log.stores.protocol import Buffer, PutMode, Version
+from penstock.log.topic.settings import decode_record
 from tests.simulation.history import Archive
 from tests.simulation.loop import SimLoop
 from tests.simulation.process import SimClock

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from penstock.coordinator.cells import Cells
+from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
 from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError
 from penstock.log.lake import Lake
-from penstock.log.messages import MessageType
+from penstock.log.message.message import MessageType
 from penstock.log.paths import TopicPaths, timer_log_name
-from penstock.log.settings import TopicSettings
+from penstock.log.topic.settings import TopicSettings
 from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network

@@ -7,8 +7,8 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock.coordinator.handles import ReceiptRefused
-from penstock.coordinator.transactions.asking import Asked, TransactionResolution
+from penstock.coordinator.queues.receipt_handle import ReceiptRefused
+from penstock.coordinator.transactions.checking.checker import Asked, TransactionResolution
 from penstock.coordinator.transactions.errors import (
     AcksDecide,
     CommittedNotVisible,
@@ -19,10 +19,10 @@ from penstock.coordinator.transactions.errors import (
     TransactionNotFound,
     TransactionRolledBack,
 )
-from penstock.coordinator.transactions.state import By, Decision
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log.errors import PenstockError, TopicDeleted, TopicNotFound
-from penstock.log.messages import Message
+from penstock.log.message.message import Message
 from tests.simulation.transactions import upkeep
 from tests.simulation.transactions.machine import Life
 from tests.simulation.transactions.plot import GROUP, TOPICS

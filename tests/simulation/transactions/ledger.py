@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import decode_cell
-from penstock.coordinator.keys import PRODUCER_GROUPS, PRODUCERS, QUEUES, TRANSACTIONS, producers_key
+from penstock.coordinator.cells.keys import PRODUCER_GROUPS, PRODUCERS, QUEUES, TRANSACTIONS, producers_key
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.codec import decode_cell
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
-from penstock.coordinator.transactions.codec import decode_member
-from penstock.coordinator.transactions.names import decode_names
-from penstock.coordinator.transactions.state import Decision, MemberCell, TransactionRow
+from penstock.coordinator.transactions.members.codec import decode_member
+from penstock.coordinator.transactions.members.producer_groups import decode_names
+from penstock.coordinator.transactions.members.state import Decision, MemberCell, TransactionRow
 from tests.simulation.loop import SimLoop
 from tests.simulation.transactions.plot import SOURCE
 from tests.simulation.transactions.records import Change, Fate, History

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.log.entries import read_header
-from penstock.log.fold import Folded, Void, fold
-from penstock.log.header import Created, Deleted
+from penstock.log.format.entry import read_header
+from penstock.log.format.fold import Folded, Void, fold
+from penstock.log.format.header import Created, Deleted
+from penstock.log.format.state import State
 from penstock.log.paths import TopicPaths
-from penstock.log.state import State
 from tests.rows import entry_rows
 from tests.simulation.history import Archive, Past
 from tests.simulation.process import EPOCH_MS

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from penstock.consumers.simple import SimpleConsumer
-from penstock.coordinator.cells import Cells
-from penstock.coordinator.keys import TRANSACTIONS
-from penstock.coordinator.transactions import acks, guard, linking, own, service, state, transaction
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.cells.keys import TRANSACTIONS
+from penstock.coordinator.transactions import held_uploads, linking, service
 from penstock.coordinator.transactions.finisher import Finisher
-from penstock.coordinator.transactions.names import ProducerGroups
-from penstock.coordinator.transactions.own import OwnMembers
-from penstock.coordinator.transactions.sending import Sending
-from penstock.coordinator.transactions.transaction import Transaction
-from penstock.log import fold, pending
-from penstock.log.fold import Judge
+from penstock.coordinator.transactions.members import acks, own_members, state
+from penstock.coordinator.transactions.members.own_members import OwnMembers
+from penstock.coordinator.transactions.members.producer_groups import ProducerGroups
+from penstock.coordinator.transactions.sending import transaction
+from penstock.coordinator.transactions.sending.sending import Sending
+from penstock.coordinator.transactions.sending.transaction import Transaction
+from penstock.log.append import pending_append
+from penstock.log.format import fold
+from penstock.log.format.fold import Judge
 from penstock.log.lake import Lake
 from tests.simulation import cell_patches
 from tests.simulation.patches import always, attribute, both, everywhere
@@ -53,7 +56,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="T1",
         patch=both(
             attribute(Judge, "_is_closed", lambda _: always(False)),
-            everywhere(pending._closed, always(None)),
+            everywhere(pending_append._closed, always(None)),
             everywhere(fold.follows, always(True)),
         ),
         scenario="linked twice",
@@ -97,7 +100,7 @@ MUTANTS: dict[str, Mutant] = {
     "idle-member": Mutant(
         guard="a process that was idle for long begins in a fresh member's cell",
         rule="T10",
-        patch=everywhere(own.is_usable, always(True)),
+        patch=everywhere(own_members.is_usable, always(True)),
         scenario="idle",
     ),
     "withdrawn": Mutant(
@@ -131,7 +134,7 @@ MUTANTS: dict[str, Mutant] = {
     "held": Mutant(
         guard="the collector leaves uploads of committed transactions alone",
         rule="T4",
-        patch=everywhere(guard.held_jobs, patches.nobody(None)),
+        patch=everywhere(held_uploads.held_jobs, patches.nobody(None)),
         scenario="neglect",
     ),
     "link-in-time": Mutant(

@@ -6,15 +6,15 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.consumers.simple import SimpleConsumer
-from penstock.coordinator.cells import CellChanged
-from penstock.coordinator.handing import acknowledged
-from penstock.coordinator.handles import ReceiptHandle, ReceiptRefused
-from penstock.coordinator.keys import PRODUCER_GROUPS, producers_key
-from penstock.coordinator.transactions.acks import Acked, Acks, Verdict
+from penstock.coordinator.cells.cells import CellChanged
+from penstock.coordinator.cells.keys import PRODUCER_GROUPS, producers_key
+from penstock.coordinator.queues.invisibility import acknowledged
+from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from penstock.coordinator.transactions.finisher import Finisher
-from penstock.coordinator.transactions.names import WRITE_S, ProducerGroups, encode_names
-from penstock.coordinator.transactions.state import Decision, TransactionRow
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.transactions.members.acks import Acked, Acks, Verdict
+from penstock.coordinator.transactions.members.producer_groups import WRITE_S, ProducerGroups, encode_names
+from penstock.coordinator.transactions.members.state import Decision, TransactionRow
+from penstock.coordinator.transactions.sending.transaction import Transaction
 
 
 def linked_first(original: Any) -> Any:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from penstock.consumers.membership import Subscription
 from penstock.consumers.simple import SimpleConsumer
-from penstock.coordinator.groups import DeliveryOrder
-from penstock.coordinator.handles import ReceiptRefused
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.groups.record import DeliveryOrder
+from penstock.coordinator.queues.receipt_handle import ReceiptRefused
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log.errors import PenstockError
-from penstock.log.messages import MessageView
+from penstock.log.message.message import MessageView
 from tests.simulation.transactions.applications import EXPECTED, commit, roll_back, send
 from tests.simulation.transactions.machine import Life
 from tests.simulation.transactions.plot import CONSUMERS, GROUP, SOURCE, TOPICS

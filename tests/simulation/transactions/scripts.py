@@ -11,11 +11,11 @@ from typing import Any
 
 from penstock.consumers.membership import Subscription
 from penstock.consumers.simple import SimpleConsumer
-from penstock.coordinator.groups import DeliveryOrder
-from penstock.coordinator.keys import PRODUCER_GROUPS, producers_key
+from penstock.coordinator.cells.keys import PRODUCER_GROUPS, producers_key
+from penstock.coordinator.groups.record import DeliveryOrder
 from penstock.coordinator.transactions.errors import TransactionNotFound
-from penstock.coordinator.transactions.state import By, Decision
-from penstock.coordinator.transactions.transaction import Transaction
+from penstock.coordinator.transactions.members.state import By, Decision
+from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.log.errors import PenstockError
 from tests.simulation.faults import Fault, ScriptedFaults, Where
 from tests.simulation.network import Network

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from penstock.coordinator.transactions.state import Decision
+from penstock.coordinator.transactions.members.state import Decision
 from penstock.log.errors import PenstockError
 from tests.simulation.faults import Call, FaultPlan
 from tests.simulation.network import Network

@@ -8,16 +8,16 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.coordinator.transactions import guard
-from penstock.coordinator.transactions.asking import Asked
-from penstock.coordinator.transactions.checks import CheckBacks
+from penstock.coordinator.transactions import held_uploads
+from penstock.coordinator.transactions.checking.check_back_role import CheckBacks
+from penstock.coordinator.transactions.checking.checker import Asked
 from penstock.coordinator.transactions.finisher import Finisher
-from penstock.coordinator.transactions.judging import SettlingQueues
+from penstock.coordinator.transactions.settling_cells import SettlingQueues
 from penstock.log.errors import PenstockError
-from penstock.log.header import Action, CloseJob
+from penstock.log.format.header import Action, CloseJob
 from penstock.log.paths import TopicPaths
 from penstock.log.table.maintenance import Maintenance
-from penstock.log.topics import read_record
+from penstock.log.topic.topics import read_record
 from tests.simulation.transactions.machine import Life
 from tests.simulation.transactions.plot import GROUP
 from tests.simulation.world import log_uniform
@@ -90,7 +90,7 @@ async def collect_once(life: Life, name: str) -> None:
         record,
         life.lake.runtime,
         append,
-        held_jobs=lambda jobs: guard.held_jobs(life.coordination.cells, jobs),
+        held_jobs=lambda jobs: held_uploads.held_jobs(life.coordination.cells, jobs),
     )
     for step in maintenance.steps().values():
         try:

@@ -12,9 +12,9 @@ from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.transactions.service import Transactions
 from penstock.log.errors import CallError, ClockSkewError, DataDamaged, InternalError, PenstockError
 from penstock.log.lake import Lake
-from penstock.log.messages import Message, MessageType
+from penstock.log.message.message import Message, MessageType
 from penstock.log.paths import TopicPaths
-from penstock.log.settings import TopicSettings
+from penstock.log.topic.settings import TopicSettings
 from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.history import Archive
 from tests.simulation.kernel import Kernel

@@ -13,10 +13,10 @@ import pytest
 
 import penstock
 from penstock.log.errors import InternalError, MessageTypeMismatch, StoreUnavailable
-from penstock.log.header import Part
+from penstock.log.format.header import Part
 from penstock.log.linking import Linker, open_linker
 from penstock.log.paths import TopicPaths
-from penstock.log.staging import Job
+from penstock.log.stage.jobs import Job
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.spark.lakes import LakePlace, OpenLake, lakes
 from penstock.spark.produce.failures import of_spark, told_shortly

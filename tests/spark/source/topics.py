@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import penstock
 from penstock.log import Lake, MessageView, open_store
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import empty_table
-from penstock.log.topics import Topic
+from penstock.log.topic.topics import Topic
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from penstock.coordinator.cells import CellChanged
-from penstock.coordinator.keys import worker_key
-from penstock.coordinator.lease import decode_heartbeat, encode_heartbeat
-from penstock.coordinator.worker import LeaseLost
+from penstock.coordinator.cells.cells import CellChanged
+from penstock.coordinator.cells.keys import worker_key
+from penstock.coordinator.workers.lease import decode_heartbeat, encode_heartbeat
+from penstock.coordinator.workers.worker import LeaseLost
 from penstock.spark.lakes import LakePlace, lakes
 from penstock.spark.sync.steps import Moment
 

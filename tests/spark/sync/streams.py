@@ -10,7 +10,7 @@ from typing import Any
 from deltalake import DeltaTable, QueryBuilder
 
 import penstock
-from penstock.log.routing import queue_of
+from penstock.log.message.routing import queue_of
 
 TOPIC = "changes"
 Row = dict[str, Any]

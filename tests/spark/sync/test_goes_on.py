@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.cdc.delta_tables import DeltaTables
-from penstock.coordinator.worker import LeaseLost
+from penstock.coordinator.workers.worker import LeaseLost
 from penstock.log.errors import StoreUnavailable
 from penstock.spark import SyncRun, sync
 from penstock.spark.lakes import LakePlace, OpenLake

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cdc.sources import Source
-from penstock.coordinator.worker import LeaseLost
+from penstock.coordinator.workers.worker import LeaseLost
 from penstock.log.errors import OffsetOutOfRange
 from penstock.spark.lakes import LakePlace, OpenLake
 from penstock.spark.sync.lease import Stop, SyncInUse, SyncLease, SyncRecord, decode_record, where_to_begin

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 import penstock
 from penstock.log import Lake, open_store
 from penstock.log.errors import InvalidArgument, OffsetOutOfRange
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import empty_table
 from penstock.spark import sync

@@ -1,0 +1,295 @@
+"""Copying messages from one topic to another without changing them: each once and in order, however often a copy is tried.
+
+Every copy has its sequence before anything is written, and is written under one producer name. A writer that does not know the outcome of a
+write opens the name again: what is not above the last accepted sequence is there. Only a name that was unused for 30 days has left the
+state of its topic. Copies that may have been written under it before are looked for by message id and by a property that marks them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...coordinator.queues.keeper import OwnershipLost
+from ...log import (
+    CallError,
+    ClosedError,
+    ForkedError,
+    Lake,
+    MessageView,
+    PenstockError,
+    Position,
+    Producer,
+    ProducerOptions,
+    ReopenError,
+    RetryError,
+    TopicDeleted,
+    TopicNotFound,
+)
+from ...log.limits import MIB, NAMED_ROW_MS, PRODUCER_NAME_BYTES_MAX
+from ...log.message.message import COPY_SCHEMA, from_ms
+from ...log.runtime.backoff import Backoff
+
+ATTEMPTS_MAX = 5
+"""The number of tries of a write without any progress before it ends with the error of the last try."""
+_AGAIN_S = 0.1
+_BATCH_BYTES = 4 * MIB
+_BATCH_COPIES = 1000
+_OPTIONS = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=30))
+_CLOCKS_DIFFER = timedelta(days=5)
+"""The most that the store times of two topics are taken to differ. Each moves by a day at most with every entry of a wrong clock."""
+_NAME_KEPT = timedelta(milliseconds=NAMED_ROW_MS) - _CLOCKS_DIFFER
+
+
+class Copy(NamedTuple):
+    """A message and the sequence under which it is written."""
+
+    sequence: int
+    message: MessageView
+    """Id, message group, tag, keys, body and birth time are kept as they are. Topic, queue, offset and store time say where it comes from."""
+    properties: dict[str, str]
+    """Properties that replace the message's own. One of them, the same for all copies of a writer, tells copies of one message apart."""
+
+
+class Written(NamedTuple):
+    """All copies of a call are durable."""
+
+    duplicates: int
+    """The number of copies that were durable before the call."""
+    last_sequence: int
+    """The last sequence under the name, as far as is known."""
+
+
+class SequencesTaken(CallError):
+    """Other messages stand under sequences of these copies; nothing more was written. The party that gave the sequences has forgotten that
+    it gave them before: its record was lost, or put back from a backup.
+    """
+
+    kind = "sequences_taken"
+    last_sequence: int = -1
+    """The last sequence under the name. Sequences behind it are free."""
+    written: frozenset[int] = frozenset()
+    """The requested sequences under which these very messages stand."""
+
+
+def name_of(*parts: object) -> str:
+    """A producer's name made of parts. Where it would be too long, a hash replaces all parts after the first."""
+    name = "/".join(map(str, parts))
+    return (
+        name
+        if len(name.encode()) <= PRODUCER_NAME_BYTES_MAX
+        else f"{parts[0]}/{blake2b(name.encode(), digest_size=16).hexdigest()}"
+    )
+
+
+class CopyWriter:
+    """Writes copies to one topic under one name. Another writer under that name is fenced, and later sees what was written.
+
+    ``mark`` names the property that, with the message id, identifies one copy. ``prepare`` is called before the name is opened.
+    ``may_write`` is asked before every request; once it says no, nothing more is tried.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        topic: str,
+        name: str,
+        *,
+        mark: str,
+        queue: int | None = None,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._lake = lake
+        self._topic = topic
+        self._name = name
+        self._mark = mark
+        self._queue = queue
+        self._prepare = prepare
+        self._may_write = may_write
+        self._producer: Producer | None = None
+        self._dropped: Producer | None = None
+        self._wrote: set[int] = set()
+        """The sequences of the last call that were accepted here. These need no lookup."""
+        self._turn = asyncio.Lock()
+
+    async def last_sequence(self, known: int = -1) -> int:
+        """The last sequence written under the name, -1 for nothing. Fences any other writer that has the name open.
+
+        ``known`` is a sequence that the caller knows to be written or no longer needed.
+        """
+        await self._close_dropped()
+        if self._producer is None:
+            self._check_may_write()
+            if self._prepare is not None:
+                await self._prepare()
+            self._producer = await self._lake.producer(
+                self._topic, name=self._name, options=_OPTIONS, known_sequence=known, copies=True
+            )
+        return self._producer.last_sequence
+
+    async def write(self, copies: Sequence[Copy]) -> Written:
+        """Return when all copies, at least one, are durable. Their sequences rise; all below the first are written or not needed.
+
+        A write that fails for a moment, or with an unknown outcome, is looked up and tried again. Raises `OwnershipLost` once ``may_write``
+        says no, `SequencesTaken`, or the error of the last of five tries without progress. An error that trying again does not help is
+        raised at once.
+        """
+        async with self._turn:
+            left, duplicates = list(copies), None
+            self._wrote &= {copy.sequence for copy in copies}
+            failures, backoff = 0, Backoff(_AGAIN_S)
+            while True:
+                count = len(left)
+                try:
+                    last = await self.last_sequence(copies[0].sequence - 1)
+                    await self._check_not_taken(copies, last)
+                    left = await self._unwritten([copy for copy in left if copy.sequence > last])
+                    duplicates = count - len(left) if duplicates is None else duplicates
+                    for batch in _batches(list(left)):
+                        last = await self._send(batch)
+                        self._wrote.update(copy.sequence for copy in batch)
+                        del left[: len(batch)]
+                    return Written(duplicates, last)
+                except (PenstockError, asyncio.CancelledError) as error:
+                    self._drop()
+                    failures = failures + 1 if len(left) == count else 1
+                    if failures == ATTEMPTS_MAX or not self._helps_again(error):
+                        raise
+                await asyncio.sleep(backoff.next_s())
+
+    async def close(self) -> None:
+        """Release the name; writes on their way come to their end first."""
+        async with self._turn:
+            self._drop()
+            await self._close_dropped()
+
+    def _helps_again(self, error: BaseException) -> bool:
+        """Whether trying again may succeed after this error."""
+        if isinstance(error, ClosedError | ForkedError | OwnershipLost):
+            return False
+        if isinstance(error, TopicNotFound):
+            return self._prepare is not None  # `prepare` makes it
+        return isinstance(error, RetryError | ReopenError | TopicDeleted)
+
+    async def _send(self, batch: Sequence[Copy]) -> int:
+        self._check_may_write()
+        assert self._producer is not None, "it was opened"
+        await self._producer.send_copies(self._rows(batch))
+        return self._producer.last_sequence
+
+    def _rows(self, batch: Sequence[Copy]) -> pa.Table:
+        rows = [
+            {
+                "queue": self._queue,
+                "message_group": message.message_group,
+                "tag": message.tag,
+                "keys": list(message.keys),
+                "properties": list(properties.items()),
+                "body": message.body,
+                "sequence": sequence,
+                "message_id": message.message_id,
+                "born_timestamp": message.born_timestamp,
+                "delivery_timestamp": message.delivery_timestamp,
+            }
+            for sequence, message, properties in batch
+        ]
+        return pa.Table.from_pylist(rows, COPY_SCHEMA)
+
+    async def _unwritten(self, copies: list[Copy]) -> list[Copy]:
+        """The copies without those that were written under this name before it left the state.
+
+        The name is open, so nobody adds to it. Copies written less than 30 days ago are covered by the name's last sequence. A copy is
+        younger than its message.
+        """
+        topic = await self._lake.topic(self._topic)
+        forgotten_until = from_ms(topic.tail.state.store_time_ms) - _NAME_KEPT
+        old = [copy for copy in copies if copy.message.store_timestamp < forgotten_until]
+        if not old:
+            return copies
+        found = {self._mark_in(stands) async for stands in self.standing(_not_before(old), forgotten_until)}
+        return [copy for copy in copies if self._mark_of(copy) not in found]
+
+    async def _check_not_taken(self, copies: Sequence[Copy], last: int) -> None:
+        """Raise `SequencesTaken` unless each of these up to the ``last`` sequence stands under the name.
+
+        A copy that was not written here is rare: its writer died before the write was noted. Then the messages are looked at.
+        """
+        believed = {
+            self._mark_of(copy): copy.sequence for copy in copies if copy.sequence <= last and copy.sequence not in self._wrote
+        }
+        # A topic's store times may lag by more than messages differ, so copies that are not found are looked for in the whole topic.
+        for start in (_not_before(copies), "earliest"):
+            if believed:
+                async for stands in self.standing(start):
+                    believed.pop(self._mark_in(stands), None)
+        if not believed:
+            return
+        missing = frozenset(believed.values())
+        error = SequencesTaken(
+            "under sequences that were given to these messages others stand, or none",
+            operation="write copies",
+            object=self._topic,
+            expected=f"sequence {min(missing)} to be the message that it was given to",
+            observed=f"sequences up to {last} are taken",
+            hint="the cell that gives them was lost or put back from a backup: let its sequences go on behind the observed one",
+        )
+        error.last_sequence = last
+        error.written = frozenset(copy.sequence for copy in copies if copy.sequence <= last) - missing
+        raise error
+
+    async def standing(self, start: Position = "earliest", end: Position = "latest") -> AsyncIterator[tuple[str, dict[str, str]]]:
+        """Message id and properties of every message that stands under the name."""
+        reader = await self._lake.reader(self._topic)
+        columns = ["message_id", "producer", "properties"]
+        # A row that cannot be read any more is lost and is written again, so damage does not stop the search.
+        async for batch in reader.read(start=start, end=end, columns=columns, damaged="skip"):
+            mine = batch.filter(pc.equal(batch["producer"], self._name))
+            for message_id, pairs in zip(mine["message_id"].to_pylist(), mine["properties"].to_pylist(), strict=True):
+                yield message_id, dict(pairs or ())
+
+    def _mark_in(self, stands: tuple[str, dict[str, str]]) -> tuple[str, str]:
+        return stands[0], stands[1].get(self._mark, "")
+
+    def _mark_of(self, copy: Copy) -> tuple[str, str]:
+        return copy.message.message_id, copy.properties[self._mark]
+
+    def _check_may_write(self) -> None:
+        if not self._may_write():
+            raise OwnershipLost(
+                "nothing more may be written under this name by this process", operation="write copies", object=self._name
+            )
+
+    def _drop(self) -> None:
+        """Open the name anew the next time."""
+        self._dropped, self._producer = self._producer or self._dropped, None
+
+    async def _close_dropped(self) -> None:
+        if self._dropped is not None:
+            with suppress(PenstockError):  # the outcome of its sends is seen from the name
+                await self._dropped.close()
+            self._dropped = None
+
+
+def _not_before(copies: Sequence[Copy]) -> datetime:
+    """The earliest time at which a copy can stand, by the store times of another topic: a copy is younger than its message."""
+    return min(copy.message.store_timestamp for copy in copies) - _CLOCKS_DIFFER
+
+
+def _batches(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
+    """The copies in runs that are neither long nor large."""
+    first, size_bytes = 0, 0
+    for place, copy in enumerate(copies):
+        size_bytes += len(copy.message.body)
+        if size_bytes >= _BATCH_BYTES or place - first + 1 == _BATCH_COPIES:
+            yield copies[first : place + 1]
+            first, size_bytes = place + 1, 0
+    if first < len(copies):
+        yield copies[first:]

@@ -1,0 +1,242 @@
+"""Redrive: sending dead letters back to the topics they came from.
+
+Each letter is given a sequence before anything is sent, in a cell that remembers which letters were (`redrive_cell`). It is sent under the name
+of its group with that sequence. So each goes back once, however often a redrive is repeated, broken off or run twice at once. A message
+that dies again becomes another dead letter, behind those that were there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ...log import DataDamaged, InvalidArgument, Lake, MessageType, MessageView, Reader, TopicNotFound, views
+from ...log.limits import is_positive
+from ...log.paths import DLQ_PREFIX
+from .copies import Copy, CopyWriter, SequencesTaken, name_of
+from .redrive_cell import Redriven
+from .writer import ORIGIN_TOPIC, QUEUE, dead_letter_topic, no_dead_letters, origin_of, unburied
+
+log = logging.getLogger("penstock.consumers")
+
+REDRIVE_OFFSET = "REDRIVE_OFFSET"
+"""The property that marks a message as sent back: the offset of its dead letter."""
+_CHUNK_LETTERS = 1000
+NO_ORIGIN = "it does not say where it comes from"
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveReport:
+    """The outcome of the dead letters that one redrive went through."""
+
+    sent: int = 0
+    """The number of messages durable in their topics."""
+    skipped: int = 0
+    """The number left where they are: not chosen, or not to be sent back."""
+    duplicates: int = 0
+    """The number sent back by another redrive."""
+    last: int | None = None
+    """The offset of the last dead letter that was looked at, None where there was none."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """The number of skipped letters that could not be sent back, by reason."""
+
+
+async def redrive(
+    lake: Lake,
+    group: str,
+    *,
+    limit: int | None = None,
+    where: Callable[[MessageView], bool] | None = None,
+    damaged: Literal["raise", "skip"] = "raise",
+) -> RedriveReport:
+    """Send the dead letters of a group back to their topics, oldest first, at most ``limit``. Consumers may run meanwhile.
+
+    Each is sent with its message id, message group, tag, keys, body, birth time and the properties it had, and is routed anew. It goes to
+    every group that reads the topic. Each goes back once: a repeated redrive, also after a crash or with another choice, sends only letters
+    that no other has sent. ``where`` chooses by the dead letter. Letters that it leaves out may go back later. So may letters whose topic
+    is gone, or takes another message type now.
+
+    Raises `TopicNotFound` when the group has no dead-letter queue, and `DataDamaged` at a dead letter that cannot be read
+    (``damaged="skip"`` leaves it out). Raises errors of sending; messages sent before stay sent.
+    """
+    if limit is not None and not is_positive(limit):
+        raise InvalidArgument("limit must be a positive whole number, or None for any number", operation="redrive", observed=limit)
+    letters = dead_letter_topic(group)
+    try:
+        topic = await lake.topic(letters, writable=True)
+    except TopicNotFound:
+        raise no_dead_letters(group) from None
+    # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so do the records of its redrives.
+    reader = Reader(topic)
+    run = _Run(lake, reader, Redriven(lake, group, topic.life), name_of("redrive", group, topic.life))
+    try:
+        await run.begin()
+        source = reader.read(queue=QUEUE, damaged=damaged)
+        try:
+            async for batch in source:
+                for letter in views(letters, batch):
+                    if limit is not None and run.taken == limit:
+                        return await run.report()
+                    await run.take(letter, chosen=where is None or where(letter))
+                await run.send()
+            return await run.report()
+        finally:
+            await source.aclose()
+    finally:
+        await run.close()
+
+
+class _Run:
+    """One redrive: the chosen letters, and the outcome of the rest."""
+
+    def __init__(self, lake: Lake, reader: Reader, redriven: Redriven, name: str) -> None:
+        self._lake = lake
+        self._reader = reader
+        self._redriven = redriven
+        self._name = name
+        self._letters = reader.topic
+        self._ways: dict[str, _Way] = {}
+        self._chosen: list[MessageView] = []
+        self._refused: Counter[str] = Counter()
+        self._earliest = self._sent = self._skipped = self._duplicates = 0
+        self._last: int | None = None
+
+    @property
+    def taken(self) -> int:
+        """The number of letters sent or chosen to be sent."""
+        return self._sent + len(self._chosen)
+
+    async def begin(self) -> None:
+        """Finish first the letters that another redrive has begun."""
+        await self._redriven.read()
+        self._earliest, _ = (await self._reader.offsets())[QUEUE]
+        await self._send_assigned({})
+
+    async def take(self, letter: MessageView, *, chosen: bool) -> None:
+        self._last = letter.offset
+        if letter.offset in self._redriven.cell.settled:
+            self._duplicates += 1
+        elif not chosen:
+            self._skipped += 1
+        elif (reason := await self._refusal(letter)) is not None:
+            self._refused[reason] += 1
+            self._skipped += 1
+        else:
+            self._chosen.append(letter)
+            if len(self._chosen) == _CHUNK_LETTERS:
+                await self.send()
+
+    async def send(self) -> None:
+        """Return when all chosen letters are durable."""
+        if not self._chosen:
+            return
+        chosen, self._chosen = {letter.offset: letter for letter in self._chosen}, []
+        given = await self._redriven.give(list(chosen), earliest=self._earliest)
+        self._duplicates += len(chosen) - len(given)
+        await self._send_assigned(chosen)
+        self._sent += len(given)
+
+    async def report(self) -> RedriveReport:
+        await self.send()
+        return RedriveReport(self._sent, self._skipped, self._duplicates, self._last, dict(self._refused))
+
+    async def close(self) -> None:
+        for way in self._ways.values():
+            await way.writer.close()
+        await self._redriven.close()
+
+    async def _send_assigned(self, known: Mapping[int, MessageView]) -> None:
+        """Write all letters that were given a sequence and are not known to be durable, whichever redrive gave it. ``known`` are letters by
+        offset.
+        """
+        assigned = self._redriven.cell.dead_letters.sequences()
+        if not assigned:
+            return
+        letters = {**known, **await self._read([offset for offset, _ in assigned if offset not in known])}
+        by_topic: defaultdict[str, list[Copy]] = defaultdict(list)
+        for offset, sequence in assigned:
+            letter = letters.get(offset)  # None: retention has removed it, or it cannot be read any more
+            if letter is not None and await self._refusal(letter) is None:
+                properties = {**unburied(letter.properties), REDRIVE_OFFSET: str(offset)}
+                by_topic[letter.properties[ORIGIN_TOPIC]].append(Copy(sequence, letter, properties))
+        last, there = assigned[-1][1], set[int]()
+        behind: SequencesTaken | None = None
+        for topic, copies in by_topic.items():
+            try:
+                reached = (await (await self._way(topic)).writer.write(copies)).last_sequence
+                there.update(copy.sequence for copy in copies)
+            except SequencesTaken as error:
+                reached = error.last_sequence
+                there |= error.written
+                behind = error if behind is None or reached > behind.last_sequence else behind
+            if reached > last:
+                await self._redriven.read()
+                self._check_not_behind(topic, reached)
+        if behind is None:
+            await self._redriven.bury(last)
+            return
+        log.warning("what was sent back of %s is numbered anew: %s", self._letters, behind)
+        behind.written = frozenset(there)
+        await self._redriven.renumber(behind, assigned)
+        await self._send_assigned(known)
+
+    def _check_not_behind(self, topic: str, last_sequence: int) -> None:
+        if last_sequence >= self._redriven.cell.dead_letters.next_sequence:
+            raise DataDamaged(
+                "what has gone back is not what is remembered of it",
+                operation="redrive",
+                object=topic,
+                expected=f"sequences below {self._redriven.cell.dead_letters.next_sequence}",
+                observed=f"sequence {last_sequence}",
+                hint="the cell under coordination/redrives/ was lost: put it back from a backup or the store's versions",
+            )
+
+    async def _read(self, offsets: Sequence[int]) -> dict[int, MessageView]:
+        """The dead letters at these offsets, as far as they can be read."""
+        kept = [offset for offset in offsets if offset >= self._earliest]
+        if not kept:
+            return {}
+        source = self._reader.messages(queue=QUEUE, start=min(kept), end=max(kept) + 1, damaged="skip")
+        wanted = set(kept)
+        return {letter.offset: letter async for letter in source if letter.offset in wanted}
+
+    async def _refusal(self, letter: MessageView) -> str | None:
+        """Why a dead letter cannot be sent back, or None."""
+        origin = origin_of(letter.properties)
+        return NO_ORIGIN if origin is None else (await self._way(origin.topic)).refusal(letter)
+
+    async def _way(self, topic: str) -> _Way:
+        if topic not in self._ways:
+            message_type = None
+            with suppress(TopicNotFound):
+                message_type = (await self._lake.topic(topic)).settings.message_type
+            writer = CopyWriter(self._lake, topic, self._name, mark=REDRIVE_OFFSET)
+            self._ways[topic] = _Way(topic, writer, message_type)
+        return self._ways[topic]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The way back to one topic."""
+
+    topic: str
+    writer: CopyWriter
+    message_type: MessageType | None
+    """The type of the topic's messages; None: the topic is gone."""
+
+    def refusal(self, letter: MessageView) -> str | None:
+        """Why a dead letter cannot be sent there, or None."""
+        if self.message_type is None:
+            return f"there is no topic {self.topic}"
+        if self.message_type is MessageType.DELAY:
+            return None  # a message that was due once goes back into the topic itself
+        kind = MessageType.NORMAL if letter.message_group is None else MessageType.FIFO
+        if self.message_type is MessageType.TRANSACTION and kind is MessageType.NORMAL:
+            return None  # the message was committed once
+        if self.message_type is not kind and not self.topic.startswith(DLQ_PREFIX):  # dead letters are of any type
+            return f"topic {self.topic} takes {self.message_type} messages now"
+        return None

@@ -1,0 +1,236 @@
+"""Dead letters: messages that a consumer group gave up, kept as messages of the topic ``%DLQ%<group>``.
+
+The cell of a queue gives every dead letter a sequence, never twice, before anything is written for it. The letter is written here under the
+name of that queue with that sequence. So the queue's owner writes only what is not there yet, and a former owner adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from ...coordinator.groups.record import check_group_name
+from ...coordinator.queues.cell import QueueCell
+from ...log import Lake, MessageView, TopicExists, TopicLimits, TopicNotFound, TopicSettings
+from ...log.format.stored_json import whole_number
+from ...log.limits import KIB
+from ...log.paths import DLQ_PREFIX
+from .copies import Copy, CopyWriter, SequencesTaken, name_of
+
+ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+ORIGIN_QUEUE = "DLQ_ORIGIN_QUEUE"
+ORIGIN_OFFSET = "DLQ_ORIGIN_OFFSET"
+RECONSUME_TIMES = "RECONSUME_TIMES"
+"""Deliveries after the first."""
+REASON = "DLQ_REASON"
+SEQUENCE = "DLQ_SEQUENCE"
+_OWN = frozenset({ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE})
+_PREFIX = "DLQ_"
+
+REASON_CHARS_MAX = 256
+QUEUE = 0
+"""All dead letters lie in this queue of their topic, even if the topic was created with more queues."""
+_MORE_PROPERTIES_BYTES = 4 * KIB
+
+
+class DeadLetter(NamedTuple):
+    """A message that was given up."""
+
+    sequence: int
+    """The sequence that the cell gave."""
+    message: MessageView
+    attempts: int
+    """Deliveries, the last one included; 0 for a message that was skipped."""
+    reason: str
+    """Why it failed the last time, or why it was given up; cut to 256 characters."""
+
+
+class Origin(NamedTuple):
+    """Where a dead letter comes from, and why it is one."""
+
+    topic: str
+    queue: int
+    offset: int
+    reconsume_times: int
+    reason: str
+
+
+class DeadLetterWriter:
+    """Writes the dead letters of one queue of a topic for the group that gave them up. The queue's owner makes it.
+
+    The first dead letter makes the topic ``%DLQ%<group>``: NORMAL, one queue, kept for three days, with limits that fit every message of
+    the origin. ``may_write`` is asked before every request. It only saves work: a writer that is no longer the owner doubles nothing.
+    """
+
+    def __init__(self, lake: Lake, group: str, topic: str, queue: int, *, may_write: Callable[[], bool] = lambda: True) -> None:
+        self._lake = lake
+        self._origin = topic
+        self.group = group
+        self.topic = dead_letter_topic(group)
+        """The topic that it writes to."""
+        self._copies = CopyWriter(
+            lake,
+            self.topic,
+            name_of("dead-letters", topic, queue),
+            mark=SEQUENCE,
+            queue=QUEUE,
+            prepare=self._make_topic,
+            may_write=may_write,
+        )
+
+    async def write(
+        self, letters: Sequence[DeadLetter], *, lost: Sequence[tuple[int, int]] = (), given: int | None = None
+    ) -> list[int]:
+        """Return when all are durable, each once, whatever became of earlier calls, here or in other processes.
+
+        ``letters`` are the first of all that the cell has assigned and does not know to be durable, by sequence, but those whose messages
+        are ``lost``. Of ``lost`` ones only (offset, sequence) is left. Returns the sequences for which no dead letter is known to be there.
+        ``given`` is the last sequence that the cell has assigned; None: that of the last of these.
+
+        Raises `OwnershipLost` once ``may_write`` says no. Raises `SequencesTaken` when other messages stand there: the cell was lost or put
+        back (`renumbered`), or another owner has gone on. Raises a retry error or an unknown outcome after five tries; then the same call
+        may be made again.
+        """
+        assigned = sorted([*(letter.sequence for letter in letters), *(sequence for _, sequence in lost)])
+        if not assigned:
+            return []
+        last, there = -1, set[int]()
+        if lost:
+            last = await self._copies.last_sequence(assigned[0] - 1)
+            there = await self._written_of([one for one in lost if one[1] <= last])
+        if letters:
+            copies = [Copy(one.sequence, one.message, buried(one)) for one in map(DeadLetter._make, letters)]
+            last = (await self._copies.write(copies)).last_sequence
+        given = assigned[-1] if given is None else given
+        if last > given:
+            error = SequencesTaken(
+                "the dead-letter queue is ahead of the cell that gives its sequences",
+                operation="write dead letters",
+                object=self.topic,
+                expected=f"at most sequence {given}",
+                observed=f"sequence {last}",
+                hint="another owner has gone on; or the group's cells were lost or put back, and go on behind the observed one",
+            )
+            error.last_sequence = last
+            error.written = frozenset(letter.sequence for letter in letters) | there
+            raise error
+        return [sequence for _, sequence in lost if sequence not in there]
+
+    async def _written_of(self, lost: Sequence[tuple[int, int]]) -> set[int]:
+        """The sequences of those (offset, sequence) pairs that stand there. Nobody knows any more which messages they were."""
+        if not lost:
+            return set()
+        wanted = {(str(offset), str(sequence)): sequence for offset, sequence in lost}
+        return {
+            wanted[place]
+            async for _, properties in self._copies.standing()
+            if (place := (properties.get(ORIGIN_OFFSET, ""), properties.get(SEQUENCE, ""))) in wanted
+        }
+
+    async def close(self) -> None:
+        """Release the name."""
+        await self._copies.close()
+
+    async def _make_topic(self) -> None:
+        try:
+            await self._lake.topic(self.topic, writable=True)
+        except TopicNotFound:
+            limits = TopicLimits()
+            with suppress(TopicNotFound):
+                limits = (await self._lake.topic(self._origin)).settings.limits
+            with suppress(TopicExists):  # another writer made it a moment ago, for a topic with other limits
+                await self._lake.create_topic(self.topic, dead_letter_settings(limits))
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic of a group's dead letters. Raises `InvalidArgument` or `LimitExceeded` for what cannot be a group."""
+    check_group_name(group)
+    return DLQ_PREFIX + group
+
+
+def no_dead_letters(group: str) -> TopicNotFound:
+    """The error for a group that never had dead letters."""
+    return TopicNotFound(
+        "the consumer group has no dead-letter queue",
+        object=dead_letter_topic(group),
+        hint="it is made by the first message that dies; `penstock dlq list` names those that are there",
+    )
+
+
+def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
+    """The settings of a topic for dead letters that may be as large as ``origin`` allows."""
+    limits = TopicLimits(
+        body_bytes=origin.body_bytes,
+        properties_bytes=origin.properties_bytes + _MORE_PROPERTIES_BYTES,
+        properties=origin.properties + len(_OWN),
+        group_bytes=origin.group_bytes,
+    )
+    return TopicSettings(queues=1, limits=limits)
+
+
+def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int, int]]) -> QueueCell:
+    """The cell with all its assigned letters numbered anew, behind what the dead-letter queue holds. Letters that stand there as assigned
+    are dropped.
+
+    ``seen`` holds the (offset, sequence) pairs that were assigned when the writer met the error. Letters assigned since then are numbered
+    behind them: they were not compared, and their sequences may be taken too. Returns the same cell if no seen pair is assigned any more:
+    then others went on.
+    """
+    letters = cell.dead_letters
+    assigned = letters.sequences()
+    if set(assigned).isdisjoint(seen):
+        return cell
+    gone = [sequence in taken.written for _, sequence in assigned]
+    left = tuple(offset for (offset, _), is_gone in zip(assigned, gone, strict=True) if not is_gone)
+    first = max(letters.next_sequence, taken.last_sequence + 1)
+    former = letters.former - sum(gone[: letters.former])
+    return replace(cell, dead_letters=replace(letters, next_sequence=first + len(left), assigned=left, former=former))
+
+
+def buried(letter: DeadLetter) -> dict[str, str]:
+    """The properties of a dead letter: the message's, then its origin and history.
+
+    The message's own property names that begin with ``DLQ_`` get that prefix once more, so that a dead letter that dies in turn is lossless
+    too.
+    """
+    message = letter.message
+    return {
+        **{_kept(name): value for name, value in message.properties.items()},
+        ORIGIN_TOPIC: message.topic,
+        ORIGIN_MESSAGE_ID: message.message_id,
+        ORIGIN_QUEUE: str(message.queue),
+        ORIGIN_OFFSET: str(message.offset),
+        RECONSUME_TIMES: str(max(0, letter.attempts - 1)),
+        REASON: _visible(letter.reason)[:REASON_CHARS_MAX],
+        SEQUENCE: str(letter.sequence),
+    }
+
+
+def unburied(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that the message had before it became a dead letter."""
+    return {
+        name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else name: value
+        for name, value in properties.items()
+        if name not in _OWN
+    }
+
+
+def origin_of(properties: Mapping[str, str]) -> Origin | None:
+    """Where a dead letter comes from. None when it is no dead letter: anybody may send to the topic."""
+    queue, offset, times = (whole_number(properties.get(name, "")) for name in (ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES))
+    topic, reason = properties.get(ORIGIN_TOPIC), properties.get(REASON)
+    if queue is None or offset is None or times is None or topic is None or reason is None:
+        return None
+    return Origin(topic, queue, offset, times, reason)
+
+
+def _kept(name: str) -> str:
+    return _PREFIX + name if name in _OWN or name.startswith(_PREFIX) else name
+
+
+def _visible(text: str) -> str:
+    """The text on one line, without characters that a property may not hold."""
+    return "".join(char if char.isprintable() else "·" for char in " ".join(text.split()))

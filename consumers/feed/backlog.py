@@ -1,0 +1,124 @@
+"""What a feed reads that its live window lacks: the table queue by queue, and the log behind it once for all queues."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import pyarrow as pa
+
+from ...log.errors import DataDamaged, ViewLost
+from ...log.format.fold import Folded
+from ...log.format.state import State
+from ...log.read.reader import Reader
+from ...log.tail.salvage import fold_known
+from ...log.tail.view import View
+from ...log.topic.topics import Topic
+from .rows import cut
+from .window import Window
+
+
+class CatchUp:
+    """Reads one queue from an offset on by the reader's way, which decides what is there, expired or lost."""
+
+    def __init__(self, reader: Reader, queue: int, start: int, end: int | Literal["latest"]) -> None:
+        self._source = reader.read(queue=queue, start=start, end=end)
+        self._rows: pa.RecordBatch | None = None
+        self.offset = start
+        """The offset of the next row."""
+
+    async def fetch(self, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
+        """The next rows; None at the end."""
+        if self._rows is None:
+            self._rows = await anext(self._source, None)
+            if self._rows is None:
+                return None
+        taken = cut(self._rows, rows_max=rows_max, bytes_max=bytes_max)
+        self._rows = None if taken.num_rows == self._rows.num_rows else self._rows.slice(taken.num_rows)
+        self.offset += taken.num_rows
+        return taken
+
+    async def close(self) -> None:
+        await self._source.aclose()
+
+
+class Backlog:
+    """A window that moves from the table's end through the log as its queues ask for more.
+
+    It only saves work: the reader finds whatever it does not have. So it is `over` at the first oddity (entries damaged, missing or
+    trimmed), and decides nothing.
+    """
+
+    def __init__(self, topic: Topic, size_bytes_max: int) -> None:
+        self.window = Window(topic, size_bytes_max)
+        self.over = False
+        self._topic = topic
+        self._view = View(topic.store, topic.paths, topic.runtime, cache=topic.tail.cache)
+        self._view.on_fold = self._folded
+        self._view.on_jump = self._jumped
+        self._wanted: dict[int, int] = {}
+        """An offset for each queue, below which nobody wants anything."""
+        self._moving = asyncio.Lock()
+
+    async def open(self, published: int) -> None:
+        """Start at a checkpoint: entry ``published`` or one before it."""
+        try:
+            await self._view.open(at_most=max(published, self._topic.life))
+        except (ViewLost, DataDamaged):
+            self.over = True
+
+    def join(self, queue: int, start: int) -> None:
+        """Keep rows of this queue from the window's present place on, except those below ``start``."""
+        if queue not in self.window.cache.queues:
+            self.window.cache.begin(queue, self._following(queue))
+        self._wanted[queue] = min(start, self._wanted.get(queue, start))
+
+    def drop_below(self, queue: int, start: int) -> None:
+        """Note that nobody wants anything of this queue below ``start``."""
+        if queue in self._wanted:
+            self._wanted[queue] = start
+            self.window.cache.drop_below(queue, start)
+
+    def leave(self, queue: int) -> None:
+        """Keep nothing of this queue any more. The backlog is `over` when it was the last queue."""
+        if queue in self.window.cache.queues:
+            self.window.cache.leave(queue)
+            del self._wanted[queue]
+        self.over = self.over or not self._wanted
+
+    async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
+        """Rows of a joined queue from ``start`` on. None when they cannot be had from here."""
+        async with self._moving:
+            while not self.over and not self.window.cache.covering(queue, start, start + 1):
+                if not self._may_move(queue, start):
+                    return None
+                try:
+                    await fold_known(self._view, self._topic.store, self._topic.paths, self._view.state.entry + 1)
+                except (ViewLost, DataDamaged):
+                    self.over = True
+        return await self.window.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
+
+    async def close(self) -> None:
+        await self.window.close()
+
+    def _following(self, queue: int) -> int:
+        """The offset that the queue's next row in the window will have."""
+        state = self._view.state
+        return state.next_offsets[queue] if state.incarnation == self._topic.record.incarnation else 0
+
+    def _may_move(self, queue: int, start: int) -> bool:
+        """Whether to fold on for this queue: it is not past the offset, and few queues want the entry that would fall out of the window."""
+        cache = self.window.cache
+        if queue not in cache.queues or self._view.state.entry >= self._topic.tail.state.entry or self._following(queue) > start:
+            return False
+        oldest = cache.oldest
+        return not cache.is_full or oldest is None or 2 * len(oldest.spans) <= len(cache.queues)
+
+    def _folded(self, folded: Folded, data: bytes) -> None:
+        if folded.state.incarnation == self._topic.record.incarnation:
+            self.window.cache.take(folded, data)
+            for queue, start in self._wanted.items():
+                self.window.cache.drop_below(queue, start)
+
+    def _jumped(self, state: State) -> None:
+        self.over = True

@@ -1,0 +1,181 @@
+"""Entries of a topic's log whose rows some queue consumed here has not taken yet; bounded in bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from ...log.format.fold import Folded, Void
+from ...log.format.state import State
+from ...log.tail.arrivals import entry_bytes
+
+_OVERHEAD_BYTES = 4096
+"""What an entry costs in memory besides its bytes."""
+_SHARE_MAX = 4
+"""An entry larger than this part of the cache is not kept in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive rows of one queue, with `MESSAGE_SCHEMA`."""
+
+    first_offset: int
+    rows: pa.RecordBatch
+    size_bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """An entry: as it was stored until somebody wants its rows, then the rows."""
+
+    number: int
+    spans: dict[int, tuple[int, int]]
+    """The offsets it brought to each queue that may still want them: the first, and the one behind the last."""
+    stored: tuple[Folded, bytes] | None
+    size_bytes: int
+    """The size in memory. All queues' rows share it, so it stays the same until none wants them any more."""
+    pieces: dict[int, Piece] | None = None
+    """The rows, once decoded. A queue whose rows cannot be had from here is not in it."""
+    loading: asyncio.Task[None] | None = None
+
+
+class FeedCache:
+    """A run of consecutive offsets for each queue, in entries shared by all queues.
+
+    The oldest entries fall out first, for all queues alike, so a queue's rows here never have a hole.
+    """
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self._size_bytes_max = size_bytes_max
+        self._arrivals: dict[int, Arrival] = {}
+        self._of_queue: dict[int, deque[Arrival]] = {}
+        self._end: dict[int, int] = {}
+        """The offset for each queue behind the last that was taken in or passed over."""
+        self.size_bytes = 0
+
+    @property
+    def queues(self) -> list[int]:
+        """The queues whose rows are kept."""
+        return list(self._of_queue)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next entry might push the oldest out, if it has the size of the last one."""
+        last = next(reversed(self._arrivals.values()), None)
+        return last is not None and self.size_bytes + last.size_bytes > self._size_bytes_max
+
+    @property
+    def oldest(self) -> Arrival | None:
+        """The entry that falls out next."""
+        return next(iter(self._arrivals.values()), None)
+
+    def begin(self, queue: int, end: int) -> None:
+        """Keep the rows of this queue from offset ``end`` on, which is the next to come."""
+        self._of_queue[queue] = deque()
+        self._end[queue] = end
+
+    def leave(self, queue: int) -> None:
+        """Keep nothing of this queue any more."""
+        self._void(queue, 0)
+        del self._of_queue[queue], self._end[queue]
+
+    def limit(self, size_bytes_max: int) -> None:
+        """Hold at most this much from now on."""
+        self._size_bytes_max = size_bytes_max
+        self._shrink()
+
+    def take(self, folded: Folded, data: bytes) -> None:
+        """Add the entry behind the last one."""
+        spans = self._spans(folded)
+        state = folded.state
+        for queue, end in self._end.items():
+            first, limit = spans.get(queue, (end, end))
+            if first != end or limit != state.next_offsets[queue]:
+                # After a repair or entries that were passed over, the next rows do not follow the rows here.
+                self._void(queue, state.next_offsets[queue])
+                spans.pop(queue, None)
+        size_bytes = _OVERHEAD_BYTES + entry_bytes(folded, data)
+        if size_bytes > self._size_bytes_max // _SHARE_MAX:
+            for queue in spans:  # it is read piece by piece from the log
+                self._void(queue, state.next_offsets[queue])
+            return
+        if not spans:
+            return
+        # Only these parts of the state are needed here, and the states of thousands of entries are large.
+        slim = replace(folded, state=State(entry=state.entry, store_time_ms=state.store_time_ms))
+        arrival = Arrival(number=state.entry, spans=spans, stored=(slim, data), size_bytes=size_bytes)
+        self._arrivals[arrival.number] = arrival
+        self.size_bytes += size_bytes
+        for queue, (_, limit) in spans.items():
+            self._of_queue[queue].append(arrival)
+            self._end[queue] = limit
+        self._shrink()
+
+    def jump(self, state: State) -> None:
+        """Note that entries were passed over; what comes next follows ``state``."""
+        for queue in self._of_queue:
+            self._void(queue, state.next_offsets[queue])
+
+    def covering(self, queue: int, start: int, limit: int) -> list[Arrival]:
+        """The entries that hold offsets from ``start`` up to ``limit`` (exclusive), in order; empty unless ``start`` is here."""
+        arrivals = self._of_queue.get(queue)
+        if not arrivals or start < arrivals[0].spans[queue][0]:
+            return []
+        found: list[Arrival] = []
+        for at in range(bisect_right(arrivals, start, key=lambda one: one.spans[queue][1]), len(arrivals)):
+            if arrivals[at].spans[queue][0] >= limit:
+                break
+            found.append(arrivals[at])
+        return found
+
+    def drop_below(self, queue: int, start: int) -> None:
+        """Drop this queue's rows in entries that end at or before ``start``."""
+        arrivals = self._of_queue.get(queue)
+        while arrivals and arrivals[0].spans[queue][1] <= start:
+            self._drop_first(queue)
+
+    def drop_through(self, queue: int, arrival: Arrival) -> None:
+        """Drop this queue's rows in entries up to this one, because they cannot be had from here."""
+        arrivals = self._of_queue.get(queue)
+        while arrivals and arrivals[0].number <= arrival.number:
+            self._drop_first(queue)
+
+    def decoded(self, arrival: Arrival, pieces: dict[int, Piece], size_bytes: int) -> None:
+        """Note that the rows of an entry are here, and take ``size_bytes``."""
+        size_bytes += _OVERHEAD_BYTES
+        if arrival.number in self._arrivals:
+            self.size_bytes += size_bytes - arrival.size_bytes
+        arrival.pieces, arrival.stored, arrival.size_bytes = pieces, None, size_bytes
+        self._shrink()
+
+    def _shrink(self) -> None:
+        while self.size_bytes > self._size_bytes_max and (oldest := self.oldest) is not None:
+            for queue in list(oldest.spans):
+                self._drop_first(queue)
+
+    def _void(self, queue: int, end: int) -> None:
+        while self._of_queue[queue]:
+            self._drop_first(queue)
+        self._end[queue] = end
+
+    def _drop_first(self, queue: int) -> None:
+        arrival = self._of_queue[queue].popleft()
+        del arrival.spans[queue]
+        if not arrival.spans:
+            self.size_bytes -= arrival.size_bytes
+            del self._arrivals[arrival.number]
+
+    def _spans(self, folded: Folded) -> dict[int, tuple[int, int]]:
+        spans: dict[int, tuple[int, int]] = {}
+        for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
+            if isinstance(verdict, Void):
+                continue
+            for queue, count in batch.rows.items():
+                if queue in self._of_queue:
+                    first, limit = spans.get(queue, (verdict[queue], verdict[queue]))
+                    spans[queue] = (first, limit + count)
+        return spans

@@ -1,0 +1,188 @@
+"""Fetched messages that nobody has asked for yet. They stay columns: a message object is made when its handler is about to get it.
+
+Python's garbage collector visits every object that refers to others, again and again, as long as it lives. With thousands of messages in
+memory that costs as much as all else together. Numbers, texts and bytes in a few long lists cost it next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, TypeAlias, overload
+
+import pyarrow as pa
+
+from ...log.message.message import Column, MessageView, view_columns, views_of
+
+_OFFSET, _GROUP, _BODY = (MessageView._fields.index(name) for name in ("offset", "message_group", "body"))
+
+_FEW = 8
+"""The number of messages up to which it is faster to make them together with others than by themselves."""
+
+Places: TypeAlias = "range | list[int]"
+"""Places of rows, ascending."""
+
+
+class Rows:
+    """Messages of one queue, by rising offsets."""
+
+    __slots__ = ("_columns", "offsets")
+
+    def __init__(self, columns: Sequence[Column | Sequence[Any]]) -> None:
+        """One column for each field of a message."""
+        self._columns = columns
+        self.offsets: list[int] = list(columns[_OFFSET])
+
+    @staticmethod
+    def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> Rows:
+        """The rows of a batch with `MESSAGE_SCHEMA`; nothing of the batch is kept in memory."""
+        return Rows(view_columns(topic, batch, epoch=epoch))
+
+    def all(self) -> Picked:
+        """All rows."""
+        return Picked([(self, range(len(self.offsets)))], self.offsets)
+
+    def by_group(self, places: Places) -> dict[str | None, Places]:
+        """Some places, by the message group of the row there."""
+        groups = self._columns[_GROUP]
+        if isinstance(groups, repeat):
+            return {next(groups): places}
+        found = defaultdict(list)
+        for place, group in zip(places, _getter(places)(groups), strict=True):
+            found[group].append(place)
+        return dict(found)
+
+    def only(self, places: Places) -> Rows:
+        """The rows at some places, which keep no others in memory."""
+        get = _getter(places)
+        return Rows([column if isinstance(column, repeat) else get(column) for column in self._columns])
+
+    def messages(self, places: Places) -> list[MessageView]:
+        """The messages at some places."""
+        get = _getter(places)
+        return list(views_of([column if isinstance(column, repeat) else get(column) for column in self._columns]))
+
+    def body_bytes(self, places: Places) -> int:
+        """The size of the bodies at some places together."""
+        return sum(map(len, _getter(places)(self._columns[_BODY])))
+
+
+def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
+    """A function that takes the values at some places out of a column."""
+    if isinstance(places, range):
+        return itemgetter(slice(places.start, places.stop))
+    if len(places) <= 1:
+        return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
+    return itemgetter(*places)
+
+
+class Picked(Sequence[MessageView]):
+    """Some messages of one queue, in order. All are made together when one of them is first asked for."""
+
+    __slots__ = ("made", "offsets", "parts")
+
+    def __init__(self, parts: Sequence[tuple[Rows, Places]], offsets: list[int], made: list[MessageView] | None = None) -> None:
+        self.parts = parts
+        self.made = made
+        self.offsets = offsets
+
+    @staticmethod
+    def of(messages: Iterable[MessageView]) -> Picked:
+        """The given messages as a `Picked`."""
+        if isinstance(messages, Picked):
+            return messages
+        made = list(messages)
+        return Picked((), [message.offset for message in made], made)
+
+    @staticmethod
+    def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> Picked:
+        """All of a batch with `MESSAGE_SCHEMA`."""
+        return Rows.fetched(topic, batch, epoch=epoch).all()
+
+    @staticmethod
+    def joined(those: Sequence[Picked]) -> Picked:
+        """All of them, one behind the other."""
+        if len(those) == 1:
+            return those[0]
+        offsets = [offset for one in those for offset in one.offsets]
+        if any(one.made is not None for one in those):
+            return Picked((), offsets, [message for one in those for message in one])
+        return Picked([part for one in those for part in one.parts], offsets)
+
+    def cut(self, start: int, stop: int | None = None) -> Picked:
+        """The messages from one place up to another."""
+        parts, made, offsets = self.parts, self.made, self.offsets[start:stop]
+        if made is not None:
+            return Picked((), offsets, made[start:stop])
+        if len(parts) == 1:
+            rows, places = parts[0]
+            return Picked([(rows, places[start:stop])], offsets)
+        found: list[tuple[Rows, Places]] = []
+        stop = len(self.offsets) if stop is None else stop
+        for rows, places in parts:
+            if kept := places[max(start, 0) : max(stop, 0)]:
+                found.append((rows, kept))
+            start, stop = start - len(places), stop - len(places)
+        return Picked(found, offsets)
+
+    def each(self) -> list[Picked]:
+        """Each message by itself; they are made now."""
+        return [Picked((), [message.offset], [message]) for message in self]
+
+    def by_group(self) -> dict[str | None, Picked]:
+        """The messages of each message group."""
+        if self.made is None and len(self.parts) == 1:
+            rows, places = self.parts[0]
+            own = rows.by_group(places)
+            if len(own) * _FEW <= len(self):
+                return {group: rows.only(at).all() for group, at in own.items()}
+        found = defaultdict(list)
+        for message in self:
+            found[message.message_group].append(message)
+        return {group: Picked.of(those) for group, those in found.items()}
+
+    def without(self, offsets: set[int]) -> Picked:
+        """The messages without those at ``offsets``."""
+        kept = [offset for offset in self.offsets if offset not in offsets]
+        parts, made = self.parts, self.made
+        if made is not None:
+            return Picked((), kept, [message for message in made if message.offset not in offsets])
+        return Picked([(rows, [at for at in places if rows.offsets[at] not in offsets]) for rows, places in parts], kept)
+
+    @property
+    def body_bytes(self) -> int:
+        """The size of the bodies together."""
+        parts, made = self.parts, self.made
+        if made is not None:
+            return sum(len(message.body) for message in made)
+        return sum(rows.body_bytes(places) for rows, places in parts)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[MessageView]:
+        return iter(self._messages())
+
+    @overload
+    def __getitem__(self, at: int) -> MessageView: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[MessageView]: ...
+
+    def __getitem__(self, at: int | slice) -> MessageView | list[MessageView]:
+        return self._messages()[at]
+
+    def _messages(self) -> list[MessageView]:
+        # The parts are read first: whichever thread makes the messages lets go of the parts afterwards.
+        parts, made = self.parts, self.made
+        if made is None:
+            if len(parts) == 1:
+                rows, places = parts[0]
+                made = rows.messages(places)
+            else:
+                made = [message for rows, places in parts for message in rows.messages(places)]
+            self.made = made
+            self.parts = ()
+        return made

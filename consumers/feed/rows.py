@@ -1,0 +1,91 @@
+"""Batches of messages as consumers look at them: whole columns at a time, never row by row."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...coordinator.queues.offsets import OffsetSet
+from ...log.errors import InternalError, OffsetOutOfRange
+
+_PURPOSE = b"message group"
+_KNOWN_MAX = 1 << 16
+
+
+def group_hash(group: str | None, secret: str) -> int:
+    """The number by which a queue's cell knows a message group: 64 bits of BLAKE2b of its UTF-8 bytes, keyed with the consumer group's
+    secret, never 0. 0 stands for messages without a group.
+
+    The sender chooses the names, and cannot know which two have one hash. Two message groups with one hash are one group here: in order,
+    and held up together.
+    """
+    if group is None:
+        return 0
+    key = bytes.fromhex(secret)
+    return int.from_bytes(blake2b(group.encode(), digest_size=8, key=key, person=_PURPOSE).digest(), "little") or 1
+
+
+class GroupHashes:
+    """The hashes of message groups, remembered up to a bound: most groups come again and again."""
+
+    def __init__(self, secret: str = "") -> None:
+        """``secret``: the consumer group's."""
+        self._secret = secret
+        self._known: dict[str | None, int] = {}
+
+    def of(self, group: str | None) -> int:
+        """The hash of a message group."""
+        found = self._known.get(group)
+        if found is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            found = self._known[group] = group_hash(group, self._secret)
+        return found
+
+
+def missing_of(kept: pa.RecordBatch, start: int, limit: int) -> OffsetSet:
+    """The offsets from ``start`` up to ``limit`` that a filter did not keep."""
+    if kept.num_rows == limit - start:
+        return OffsetSet()
+    passed = np.isin(np.arange(start, limit), kept.column("offset").to_numpy())
+    return OffsetSet.of_offsets((np.flatnonzero(~passed) + start).tolist())
+
+
+def gone(where: str, start: int, earliest: int) -> OffsetOutOfRange:
+    """The error for messages that retention removed before the group had them."""
+    return OffsetOutOfRange(
+        "messages are gone by retention before the group had them",
+        operation="consume",
+        object=where,
+        expected=f"offset {start}",
+        observed=f"offsets {start} to {earliest - 1} are gone",
+        hint="consume with on_expired='skip', or reset the group to where it is to go on",
+    )
+
+
+def cut(batch: pa.RecordBatch, *, rows_max: int, bytes_max: int) -> pa.RecordBatch:
+    """The first rows, as many as both limits allow, and at least one."""
+    batch = batch.slice(0, rows_max)
+    if batch.num_rows <= 1 or (size_bytes := batch.nbytes) <= bytes_max:
+        return batch
+    bodies = np.cumsum(pc.binary_length(batch.column("body")).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64))
+    other_bytes = max(0, size_bytes - int(bodies[-1])) / batch.num_rows
+    ends = bodies + other_bytes * np.arange(1, batch.num_rows + 1)
+    return batch.slice(0, max(1, int(np.searchsorted(ends, bytes_max, side="right"))))
+
+
+def check_dense(batch: pa.RecordBatch, queue: int, start: int) -> None:
+    """Raise `InternalError` unless these are the rows of ``queue`` from ``start`` on, none missing and none twice."""
+    offsets = batch.column("offset").to_numpy()
+    of_queue = bool((batch.column("queue").to_numpy() == queue).all())
+    if not of_queue or int(offsets[0]) != start or not bool((np.diff(offsets) == 1).all()):
+        raise InternalError(
+            "rows of a queue are not dense",
+            operation="fetch",
+            object=f"queue {queue}",
+            expected=f"offsets from {start} on",
+            observed=f"{batch.num_rows} rows, offsets {offsets[0]} to {offsets[-1]}",
+        )

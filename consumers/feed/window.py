@@ -1,0 +1,140 @@
+"""A window on a topic's log: entries kept in memory, decoded once for all queues when the first of them wants its rows."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...log.errors import DataDamaged, InternalError
+from ...log.format.fold import Folded
+from ...log.paths import TopicPaths
+from ...log.tail.entry_rows import EntryRows, decode_entry, staged_parts
+from ...log.topic.topics import Topic
+from .cache import Arrival, FeedCache, Piece
+from .rows import cut
+
+_ENTRIES_AHEAD = 4
+"""The number of entries under way at a time, from the first wanted one on."""
+
+
+class Window:
+    """Gives rows out of a `FeedCache`."""
+
+    def __init__(self, topic: Topic, size_bytes_max: int) -> None:
+        self.cache = FeedCache(size_bytes_max)
+        self._topic = topic
+        self._loads: set[asyncio.Task[None]] = set()
+
+    async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
+        """Rows of a queue from ``start`` on, from as many entries as are decoded. None when they cannot be had from here.
+
+        Raises `StoreUnavailable` when a staged object that an entry links cannot be fetched now.
+        """
+        arrivals = self.cache.covering(queue, start, start + rows_max)
+        if not arrivals:
+            return None
+        for arrival in arrivals[:_ENTRIES_AHEAD]:
+            if arrival.pieces is None and arrival.loading is None:
+                arrival.loading = asyncio.ensure_future(self._load(arrival))
+                self._loads.add(arrival.loading)
+                arrival.loading.add_done_callback(self._loaded)
+        first = arrivals[0]
+        if first.pieces is None and first.loading is not None:
+            loading = first.loading
+            await asyncio.wait((loading,))  # the load goes on for others when this fetch is cancelled
+            if loading.cancelled():
+                return None
+            loading.result()
+        return _taken(arrivals, queue, start, rows_max, bytes_max)
+
+    async def close(self) -> None:
+        """Cancel the loads that are under way."""
+        loads = list(self._loads)
+        for load in loads:
+            load.cancel()
+        await asyncio.gather(*loads, return_exceptions=True)
+
+    def _loaded(self, load: asyncio.Task[None]) -> None:
+        """Drop a finished load. The fetch that comes to its entry tries a failed load again; earlier fetches need not know of it."""
+        self._loads.discard(load)
+        if not load.cancelled():
+            load.exception()
+
+    async def _load(self, arrival: Arrival) -> None:
+        """Decode an entry for all queues that want rows of it."""
+        assert arrival.stored is not None
+        folded, data = arrival.stored
+        spans = dict(arrival.spans)
+        try:
+            parts = await staged_parts(self._topic.store, self._topic.paths, folded, queues=spans.keys())
+            work = partial(_decoded, self._topic.paths, folded, data, parts, spans)
+            pieces, size_bytes = await self._topic.runtime.offload(work)
+        except DataDamaged:
+            pieces, size_bytes = {}, 0
+        finally:
+            arrival.loading = None
+        self.cache.decoded(arrival, pieces, size_bytes)
+        for queue in spans.keys() - pieces.keys():
+            self.cache.drop_through(queue, arrival)  # the reader finds it elsewhere, or says what is lost
+
+
+def _taken(arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
+    """Rows of the first entries, as far as they are decoded and follow one another."""
+    taken: list[pa.RecordBatch] = []
+    at, left_rows, left_bytes = start, rows_max, bytes_max
+    for arrival in arrivals:
+        piece = None if arrival.pieces is None else arrival.pieces.get(queue)
+        if piece is None or piece.first_offset > at or left_rows <= 0 or left_bytes <= 0:
+            break
+        rows = piece.rows.slice(at - piece.first_offset)
+        whole = rows.num_rows <= left_rows and piece.size_bytes <= left_bytes
+        kept = rows if whole else cut(rows, rows_max=left_rows, bytes_max=left_bytes)
+        taken.append(kept)
+        at += kept.num_rows
+        left_rows -= kept.num_rows
+        left_bytes -= piece.size_bytes * kept.num_rows // piece.rows.num_rows
+        if kept.num_rows < rows.num_rows:
+            break
+    if not taken:
+        return None
+    return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+
+
+def _decoded(
+    paths: TopicPaths, folded: Folded, data: bytes, parts: dict[str, bytes | None], spans: dict[int, tuple[int, int]]
+) -> tuple[dict[int, Piece], int]:
+    """The rows of an entry for each of ``spans`` that is whole, and the bytes that all of them take."""
+    entry = decode_entry(paths, folded, data, parts, queues=spans.keys())
+    whole = {queue: span for queue, span in sorted(spans.items()) if queue not in {lost.queue for lost in entry.lost}}
+    if not whole:
+        return {}, 0
+    rows = _single_batch(entry, whole)
+    size_bytes = rows.nbytes
+    ends = np.cumsum([limit - first for first, limit in whole.values()])
+    bodies = np.concatenate(([0], np.cumsum(pc.binary_length(rows.column("body")).fill_null(0).to_numpy(zero_copy_only=False))))
+    other_bytes = (size_bytes - int(bodies[-1])) / rows.num_rows
+    pieces: dict[int, Piece] = {}
+    begin = 0
+    for (queue, (first, _)), end in zip(whole.items(), ends.tolist(), strict=True):
+        of_queue = int(bodies[end] - bodies[begin] + other_bytes * (end - begin))
+        pieces[queue] = Piece(first, rows.slice(begin, end - begin), of_queue)
+        begin = end
+    return pieces, size_bytes
+
+
+def _single_batch(entry: EntryRows, whole: dict[int, tuple[int, int]]) -> pa.RecordBatch:
+    """The rows of these queues as one batch. Raises `InternalError` unless they are exactly those that the fold gave out."""
+    table = entry.table
+    if entry.lost:
+        table = table.filter(pc.is_in(table.column("queue"), value_set=pa.array(list(whole), pa.int32())))
+    batches = table.combine_chunks().to_batches()
+    rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    queues = np.repeat(list(whole), [limit - first for first, limit in whole.values()])
+    offsets = np.concatenate([np.arange(first, limit) for first, limit in whole.values()])
+    if not (np.array_equal(rows.column("queue").to_numpy(), queues) and np.array_equal(rows.column("offset").to_numpy(), offsets)):
+        raise InternalError("an entry has other rows than the fold says", operation="fetch", expected=whole, observed=rows.num_rows)
+    return rows

@@ -1,0 +1,1 @@
+"""Running listeners in threads or tasks, and judging what they return."""

@@ -1,0 +1,425 @@
+"""Where listeners run: threads for ordinary functions, tasks for coroutines. The lease is checked before every handler."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, Protocol, TypeAlias
+
+from ...log.errors import RetryError
+from ...log.message.message import MessageView
+from ...log.runtime.runtime import Clock
+from ..schedule.lanes import Run
+from .results import ConsumeResult, Declined, Verdict, judge, raised
+
+log = logging.getLogger("penstock.consumers")
+
+Listener: TypeAlias = Callable[[MessageView], object]
+BatchListener: TypeAlias = Callable[[list[MessageView]], object]
+_REPORT_S = 0.05
+"""A run that takes longer than this reports its progress."""
+_LOOK_AGAIN_S = 0.02
+"""The time after a move until idle threads are looked for again. A run that had just begun by then may be at a slow message."""
+
+
+class Owner(Protocol):
+    """The party that gave a run, and is told what becomes of it."""
+
+    @property
+    def until_s(self) -> float:
+        """The time, by the monotonic clock, until which handlers may be started. Asked in the handler's thread.
+
+        The answer may be kept: it moves back only when this process decides so, and then runs are cancelled too.
+        """
+        ...
+
+    def moved(self, run: Run) -> None:
+        """A run made progress or ended. Called on the event loop."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs runs."""
+
+    def start(self, owner: Owner, runs: Iterable[Run]) -> None:
+        """Take these runs on. Call this on the event loop only."""
+        ...
+
+    def gave_up(self, run: Run) -> None:
+        """Note that the handler of a run was given up; another may take its place at once."""
+        ...
+
+    async def close(self) -> None:
+        """Start nothing more. Waits for no handler."""
+        ...
+
+    def runs_here(self) -> bool:
+        """Whether the caller runs inside a handler: a caller that waits for handlers would wait for itself."""
+        ...
+
+    @property
+    def hung(self) -> int:
+        """The number of handlers that were given up and still run."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether another handler would begin at once."""
+        ...
+
+
+class Threads:
+    """Runs a listener in threads of its own. A thread whose handler was given up is replaced by a fresh one."""
+
+    def __init__(
+        self,
+        call: Listener | BatchListener,
+        *,
+        batches: bool,
+        threads: int,
+        clock: Clock,
+        name: str,
+        idle: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._call = call
+        self._idle = idle
+        self._batches = batches
+        self._clock = clock
+        self._name = name
+        self._ready: queue.SimpleQueue[tuple[Owner, Run] | None] = queue.SimpleQueue()
+        self._outbox: deque[tuple[Owner, Run, bool]] = deque()
+        self._told = False
+        self._looks_again = False
+        self._loop = asyncio.get_running_loop()
+        self._count = 0
+        self._hung: dict[Run, None] = {}
+        self._idents: set[int] = set()
+        self._at_work: set[int] = set()
+        self._vacant: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """One entry for each thread that could not be replaced: the thread that was given up keeps its place."""
+        try:
+            for _ in range(threads):
+                self._add_thread()
+        except RuntimeError as error:
+            for _ in range(self._count):
+                self._ready.put(None)
+            raise RetryError(
+                "not all of the threads for handlers could be started",
+                operation="consume",
+                object=name,
+                expected=f"{threads:,} threads",
+                observed=f"{self._count:,}, then: {error}",
+                hint="ask for fewer, or allow the process more",
+            ) from error
+
+    @property
+    def hung(self) -> int:
+        return len(self._hung)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._ready.empty() and len(self._at_work) < len(self._idents)
+
+    def start(self, owner: Owner, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self._ready.put((owner, run))
+
+    def gave_up(self, run: Run) -> None:
+        self._hung[run] = None
+        try:
+            self._add_thread()
+        except RuntimeError as error:
+            self._vacant.put(None)
+            log.warning("%s: no thread can be started in place of one that hangs, there is one less: %s", self._name, error)
+
+    async def close(self) -> None:
+        for _ in range(self._count):
+            self._ready.put(None)
+
+    def runs_here(self) -> bool:
+        return threading.get_ident() in self._idents
+
+    def _add_thread(self) -> None:
+        threading.Thread(target=self._work, name=f"{self._name}-{self._count + 1}", daemon=True).start()
+        self._count += 1
+
+    def _work(self) -> None:
+        self._idents.add(threading.get_ident())
+        try:
+            self._run_all()
+        finally:
+            self._idents.discard(threading.get_ident())
+
+    def _run_all(self) -> None:
+        ident = threading.get_ident()
+        while (item := self._ready.get()) is not None:
+            owner, run = item
+            if not run.claim():
+                continue  # it was taken back
+            self._at_work.add(ident)
+            if self._batches:
+                self._run_batch(owner, run)
+            else:
+                self._run_one_by_one(owner, run)
+            since_s, run.since_s = run.since_s, None
+            self._at_work.discard(ident)
+            self._tell(owner, run, last=True)
+            if run.timed_out_at is not None and since_s is not None and self._is_replaced():
+                return
+
+    def _is_replaced(self) -> bool:
+        """Whether another thread has the place of one that was given up."""
+        try:
+            self._vacant.get_nowait()
+        except queue.Empty:
+            return True
+        return False
+
+    def _run_one_by_one(self, owner: Owner, run: Run) -> None:
+        call, now, until_s = self._call, self._clock.monotonic_s, owner.until_s
+        run.took_s = took_s = []
+        told_s = now()
+        left = run.left
+        left.extend(run.messages)
+        while left:
+            since_s = now()
+            if run.cancelled or since_s >= until_s:
+                until_s = owner.until_s
+                if run.cancelled or since_s >= until_s:
+                    return
+            try:
+                message = left.popleft()
+            except IndexError:
+                return  # it was taken back
+            run.since_s = since_s
+            try:
+                result = call(message)  # type: ignore[arg-type]  # one by one
+                failure = None if result is ConsumeResult.SUCCESS else judge(result, 1).failure
+            except Declined:
+                return
+            except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
+                failure = raised(error, 1).failure
+            took_s.append(now() - since_s)
+            if run.timed_out_at is not None:
+                return
+            if failure is not None:
+                run.failure = failure
+                return
+            run.done += 1
+            if since_s - told_s > _REPORT_S:
+                told_s = since_s
+                self._tell(owner, run)
+
+    def _run_batch(self, owner: Owner, run: Run) -> None:
+        if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
+            return
+        run.since_s = since_s = self._clock.monotonic_s()
+        messages = list(run.messages)
+        try:
+            verdict = judge(self._call(messages), len(messages))  # type: ignore[arg-type]  # batches
+        except Declined:
+            return
+        except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
+            verdict = raised(error, len(messages))
+        run.took_s = (self._clock.monotonic_s() - since_s,)
+        apply(run, verdict)
+
+    def _tell(self, owner: Owner, run: Run, *, last: bool = False) -> None:
+        self._outbox.append((owner, run, last))
+        if not self._told:
+            self._told = True
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+                self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._told = False
+        while self._outbox:
+            owner, run, last = self._outbox.popleft()
+            if last:
+                run.ended = True  # only here: an owner that looks sees all that came before, and is told once
+                self._hung.pop(run, None)
+            owner.moved(run)
+        self._look()
+        if not self._looks_again:
+            self._looks_again = True
+            self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+
+    def _look(self) -> None:
+        if self.is_idle:
+            self._idle()
+
+    def _look_again(self) -> None:
+        self._looks_again = False
+        self._look()
+
+
+class Tasks:
+    """Runs a coroutine function on the event loop, at most ``tasks`` at once."""
+
+    def __init__(
+        self,
+        call: Callable[..., Awaitable[object]],
+        *,
+        batches: bool,
+        tasks: int,
+        clock: Clock,
+        idle: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._call = call
+        self._idle = idle
+        self._batches = batches
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: deque[tuple[Owner, Run]] = deque()
+        self._room = tasks
+        self._hung: dict[Run, asyncio.Task[None]] = {}
+        self._running: dict[Run, asyncio.Task[None]] = {}
+
+    @property
+    def hung(self) -> int:
+        return len(self._hung)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._room > 0 and not self._waiting
+
+    def start(self, owner: Owner, runs: Iterable[Run]) -> None:
+        self._waiting.extend((owner, run) for run in runs)
+        self._go_on()
+
+    def gave_up(self, run: Run) -> None:
+        self._hung[run] = self._running[run]
+        self._running[run].cancel()
+        self._room += 1
+        self._go_on()
+
+    async def close(self) -> None:
+        while self._waiting:
+            owner, run = self._waiting.popleft()
+            if run.claim():
+                run.ended = True
+                owner.moved(run)
+        for run, task in self._running.items():
+            if run.since_s is not None:  # a task that has not begun does not begin, as it is cancelled itself
+                task.cancel()
+
+    def runs_here(self) -> bool:
+        try:
+            return asyncio.current_task() in self._tasks
+        except RuntimeError:  # no loop runs in this thread
+            return False
+
+    def _go_on(self) -> None:
+        while self._waiting and self._room > 0:
+            owner, run = self._waiting.popleft()
+            if not run.claim():
+                continue  # it was taken back
+            self._room -= 1
+            task = asyncio.ensure_future(self._work(owner, run))
+            self._running[run] = task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, owner: Owner, run: Run) -> None:
+        try:
+            if self._batches:
+                await self._run_batch(owner, run)
+            else:
+                await self._run_one_by_one(owner, run)
+        except asyncio.CancelledError:
+            if run.timed_out_at is None:
+                raise
+        finally:
+            run.since_s = None
+            run.ended = True
+            del self._running[run]
+            if self._hung.pop(run, None) is None:
+                self._room += 1
+            owner.moved(run)
+            self._go_on()
+            if self.is_idle:
+                self._idle()
+
+    async def _run_one_by_one(self, owner: Owner, run: Run) -> None:
+        told_s = self._clock.monotonic_s()
+        run.took_s = took_s = []
+        left = run.left
+        left.extend(run.messages)
+        if len(left) > 1 and self.is_idle:
+            asyncio.get_running_loop().call_soon(self._idle)  # an earlier search for something to do found nothing here
+        while left:
+            if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
+                return
+            message = left.popleft()
+            run.since_s = since_s = self._clock.monotonic_s()
+            verdict = await self._verdict(message, 1)
+            took_s.append(self._clock.monotonic_s() - since_s)
+            if verdict is None or run.timed_out_at is not None:
+                return
+            if verdict.failure is not None:
+                run.failure = verdict.failure
+                return
+            run.done += 1
+            if since_s - told_s > _REPORT_S:
+                told_s = since_s
+                owner.moved(run)
+
+    async def _run_batch(self, owner: Owner, run: Run) -> None:
+        if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
+            return
+        run.since_s = since_s = self._clock.monotonic_s()
+        messages = list(run.messages)
+        verdict = await self._verdict(messages, len(messages))
+        run.took_s = (self._clock.monotonic_s() - since_s,)
+        if verdict is not None:
+            apply(run, verdict)
+
+    async def _verdict(self, given: object, count: int) -> Verdict | None:
+        """What the listener returns, judged; None when it declines."""
+        try:
+            return judge(await self._call(given), count)
+        except Declined:
+            return None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return raised(error, count)  # the cancellation of something that the listener waited for
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a listener raises is its failure
+            return raised(error, count)
+
+
+def apply(run: Run, verdict: Verdict) -> None:
+    """Record the outcome of a batch, unless it was given up meanwhile."""
+    if run.timed_out_at is None:
+        run.failure = verdict.failure
+        run.done = verdict.succeeded
+
+
+def is_coroutine_function(listener: Callable[..., Any]) -> bool:
+    """Whether the listener is to be awaited: ``async def``, or an object whose ``__call__`` is."""
+    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
+
+
+def executor_of(
+    listener: Callable[..., Any],
+    *,
+    batches: bool,
+    at_once: int,
+    clock: Clock,
+    group: str,
+    idle: Callable[[], None] = lambda: None,
+) -> Executor:
+    """An executor of the kind that the listener needs, for ``at_once`` handlers at a time. Call this on the event loop only.
+
+    ``idle`` is called when a handler has ended and nothing waits for its place.
+    """
+    if is_coroutine_function(listener):
+        return Tasks(listener, batches=batches, tasks=at_once, clock=clock, idle=idle)
+    return Threads(listener, batches=batches, threads=at_once, clock=clock, name=f"penstock-{group}", idle=idle)

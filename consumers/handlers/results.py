@@ -1,0 +1,103 @@
+"""What a listener answers about a message or a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import TypeAlias
+
+from ...log.errors import InvalidArgument
+from ...log.escapes import text_of_error
+from ..schedule.lanes import Failure
+
+
+class ConsumeResult(Enum):
+    """The outcome of a message in a listener."""
+
+    SUCCESS = "success"
+    """The message is done, and never handed out again."""
+    FAILURE = "failure"
+    """The message is run again after the interval of the group's retry policy. At the end of its attempts the dead-letter policy applies."""
+    DEAD_LETTER = "dead_letter"
+    """The message can never succeed: the dead-letter policy applies at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
+    """A failure, to be run again after ``delay`` instead of the policy's interval."""
+
+    delay: timedelta
+    reason: str = "the listener asked for a retry"
+
+    def __post_init__(self) -> None:
+        delay: object = self.delay
+        if not isinstance(delay, timedelta) or delay < timedelta(0):
+            raise InvalidArgument("a retry's delay is a timedelta, not below zero", operation="consume", observed=delay)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """A batch of which the first ``succeeded`` messages are done, and the next one is not."""
+
+    succeeded: int
+    then: ConsumeResult | RetryAfter = ConsumeResult.FAILURE
+    """The result of the first message that did not succeed."""
+
+
+NO_ANSWER = "the listener returned None"
+
+Result: TypeAlias = ConsumeResult | RetryAfter
+AnyResult: TypeAlias = ConsumeResult | RetryAfter | BatchResult
+
+
+class Declined(Exception):
+    """Raised by a listener that did not take what it was given: the messages are given back as if they had not been handed out.
+
+    Useful while the consumer drains. At any other time they are handed out again at once.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A checked result: how many messages of a run's rest succeeded, and what failed then."""
+
+    succeeded: int
+    failure: Failure | None = None
+
+
+def judge(result: object, count: int) -> Verdict:
+    """The meaning of a listener's answer about ``count`` messages. Anything that is no answer is a failure whose reason says so."""
+    if result is ConsumeResult.SUCCESS:
+        return Verdict(count)
+    if isinstance(result, BatchResult):
+        if isinstance(result.succeeded, bool) or not isinstance(result.succeeded, int) or not 0 <= result.succeeded <= count:
+            return Verdict(0, Failure(f"the listener answered {result!r} to a batch of {count}", blamed=count == 1))
+        if result.succeeded == count:
+            return Verdict(count)
+        return Verdict(result.succeeded, _failure(result.then, 1))
+    return Verdict(0, _failure(result, count))
+
+
+def raised(error: BaseException, count: int) -> Verdict:
+    """The meaning of an exception in a listener."""
+    return Verdict(0, Failure(text_of_error(error), blamed=count == 1))
+
+
+def _failure(result: object, count: int) -> Failure:
+    blamed = count == 1
+    match result:
+        case RetryAfter(delay, reason):
+            return Failure(reason, retry_after_ms=round(delay.total_seconds() * 1000), blamed=blamed)
+        case ConsumeResult.FAILURE:
+            return Failure("the listener answered FAILURE", blamed=blamed)
+        case ConsumeResult.DEAD_LETTER:
+            return Failure("the listener answered DEAD_LETTER", rejected=True, blamed=blamed)
+        case None:
+            return Failure(NO_ANSWER, blamed=blamed)
+        case Coroutine():
+            result.close()
+            return Failure("the listener answered a coroutine; make it a coroutine function (async def)", blamed=blamed)
+        case _:
+            return Failure(f"the listener answered {result!r:.200}, which is no ConsumeResult", blamed=blamed)

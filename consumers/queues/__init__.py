@@ -1,0 +1,4 @@
+"""One queue in its owner: processors that fetch, write the cell and hand messages out, and the tasks beside them.
+
+The decisions are in `schedule`.
+"""

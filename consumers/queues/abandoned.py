@@ -1,0 +1,76 @@
+"""Handlers that still run though their results no longer count: they ran too long, or their queue was reset or lost.
+
+In an ORDERLY group, nothing of the message groups that they were given is started in this process before they have returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..handlers.executor import Executor
+from ..schedule.lanes import Run
+
+if TYPE_CHECKING:
+    from .push_processor import QueueEngine
+
+_Lanes: TypeAlias = frozenset[tuple[str, int, str | None]]
+
+
+class OlderHandlers:
+    """The older handlers of one consumer."""
+
+    def __init__(self, executor: Executor, *, orderly: bool) -> None:
+        self._executor = executor
+        self._orderly = orderly
+        self._running: dict[Run, tuple[QueueEngine, _Lanes]] = {}
+        self._held: list[tuple[QueueEngine, Run]] = []
+        """Runs that wait for older handlers."""
+
+    @property
+    def hung(self) -> int:
+        """The number of them that ran too long."""
+        return sum(run.timed_out_at is not None for run in self._running)
+
+    def start(self, engine: QueueEngine, runs: Iterable[Run]) -> None:
+        """Give these runs to the executor, each as soon as no older handler runs for its message groups."""
+        if not self._running or not self._orderly:
+            self._executor.start(engine, runs)
+            return
+        busy = frozenset[tuple[str, int, str | None]]().union(*(lanes for _, lanes in self._running.values()))
+        for run in runs:
+            if busy.isdisjoint(_lanes_of(engine, run)):
+                self._executor.start(engine, (run,))
+            else:
+                self._held.append((engine, run))
+
+    def add(self, engine: QueueEngine, runs: Iterable[Run]) -> None:
+        """Take runs whose results no longer count."""
+        held = {run for _, run in self._held}
+        for run in runs:
+            if not run.ended and run not in held:
+                self._running[run] = (engine, _lanes_of(engine, run))
+
+    def time_out(self, before_s: float, reason: str) -> None:
+        """Give up handlers that were started before ``before_s``. Cancelled runs that wait stop waiting, as nothing of them is started."""
+        if any(run.cancelled for _, run in self._held):
+            cancelled = [(engine, run) for engine, run in self._held if run.cancelled]
+            self._held = [(engine, run) for engine, run in self._held if not run.cancelled]
+            for engine, run in cancelled:
+                self._executor.start(engine, (run,))
+        for run, (engine, _) in self._running.items():
+            if run.is_late(before_s):
+                engine.give_up(run, reason)
+                self._executor.gave_up(run)
+
+    def ended(self, run: Run) -> None:
+        """Note that a run has returned, and start the runs that waited for it alone."""
+        if self._running.pop(run, None) is None:
+            return
+        held, self._held = self._held, []
+        for engine, waiting in held:
+            self.start(engine, (waiting,))
+
+
+def _lanes_of(engine: QueueEngine, run: Run) -> _Lanes:
+    return frozenset((engine.topic, engine.queue, message.message_group) for message in run.messages)

@@ -1,0 +1,62 @@
+"""What a consumer logs of failed attempts: a line each, and once that its listener returns nothing."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+from ...log.escapes import escaped
+from ..handlers.results import NO_ANSWER
+from ..schedule.step import Failed
+
+log = logging.getLogger("penstock.consumers")
+
+
+class FailureLog:
+    """The failures of one consumer."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._explained = False
+
+    def note(self, topic: str, queue: int, failed: Failed) -> None:
+        """Log what failed and when it runs again."""
+        if failed.reason == NO_ANSWER and not self._explained:
+            self._explained = True
+            log.warning(
+                "the listener of group %s returned None, which counts as a failure: it must return a ConsumeResult", self._group
+            )
+        message = failed.message
+        log.warning(
+            "group %s, %s queue %d: offset %d (message %s) failed at attempt %d, %s: %s",
+            self._group,
+            topic,
+            queue,
+            message.offset,
+            message.message_id,
+            message.delivery_attempt,
+            _next(failed),
+            escaped(failed.reason),
+            extra={
+                "fields": {
+                    "group": self._group,
+                    "topic": topic,
+                    "queue": queue,
+                    "offset": message.offset,
+                    "message_id": message.message_id,
+                    "message_group": message.message_group,
+                    "attempt": message.delivery_attempt,
+                    "next_ms": failed.due_ms,
+                    "reason": failed.reason,
+                }
+            },
+        )
+
+
+def _next(failed: Failed) -> str:
+    if failed.batch > 1:
+        return f"or one of the {failed.batch - 1} behind it in its batch; they run again at once, in smaller batches"
+    if failed.due_ms is None:
+        return "and is given up"
+    due = datetime.fromtimestamp(failed.due_ms / 1000, UTC)
+    return f"next at {due.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"

@@ -1,0 +1,485 @@
+"""One queue in its owner, whatever the owner does with its messages. Rows come, operators' orders are obeyed, dead letters are buried. At
+the end the queue is released or lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar
+
+import pyarrow as pa
+
+from ...coordinator.groups.record import DeliveryOrder, GroupRecord
+from ...coordinator.queues.cell import QueueCell, Seen
+from ...coordinator.queues.commands import caught_up, waits_for_room
+from ...coordinator.queues.invisibility import Expiry, Lapse, expired, last_expiry_ms
+from ...coordinator.queues.keeper import CellFull, OwnershipLost, QueueKeeper
+from ...coordinator.queues.offsets import OffsetSet
+from ...coordinator.queues.restores import (
+    InconsistentRestore,
+    agrees,
+    inconsistent,
+    is_ahead,
+    of_another_log,
+    of_another_record,
+    seen,
+)
+from ...coordinator.registry.spill_objects import SpillObjects
+from ...coordinator.workers.worker import Member, Worker
+from ...log.errors import DataDamaged, OffsetOutOfRange, ReopenError, RetryError, TopicDeleted
+from ...log.filter.filters import parse_filter
+from ...log.runtime.backoff import Backoff
+from ...log.runtime.runtime import Runtime
+from ...log.stores.protocol import ObjectStore
+from ..dead_letters.writer import DeadLetterWriter
+from ..feed.feed import Feed
+from ..feed.lazy_messages import Picked
+from ..feed.rows import gone, missing_of
+from ..limits import Limits
+from ..schedule.protocol import QueueSchedule
+from ..statistics import TopicCounters
+from .dead_letter_task import Burial
+from .lag import Ages, standing
+from .rereading import Recalling
+from .spilling import Spilling
+
+log = logging.getLogger("penstock.consumers")
+
+_FETCH_ROWS_MAX = 10_000
+_SMALL = 2
+"""A fetch is small if it brings less than this part of what is in memory: a step takes as long with few messages as with many."""
+_ROOM_GROWS_S = 0.005
+"""How long it waits for more room when there is room only for a small fetch; then it takes what there is."""
+_TROUBLE_S = 0.2
+_PARTING_S = 1.0
+"""How long writing dead letters may take when their topic was deleted meanwhile."""
+_FULL_S = 1.0
+_CROWDED_MS = 1_000
+"""The time between two looks at messages that are to be given up and have no room."""
+_LOOK_S = 1.0
+"""The time between two looks while messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
+
+ScheduleT = TypeVar("ScheduleT", bound=QueueSchedule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all queues of one consumer share."""
+
+    group: str
+    runtime: Runtime
+    store: ObjectStore
+    worker: Worker
+    member: Member
+    room: Callable[[QueueLife[Any]], tuple[int, int]]
+    """(messages, bytes) that a queue may fetch now."""
+    freed: Callable[[], None]
+    """Report that there may be room now for queues that had none."""
+    on_expired: Literal["skip", "stop"] = "skip"
+    """What to do about messages that retention removed before the group had them."""
+    limits: Limits
+
+
+class QueueLife(Generic[ScheduleT]):
+    """The life of a queue from its taking to its release or loss: `run`. `_go_on` says what is done with its messages."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        keeper: QueueKeeper,
+        feed: Feed,
+        writer: DeadLetterWriter,
+        counters: TopicCounters,
+        *,
+        topic: str,
+        queue: int,
+        record: GroupRecord,
+    ) -> None:
+        self._around = around
+        self._clock = around.runtime.clock
+        self.keeper = keeper
+        self._feed = feed
+        self._burial = Burial(writer, counters, topic=topic, queue=queue, moved=self.wake)
+        self._recalling = Recalling(feed, group=around.group, topic=topic, queue=queue, epoch=keeper.epoch, moved=self._look_again)
+        objects = SpillObjects(around.store, around.runtime, around.group, topic, queue)
+        self._spilling = Spilling(objects, around.limits, schedule=lambda: self.schedule, moved=self.wake)
+        self._counters = counters
+        self.topic, self.queue = topic, queue
+        self._record = self._taken_by = record
+        self._noticed = asyncio.Event()
+        """Set when the record was read again after the queue was taken."""
+        self._keep = parse_filter(record.settings.filter_of(topic))
+        self._obeyed: GroupRecord | None = None
+        self.schedule = self._new_schedule(keeper.cell)
+        self.bytes_per_message = 256.0
+        """The mean size of the messages fetched last."""
+        self.starving = False
+        """Whether it would fetch if there were room."""
+        self.ages, self.arrivals = Ages(), Ages()
+        """When messages were stored, and when they came here by the monotonic clock."""
+        self._draining = False
+        self._foreign_ms = last_expiry_ms(keeper.cell)
+        self._look_s = self._clock.monotonic_s()
+        self._expiry_ms = 0
+        """The time before which nothing comes back, as there was no room for some of it."""
+        self._adopted = keeper.cell
+        self._woken = asyncio.Event()
+        self._room = asyncio.Event()
+        self._anew = asyncio.Event()
+        """Set when the schedule was made anew."""
+        self.ended = asyncio.Event()
+
+    def _new_schedule(self, cell: QueueCell) -> ScheduleT:
+        """A new schedule, for each take and each reset."""
+        raise NotImplementedError
+
+    async def _go_on(self) -> None:
+        """Do what the schedule says, until the queue is drained and released."""
+        raise NotImplementedError
+
+    def _abandon(self) -> None:
+        """Start nothing more of the runs that this schedule gave out."""
+
+    # --- From outside -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the queue's last message, as far as this process knows."""
+        return self._feed.next_offset(self.queue)
+
+    def wake(self) -> None:
+        """Look again whether there is something to do."""
+        self._woken.set()
+        self._room.set()
+
+    def _look_again(self) -> None:
+        self._woken.set()
+
+    def feed(self) -> None:
+        """Look again whether there is room to fetch."""
+        self._room.set()
+
+    def notice(self, record: GroupRecord) -> None:
+        """Take over an operator's changes."""
+        if record is not self._taken_by:
+            self._noticed.set()
+        if record != self._record:
+            before, self._record = self._keep, record
+            self._keep = parse_filter(record.settings.filter_of(self.topic))
+            if self._keep != before:
+                self.schedule.blocked.filtered_anew()
+            self.schedule.settings = record.settings
+            self.wake()
+
+    def part(self) -> None:
+        """Log the dead letters that are lost because the topic or the group was deleted."""
+        self._burial.part(self.keeper.cell)
+
+    def drain(self) -> None:
+        """Start nothing more, and give the queue back when nothing runs."""
+        self._draining = True
+        self._noticed.set()
+        self.wake()
+
+    # --- Its life ---------------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until the queue is released or lost. Raises errors that make going on impossible."""
+        self._feed.attach(self.queue)
+        self._around.worker.quiet_listeners.append(self.wake)
+        ends = [asyncio.ensure_future(event.wait()) for event in (self.keeper.ended, self._around.member.ended)]
+        waiting: list[asyncio.Future[Any]] = [*ends]
+        try:
+            if not self._fits() and not await self._made_fit(waiting):
+                return
+            self.keeper.seen = self._seen
+            beside = (self._fetch(), self._burial.run(self.keeper, self._feed, self._since), self._spilling.run(self.keeper))
+            tasks = [asyncio.ensure_future(work) for work in (*beside, self._go_on())]
+            waiting += tasks
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    await self._end_of(task)
+        except TopicDeleted:
+            # Letters in memory may be on their way.
+            await self._burial.finish(_PARTING_S)
+            self.part()
+            raise
+        finally:
+            self._around.worker.quiet_listeners.remove(self.wake)
+            self._abandon()
+            self.keeper.lose()
+            background: list[asyncio.Future[Any]] = [*waiting, *([self._recalling.task] if self._recalling.task else [])]
+            for one in background:
+                one.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            await self._burial.close()
+            await self._feed.detach(self.queue)
+            self.ended.set()
+
+    # --- What was put back from backups
+
+    def _fits(self) -> bool:
+        """Whether log and record are known, without asking, to be those that the cell was written for."""
+        cell, position = self.keeper.cell, self._record.positions.get(self.topic)
+        if position is None or self.queue >= len(position.generations):
+            return True  # the topic or the group was made again, which `_obey` finds
+        return (
+            not is_ahead(cell, position, self.queue)
+            and not of_another_record(cell, position, self.queue, self._record.secret)
+            and agrees(self._feed.topic, self.queue, cell)
+        )
+
+    async def _made_fit(self, ends: list[asyncio.Future[Any]]) -> bool:
+        """Whether log and record fit the cell, or the group was reset since. If not, the queue is over. Raises `InconsistentRestore`."""
+        looking = asyncio.ensure_future(self._look_back())
+        try:
+            await asyncio.wait([*ends, looking], return_when=asyncio.FIRST_COMPLETED)
+            return looking.done() and looking.result()
+        except OwnershipLost:
+            return False
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    async def _look_back(self) -> bool:
+        pause = Backoff(_TROUBLE_S)
+        while not self._draining:
+            cell, record = self.keeper.cell, self._record
+            position = record.positions.get(self.topic)
+            if position is None or self.queue >= len(position.generations):
+                return True
+            if is_ahead(cell, position, self.queue):
+                if not self._noticed.is_set():
+                    await self._noticed.wait()
+                    continue
+                raise self._inconsistent("the group's record is older than the cell")
+            if why := of_another_record(cell, position, self.queue, record.secret):
+                raise self._inconsistent(why)
+            try:
+                why = await of_another_log(self._feed.topic, self.queue, cell)
+            except (RetryError, DataDamaged) as error:
+                log.warning("group %s, %s queue %d: the log cannot be read: %s", *self._where, error)
+                await asyncio.sleep(pause.next_s())
+                continue
+            if why is None:
+                return True
+            if cell.generation == position.generations[self.queue]:
+                raise self._inconsistent(why)
+            # The group was reset: messages that were given up in the other log have other messages at their offsets here.
+            log.warning("group %s, %s queue %d was reset, as %s", *self._where, why)
+            await self.keeper.change(lambda cell: replace(cell, dead_letters=cell.dead_letters.outlived()))
+            return True
+        await self.keeper.release()
+        return False
+
+    def _inconsistent(self, why: str) -> InconsistentRestore:
+        return inconsistent(why, group=self._around.group, topic=self.topic, queue=self.queue)
+
+    def _seen(self) -> Seen:
+        return seen(self._feed.topic.tail.state, self._record.secret)
+
+    async def _end_of(self, task: asyncio.Future[Any]) -> None:
+        """Raise errors that make going on impossible. A full cell is not one: the queue is taken anew, as from a dead owner."""
+        try:
+            task.result()
+        except OwnershipLost:
+            pass
+        except CellFull as error:
+            log.error("group %s, %s queue %d is taken anew: %s", *self._where, error)  # noqa: TRY400 - it says all
+            await asyncio.sleep(_FULL_S)  # meanwhile dead letters are written, and waiting messages leave the cell
+
+    async def _rest(self) -> None:
+        """Wait until something moved or is due."""
+        self._recalling.look(self.schedule, lambda: self._keep, self._clock.wall_ms())  # for what the step left to be read
+        self._spilling.wake()
+        if self._woken.is_set():
+            return
+        dues = [due for due in (self.schedule.next_due_ms(self.keeper.cell), self._next_expiry_ms()) if due is not None]
+        timeout_s = max(0.0, (min(dues) - self._clock.wall_ms()) / 1000) if dues and not self._around.worker.quiet else None
+        if self._look_pause_s(self._clock.wall_ms()) is not None:
+            look_s = max(0.0, self._look_s - self._clock.monotonic_s())
+            timeout_s = look_s if timeout_s is None else min(timeout_s, look_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._woken.wait()
+
+    # --- Messages that are handed out by receipt handle
+
+    async def _expire(self, now_ms: int) -> None:
+        """Let due messages come back, as failed attempts."""
+        if not self._lapses(now_ms):
+            return
+        found: list[Expiry] = []
+
+        def change(cell: QueueCell) -> QueueCell:
+            found[:] = [self._burial.foresee(expired(cell, now_ms, self._record.settings))]
+            return found[0].cell
+
+        cell = await self.keeper.change(change)
+        self._counters.cell_writes.add()
+        self.schedule.adopt(cell)
+        self._note(found[0].lapses)
+
+    def _lapses(self, now_ms: int) -> bool:
+        """Whether something comes back now. Messages to be given up that have no room yet are looked at again now and then."""
+        due_ms = self._next_expiry_ms()
+        if due_ms is None or due_ms > now_ms:
+            return False
+        expiry = expired(self.keeper.cell, now_ms, self._record.settings)
+        self._expiry_ms = now_ms + _CROWDED_MS if expiry.left else 0
+        return bool(expiry.lapses)
+
+    def _next_expiry_ms(self) -> int | None:
+        """When to look for messages that come back."""
+        due_ms = self.schedule.next_expiry_ms()
+        return None if due_ms is None else max(due_ms, self._expiry_ms)
+
+    def _note(self, lapses: Sequence[Lapse]) -> None:
+        self._counters.failed_attempts.add(len(lapses))
+        for lapse in lapses:
+            if lapse.given_up:
+                self._burial.wake()
+            elif lapse.parked:
+                log.error(
+                    "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, lapse.offset
+                )
+            else:
+                log.warning(
+                    "group %s, %s queue %d: offset %d was not acknowledged in time at attempt %d, and may be received again now",
+                    *self._where,
+                    lapse.offset,
+                    lapse.attempts,
+                )
+
+    async def _look(self, now_ms: int) -> None:
+        """Notice, now and then, messages that others acknowledged: a message group may wait for that."""
+        pause_s, now_s = self._look_pause_s(now_ms), self._clock.monotonic_s()
+        if pause_s is None or now_s < self._look_s:
+            return
+        self._look_s = now_s + pause_s
+        try:
+            cell = await self.keeper.look()
+        except RetryError as error:
+            log.warning("group %s, %s queue %d: %s", *self._where, error)
+            return
+        if cell is not self._adopted:  # a write of our own may have met the change before
+            self._adopted = cell
+            self.schedule.adopt(cell)
+
+    def _look_pause_s(self, now_ms: int) -> float | None:
+        """How often to look. None: nobody waits for it."""
+        orderly = self._record.settings.delivery_order is DeliveryOrder.ORDERLY
+        return _LOOK_S if orderly and now_ms < self._foreign_ms else None
+
+    # --- Orders of operators
+
+    async def _obey(self) -> None:
+        record, before = self._record, self.keeper.cell
+        if self.topic not in record.positions:
+            raise ReopenError("the consumer group was deleted", operation="consume", object=self._around.group)
+        if (after := caught_up(before, record, self.topic, self.queue)) is before:
+            self._obeyed = None if waits_for_room(before, record, self.topic, self.queue) else record
+            return
+        self._burial.skip(before, after)
+        cell = await self.keeper.change(lambda cell: caught_up(cell, record, self.topic, self.queue))
+        self._obeyed = None if waits_for_room(cell, record, self.topic, self.queue) else record
+        if cell.generation != before.generation:
+            self._abandon()
+            self.ages, self.arrivals = Ages(), Ages()
+            self.schedule = self._new_schedule(cell)
+            self._anew.set()
+            log.info("group %s, %s queue %d: reset to offset %d", self._around.group, self.topic, self.queue, cell.settled.floor)
+        else:
+            self.schedule.adopt(cell)
+        self._burial.wake()
+
+    # --- Rows
+
+    async def _fetch(self) -> None:
+        """Keep fresh messages coming, as far as there is room."""
+        pause = Backoff(_TROUBLE_S)
+        waited = False
+        while True:
+            self._room.clear()
+            self._anew.clear()
+            schedule, start = self.schedule, self.schedule.next_load
+            rows_max, bytes_max = self._around.room(self)
+            rows_max = min(rows_max, schedule.room(self.keeper.cell), _FETCH_ROWS_MAX)
+            nothing = rows_max <= 0 or self._draining
+            if nothing or (rows_max < schedule.in_memory // _SMALL and not waited):
+                waited = not nothing
+                self.starving = True
+                await (self._room.wait() if nothing else asyncio.sleep(_ROOM_GROWS_S))
+                self.starving = False
+                continue
+            waited = False
+            try:
+                rows = await self._feed.fetch(self.queue, start, rows_max=rows_max, bytes_max=max(1, bytes_max))
+                if rows is None:
+                    await self._arrived(start)
+                    continue
+            except (RetryError, DataDamaged) as error:
+                log.warning("group %s, %s queue %d: cannot read from offset %d: %s", *self._where, start, error)
+                await asyncio.sleep(pause.next_s())
+                continue
+            except OffsetOutOfRange as error:
+                await self._skip_expired(schedule, start, error)
+                continue
+            pause = Backoff(_TROUBLE_S)
+            if schedule is self.schedule and schedule.next_load == start:
+                self._load(schedule, rows, start)
+                self._woken.set()
+
+    async def _arrived(self, start: int) -> None:
+        """Wait until there is something to fetch at ``start``, or a reset let the schedule begin elsewhere."""
+        arrived, anew = asyncio.ensure_future(self._feed.arrived(self.queue, start)), asyncio.ensure_future(self._anew.wait())
+        try:
+            await asyncio.wait((arrived, anew), return_when=asyncio.FIRST_COMPLETED)
+            if arrived.done():
+                arrived.result()
+        finally:
+            arrived.cancel()
+            anew.cancel()
+            await asyncio.gather(arrived, anew, return_exceptions=True)
+
+    def _load(self, schedule: ScheduleT, rows: pa.RecordBatch, start: int) -> None:
+        limit = start + rows.num_rows
+        first_unsettled, stored_ms = standing(self.keeper.cell).first_unsettled, rows.column("store_timestamp")[0].value // 1000
+        for notes, time_ms in ((self.ages, stored_ms), (self.arrivals, int(1000 * self._clock.monotonic_s()))):
+            notes.forget(first_unsettled)
+            notes.note(start, time_ms)
+        self._counters.delivery_ms.observe(max(0, self._clock.wall_ms() - stored_ms))
+        kept = self._keep.apply(rows)
+        self.bytes_per_message = max(1.0, rows.nbytes / rows.num_rows)
+        schedule.load(Picked.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)
+
+    async def _skip_expired(self, schedule: ScheduleT, start: int, error: OffsetOutOfRange) -> None:
+        """Go on behind messages that retention removed before the group had them."""
+        earliest = await self._feed.readable_from(self.queue, start)
+        if earliest <= start:
+            raise error
+        if self._around.on_expired == "stop":
+            raise gone("{}, {} queue {}".format(*self._where), start, earliest) from error
+        log.error(
+            "group %s, %s queue %d: offsets %d to %d are gone by retention before the group had them, and are passed over",
+            *self._where,
+            start,
+            earliest - 1,
+        )
+        if schedule is self.schedule and schedule.next_load == start:
+            schedule.load([], OffsetSet.of([(start, earliest)]), earliest)
+            self.wake()
+
+    def _since(self) -> int:
+        """The first generation in this life of topic and group."""
+        position = self._record.positions.get(self.topic)
+        return 0 if position is None else position.since
+
+    @property
+    def _where(self) -> tuple[str, str, int]:
+        return self._around.group, self.topic, self.queue

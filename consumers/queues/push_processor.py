@@ -1,0 +1,248 @@
+"""One queue of a PushConsumer: the schedule says what may run, the cell is written, and then it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...coordinator.queues.cell import QueueCell
+from ...log.message.message import MessageView
+from ..limits import Mode
+from ..schedule.lanes import Run
+from ..schedule.push import Schedule
+from ..schedule.step import Step
+from .failure_log import FailureLog
+from .processor import QueueLife, Surroundings
+
+log = logging.getLogger("penstock.consumers")
+
+_ALONE_S = 5.0
+"""How long messages in flight in the process may take to end when a suspect is to run alone. Doubled each time that it is not enough."""
+_ALONE_MAX_S = 900.0
+"""The default bound of a handler's time; after that nothing is in flight any more."""
+_ALONE_AGAIN_S = 30.0
+"""The least time for which all others go on before it is tried again."""
+_ACKS_GATHER_S = 0.02
+"""How long successes alone wait for company before they are written."""
+_BURIAL_S = 1.0
+"""How long a queue is kept for the sake of its dead letters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushSurroundings(Surroundings):
+    """What all queues of one PushConsumer share."""
+
+    start: Callable[[QueueEngine, Sequence[Run]], None]
+    """Give runs to the executor."""
+    abandoned: Callable[[QueueEngine, Sequence[Run]], None]
+    """Report runs whose results no longer count, and whose handlers may still run."""
+    returned: Callable[[Run], None]
+    """Report that nothing of a run is running any more."""
+    failures: FailureLog
+
+
+class QueueEngine(QueueLife[Schedule]):
+    """Runs the messages of one queue."""
+
+    _around: PushSurroundings
+    _solo_s = -math.inf
+    """When the engine may next try to run a suspect alone."""
+    _patience_s = _ALONE_S
+
+    def _new_schedule(self, cell: QueueCell) -> Schedule:
+        return Schedule(
+            self._record.settings,
+            cell,
+            limits=self._around.limits,
+            chance=self._around.runtime.random.random(),
+            secret=self._record.secret,
+        )
+
+    def _abandon(self) -> None:
+        self._stop()
+        self._around.abandoned(self, [run for run in self.schedule.running if not run.ended])
+
+    def _stop(self) -> None:
+        """Let no more handlers begin: take back the runs that wait for one, and end the others behind the message that is under way."""
+        for run in list(self.schedule.running):
+            run.cancelled = True
+            if run.claim():
+                run.ended = True
+                self.moved(run)
+
+    # --- From outside -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def until_s(self) -> float:
+        """The time until which handlers may be started."""
+        return -math.inf if self.keeper.ended.is_set() else self._around.member.until_s
+
+    def moved(self, run: Run) -> None:
+        """A run made progress or ended."""
+        if run.ended:
+            if run.timed_out_at is None:
+                self._around.worker.finished(run.size)
+            self._around.returned(run)
+            # A batch is one call. Of single messages, those that are done were called first.
+            good = (len(run.took_s) if run.failure is None else 0) if run.is_batch else run.done
+            if good:
+                self._counters.succeeded_ms.observe_all([1000 * took_s for took_s in run.took_s[:good]])
+            if good < len(run.took_s):
+                self._counters.failed_ms.observe_all([1000 * took_s for took_s in run.took_s[good:]])
+            self._count_await(run)
+        self.schedule.report(run)
+        self.wake()
+
+    def _count_await(self, run: Run) -> None:
+        """Observe how long the run's first message was here before its handler began. Messages that waited for another attempt do not count."""
+        if run.took_s and run.messages[0].delivery_attempt == 1:
+            began_ms = 1000 * (self._clock.monotonic_s() - sum(run.took_s))
+            came_ms = self.arrivals.time_ms(run.messages[0].offset)
+            if came_ms is not None:
+                self._counters.await_ms.observe(max(0.0, began_ms - came_ms))
+
+    def spread(self) -> None:
+        """Give messages to idle threads: those that wait behind messages which need not be done before them."""
+        if not (self._draining or self._around.worker.quiet):
+            self._around.start(self, self.schedule.spread())  # at once: the messages are granted, and a write may take long
+
+    def drain(self) -> None:
+        super().drain()
+        self._stop()
+        self._around.worker.finished(0)  # if the engine waits to run alone, it stops waiting
+
+    def time_out(self, before_s: float, reason: str) -> list[Run]:
+        """Give up handlers that were started before ``before_s``."""
+        late = [run for run in self.schedule.running if run.is_late(before_s)]
+        for run in late:
+            self.give_up(run, reason)
+            self.schedule.report(run)
+        if late:
+            self.wake()
+        return late
+
+    def give_up(self, run: Run, reason: str) -> None:
+        """Stop waiting for a handler that may never return, also for what is to run alone."""
+        run.time_out(reason)
+        self._around.worker.finished(run.size)
+
+    # --- Its life ---------------------------------------------------------------------------------------------------------------
+
+    async def _go_on(self) -> None:
+        while True:
+            self._woken.clear()
+            if self._obeyed is not self._record:
+                await self._obey()
+            now_ms = self._clock.wall_ms()
+            await self._look(now_ms)
+            await self._expire(now_ms)
+            if self._draining:
+                drained = await self._step(Mode.DRAIN)
+                if not self.schedule.running:
+                    if drained:
+                        await self._burial.finish(_BURIAL_S)
+                        await self.keeper.release()
+                        self._counters.hand_overs.add()
+                        return
+                    self._woken.set()  # that was written; nothing else would say so
+            elif self._around.worker.quiet:
+                self._stop()
+                await self._step(Mode.QUIET)
+            elif self.schedule.wants_solo(now_ms) and self._may_run_alone():
+                await self._run_alone()
+            elif self.schedule.has_reports and not self.starving and not self.schedule.is_urgent(now_ms, self.keeper.cell):
+                await asyncio.sleep(_ACKS_GATHER_S)
+                await self._step(Mode.USUAL)
+            else:
+                await self._step(Mode.USUAL)
+            self._around.freed()
+            await self._rest()
+
+    async def _step(self, mode: Mode) -> bool:
+        """Plan, write and run. Returns whether there was nothing to write."""
+        worker = self._around.worker
+        if mode is Mode.USUAL:
+            await worker.awake()
+            if self._draining or worker.quiet or not self._around.member.may_start():
+                mode = Mode.QUIET  # a run that cannot be started any more would come back at once, again and again
+        step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, mode)
+        worker.finished(step.taken_back)
+        self._begin(step.runs_now)
+        await self._write(step)
+        return step.is_empty
+
+    async def _write(self, step: Step) -> None:
+        self._around.worker.started(sum(run.size for run in step.runs))
+        schedule = self.schedule
+        self._burial.give_up(step.letters)
+        try:
+            if not step.is_empty:
+                await self.keeper.change(step.apply)
+                self._counters.cell_writes.add()
+        except BaseException:
+            for run in step.runs:
+                if run.claim():  # it was never handed out, nor taken back meanwhile, which would have ended it too
+                    run.ended = True
+                    self._around.worker.finished(run.size)
+                    self._around.returned(run)
+            raise
+        self._counters.failed_attempts.add(len(step.failed))
+        for failed in step.failed:
+            self._around.failures.note(self.topic, self.queue, failed)
+        if step.letters:
+            self._burial.wake()
+        for head in step.parked:
+            self._log_parked(head)
+        if schedule is self.schedule:
+            self._hand_out(step.runs)
+
+    def _begin(self, runs: Sequence[Run]) -> None:
+        self._around.worker.started(sum(run.size for run in runs))
+        self._hand_out(runs)
+
+    def _hand_out(self, runs: Sequence[Run]) -> None:
+        if runs:
+            self._counters.messages_out.add(sum(run.size for run in runs))
+            self._counters.bytes_out.add(sum(run.messages.body_bytes for run in runs))
+        self._around.start(self, runs)
+
+    def _may_run_alone(self) -> bool:
+        """Whether a suspect may run alone now: not shortly after a failed try, and not when the lease is over, as each try counts as a
+        delivery.
+        """
+        return self._clock.monotonic_s() >= self._solo_s and self._around.member.may_start()
+
+    async def _run_alone(self) -> None:
+        """Run one suspect with nothing else in flight in this process, so that a death shows which message caused it."""
+        self._stop()
+        async with self._around.worker.alone(
+            self._around.member, patience_s=self._patience_s, unless=lambda: self._draining
+        ) as alone:
+            if not alone:
+                pause_s = max(_ALONE_AGAIN_S, self._patience_s)  # a handler takes long: let the others go on meanwhile
+                self._solo_s = self._clock.monotonic_s() + pause_s
+                self._patience_s = min(2 * self._patience_s, _ALONE_MAX_S)
+                asyncio.get_running_loop().call_later(pause_s, self.wake)
+                return
+            self._patience_s = _ALONE_S
+            await self._around.worker.awake()
+            if self._draining:
+                return
+            step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, Mode.SOLO)
+            await self._write(step)
+            while any(not run.ended and run.timed_out_at is None for run in step.runs):
+                await self._woken.wait()
+                self._woken.clear()
+            self._woken.set()
+
+    def _log_parked(self, head: MessageView) -> None:
+        log.error(
+            "group %s, %s queue %d: message group %r is parked at offset %d (message %s): release or skip it",
+            *self._where,
+            head.message_group,
+            head.offset,
+            head.message_id,
+        )

@@ -1,0 +1,376 @@
+"""One queue of a SimpleConsumer: messages that `Ready` lets go are written to the cell and then handed out. Acknowledgements gather
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from ...coordinator.groups.record import DeliveryOrder, GroupRecord
+from ...coordinator.limits import CELL_BYTES_MAX
+from ...coordinator.queues.cell import QueueCell, State
+from ...coordinator.queues.invisibility import Expiry, expired, returned, without_caught_up
+from ...coordinator.queues.keeper import CellFull, OwnershipLost, QueueKeeper
+from ...coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
+from ...coordinator.queues.remote_acks import Tried
+from ...coordinator.workers.in_flight import InHand
+from ...log.errors import PenstockError, RetryError
+from ...log.message.message import MessageView
+from ..dead_letters.writer import DeadLetterWriter
+from ..feed.feed import Feed
+from ..schedule.receive import Ready, Want
+from ..schedule.step import Step
+from ..statistics import TopicCounters
+from .processor import QueueLife, Surroundings
+
+log = logging.getLogger("penstock.consumers")
+
+_BURIAL_S = 1.0
+"""How long a queue is kept for the sake of its dead letters."""
+_FULL_BYTES = CELL_BYTES_MAX * 3 // 4
+"""A cell this large has no room for more messages that are out. The rest is for what becomes of them."""
+_OUT_BYTES = 32
+"""The most that a message that is out takes of the cell."""
+_LOOK_S = 5.0
+"""How often to look whether another process has acknowledged messages, while somebody waits for a message group with messages out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleSurroundings(Surroundings):
+    """What all queues of one SimpleConsumer share."""
+
+    in_hand: InHand
+    arrived: Callable[[], None]
+    """Report that there is something to be received."""
+    is_awaited: Callable[[], bool]
+    """Whether somebody waits for messages."""
+
+
+class SettlingLost(OwnershipLost):
+    """The queue was lost before it was known whether an acknowledgement is durable."""
+
+    kind = "settling_lost"
+    tried: Tried | None = None
+    """The write that may have made it durable."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A receive that waits for its messages."""
+
+    most: int
+    invisible_ms: int
+    given: asyncio.Future[list[MessageView]]
+
+
+@dataclass(slots=True)
+class _Settling:
+    """An acknowledgement, or another end of deliveries."""
+
+    handles: Sequence[ReceiptHandle]
+    change: Callable[[QueueCell], QueueCell]
+    done: asyncio.Future[None]
+    refusal: ReceiptRefused | None = None
+    tried: Tried | None = None
+    """The write that it went into."""
+
+    def apply(self, cell: QueueCell) -> QueueCell:
+        """The cell with the change, or unchanged when the change is refused."""
+        self.refusal = None
+        try:
+            return self.change(cell)
+        except ReceiptRefused as refusal:
+            self.refusal = refusal
+            return cell
+
+    def resolve(self) -> None:
+        if self.done.done():
+            return
+        if self.refusal is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(self.refusal)
+
+
+@dataclass(slots=True)
+class _Change:
+    """One write's worth of settlements, and of what is due."""
+
+    write: int
+    """The id by which the write is recognized again."""
+    settling: Sequence[_Settling]
+    expire: Callable[[QueueCell], Expiry]
+    caught_up: set[int]
+    """Lanes whose remaining messages are all out."""
+    expiry: Expiry = field(default_factory=lambda: Expiry(QueueCell()))
+
+    def apply(self, cell: QueueCell) -> QueueCell:
+        before = cell
+        for one in self.settling:
+            cell = one.apply(cell)
+        if cell is not before:
+            cell = cell.with_ack(self.write)
+        self.expiry = self.expire(cell)
+        return without_caught_up(self.expiry.cell, self.caught_up)
+
+
+class QueueHander(QueueLife[Ready]):
+    """Hands out the messages of one queue, and settles them."""
+
+    _around: SimpleSurroundings
+
+    def __init__(
+        self,
+        around: SimpleSurroundings,
+        keeper: QueueKeeper,
+        feed: Feed,
+        writer: DeadLetterWriter,
+        counters: TopicCounters,
+        *,
+        topic: str,
+        queue: int,
+        record: GroupRecord,
+    ) -> None:
+        super().__init__(around, keeper, feed, writer, counters, topic=topic, queue=queue, record=record)
+        self._asked: list[_Asked] = []
+        self._settling: list[_Settling] = []
+        self._full_bytes = _FULL_BYTES
+
+    def _new_schedule(self, cell: QueueCell) -> Ready:
+        return Ready(
+            self._record.settings,
+            cell,
+            limits=self._around.limits,
+            group=self._around.group,
+            topic=self.topic,
+            queue=self.queue,
+            secret=self._record.secret,
+        )
+
+    # --- What receives and acknowledgements ask -----------------------------------------------------------------------------------
+
+    def available(self) -> int:
+        """The number of messages that may be asked for now."""
+        if self._draining or self.ended.is_set() or self.keeper.ended.is_set() or self._around.worker.quiet or not self._room_out():
+            return 0
+        asked = sum(one.most for one in self._asked)
+        return max(0, self.schedule.available(self._clock.wall_ms()) - asked)
+
+    @property
+    def out(self) -> int:
+        """The number of messages tracked by themselves, and of message groups, that are out."""
+        cell = self.keeper.cell
+        return sum(one.state is State.OUT for one in (*cell.tries.values(), *(marker.tries for marker in cell.markers.values())))
+
+    def ask(self, most: int, invisible_ms: int) -> asyncio.Future[list[MessageView]]:
+        """Ask for up to ``most`` messages, given once it is durable that they are out. If the future is cancelled too late, they come back
+        at once.
+        """
+        asked = _Asked(most, invisible_ms, asyncio.get_running_loop().create_future())
+        if self.ended.is_set():
+            asked.given.set_result([])
+        else:
+            self._asked.append(asked)
+            self._woken.set()
+        return asked.given
+
+    def settle(self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
+        """Done once the change of these deliveries is durable. Changes are made in the order of calls. Raises `ReceiptRefused`. Raises
+        `OwnershipLost`, after which the change may be durable or not.
+        """
+        settling = _Settling(handles, change, asyncio.get_running_loop().create_future())
+        if self.ended.is_set():
+            settling.done.set_exception(self._lost())
+        else:
+            self._settling.append(settling)
+            self._woken.set()
+        return settling.done
+
+    def give_back(self, messages: Sequence[MessageView]) -> None:
+        """Make messages visible again that were handed out to nobody."""
+        self._around.in_hand.end(message.receipt_handle for message in messages)
+        for message in messages:
+            handle = ReceiptHandle.decode(message.receipt_handle)
+            nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._settling.append(_Settling((handle,), partial(returned, handle=handle), nobody))
+        self._woken.set()
+
+    # --- Its life -----------------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            self._forsake(self._asked, self._settling)
+
+    async def _go_on(self) -> None:
+        while True:
+            self._woken.clear()
+            if self._obeyed is not self._record:
+                await self._obey()
+            await self._look(self._clock.wall_ms())
+            await self._step()
+            if self._draining and not self._settling:
+                await self._burial.finish(_BURIAL_S)
+                await self.keeper.release()
+                self._counters.hand_overs.add()
+                return
+            self._around.freed()
+            if self.available():
+                self._around.arrived()
+            await self._rest()
+
+    async def _step(self) -> None:
+        """Plan, write and hand out."""
+        asked = await self._take_asked()
+        settling, self._settling = self._settling, []
+        try:
+            await self._write(asked, settling)
+        except BaseException:
+            self._forsake(asked, settling)
+            raise
+
+    async def _take_asked(self) -> list[_Asked]:
+        worker = self._around.worker
+        if self._asked:
+            await worker.awake()
+        asked, self._asked = self._asked, []
+        if self._draining or worker.quiet:
+            self._forsake(asked, ())
+        return [one for one in asked if not one.given.done()]
+
+    async def _write(self, asked: Sequence[_Asked], settling: Sequence[_Settling]) -> None:
+        schedule, now_ms = self.schedule, self._clock.wall_ms()
+        wants = self._wants(asked, now_ms)
+        step, given = schedule.plan(now_ms, wants)
+        for want, messages in zip(wants, given, strict=True):
+            self._around.in_hand.begin(self._together(messages), want.due_ms)
+        write = self._around.runtime.random.getrandbits(64) if settling else 0
+        change = _Change(write, settling, self._expirer(now_ms), self._caught_up(settling))
+        settles = self._lapses(now_ms) or await self._would_do(settling)
+        self._burial.give_up(step.letters)
+        for waiting in settling:
+            waiting.tried = Tried(write, self.keeper.cell.ack_writes)
+        try:
+            too_large, unwritten = await asyncio.gather(
+                self._change(change.apply if settles else None), self._change(None if step.is_empty else step.apply)
+            )
+        except BaseException:
+            self._not_given(given)
+            raise
+        if unwritten is not None:
+            self._not_given(given)
+            log.warning("group %s, %s queue %d: %s", *self._where, unwritten)
+            self._full_bytes = min(self._full_bytes, self.keeper.size_bytes)
+            self.schedule = schedule = self._new_schedule(self.keeper.cell)
+            self._forsake(asked, ())
+        else:
+            if not step.is_empty:
+                self._full_bytes = _FULL_BYTES
+            self._carry_on(step)
+            for one, messages in zip(asked, given, strict=True):
+                self._hand_out(one, messages)
+        if too_large is not None:
+            self._forsake((), settling, too_large)
+        else:
+            self._note(change.expiry.lapses)
+            for settled in settling:
+                settled.resolve()
+        schedule.adopt(self.keeper.cell)
+
+    def _together(self, messages: Sequence[MessageView]) -> list[list[str]]:
+        """The messages' receipt handles. Messages that become visible together share a list."""
+        if self._record.settings.delivery_order is not DeliveryOrder.ORDERLY:
+            return [[message.receipt_handle] for message in messages]
+        lanes: dict[str | None, list[str]] = {}
+        for message in messages:
+            lanes.setdefault(message.message_group, []).append(message.receipt_handle)
+        return list(lanes.values())
+
+    def _not_given(self, given: Sequence[Sequence[MessageView]]) -> None:
+        for messages in given:
+            self._around.in_hand.end(message.receipt_handle for message in messages)
+
+    def _expirer(self, now_ms: int) -> Callable[[QueueCell], Expiry]:
+        settings = self._record.settings
+        return lambda cell: self._burial.foresee(expired(cell, now_ms, settings))
+
+    async def _change(self, change: Callable[[QueueCell], QueueCell] | None) -> CellFull | None:
+        """Write a change. Returns the reason if there was no room for it."""
+        if change is not None:
+            try:
+                await self.keeper.change(change)
+            except CellFull as error:
+                return error
+            self._counters.cell_writes.add()
+        return None
+
+    def _caught_up(self, settling: Sequence[_Settling]) -> set[int]:
+        schedule = self.schedule
+        lanes = {handle.lane for one in settling for handle in one.handles if handle.lane is not None}
+        return {lane for lane in lanes if schedule.blocked.has_caught_up(lane, schedule.next_fresh)}
+
+    def _wants(self, asked: Sequence[_Asked], now_ms: int) -> list[Want]:
+        left, wants = self._room_out(), []
+        for one in asked:
+            wants.append(Want(min(one.most, left), now_ms + one.invisible_ms))
+            left -= wants[-1].most
+        return wants
+
+    def _room_out(self) -> int:
+        """The number of further messages out for which the cell has room."""
+        return max(0, (self._full_bytes - self.keeper.size_bytes) // _OUT_BYTES)
+
+    async def _would_do(self, settling: Sequence[_Settling]) -> bool:
+        """Whether any of these can be carried out by the cell as known. It is read again before all are refused."""
+        if settling and not self._does_any(settling):
+            with suppress(RetryError):
+                await self.keeper.look()
+        return self._does_any(settling)
+
+    def _does_any(self, settling: Sequence[_Settling]) -> bool:
+        cell = self.keeper.cell
+        for one in settling:
+            cell = one.apply(cell)
+        return any(one.refusal is None for one in settling)
+
+    def _hand_out(self, asked: _Asked, messages: list[MessageView]) -> None:
+        if asked.given.done():
+            self.give_back(messages)
+            return
+        self._counters.messages_out.add(len(messages))
+        self._counters.bytes_out.add(sum(len(message.body) for message in messages))
+        asked.given.set_result(messages)
+
+    def _carry_on(self, step: Step) -> None:
+        if step.letters:
+            self._burial.wake()
+        for head in step.parked:
+            log.error(
+                "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, head.offset
+            )
+
+    def _forsake(self, asked: Sequence[_Asked], settling: Sequence[_Settling], error: PenstockError | None = None) -> None:
+        """End these requests, so that their callers look elsewhere."""
+        for one in asked:
+            if not one.given.done():
+                one.given.set_result([])
+        for other in settling:
+            if not other.done.done():
+                other.done.set_exception(error or self._lost(other.tried))
+
+    def _lost(self, tried: Tried | None = None) -> SettlingLost:
+        lost = SettlingLost("the queue is not this consumer's any more", operation="acknowledge", object=self.keeper.key)
+        lost.tried = tried
+        return lost
+
+    def _look_pause_s(self, now_ms: int) -> float | None:
+        foreign_s = super()._look_pause_s(now_ms)
+        if foreign_s is not None or not self._around.is_awaited() or not self.schedule.blocked.holds_back(self.schedule.next_fresh):
+            return foreign_s
+        return _LOOK_S

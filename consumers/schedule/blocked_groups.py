@@ -1,0 +1,430 @@
+"""Message groups that failed, ran long or were in flight in an owner that died. Each waits behind its marker until it has caught up.
+
+Fresh messages of a blocked group are passed by: they are listed in the cell, and kept in memory as long as there is room. Messages that
+were not kept are read again, in one scan for all groups that may go on. The scan starts at ``known_to`` of the group that is furthest
+behind.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from ...coordinator.queues.cell import Marker, QueueCell, State, Tries
+from ...log.errors import InternalError
+from ...log.message.message import MessageView
+from ..feed.rows import GroupHashes
+from ..limits import Limits
+from .lanes import Lane, Run
+from .step import Step
+
+
+class Blocked:
+    """The lanes of one queue that have a marker, by the hash of the message group."""
+
+    def __init__(self, cell: QueueCell, limits: Limits, hashes: GroupHashes) -> None:
+        self._limits = limits
+        self._hashes = hashes
+        batches = limits.batch_of is not None
+        self._lanes = {key: Lane(key, batches=batches, marker=marker) for key, marker in cell.markers.items()}
+        self._due: list[tuple[int, int]] = []
+        """(when, group) of the groups that wait; some entries are out of date."""
+        self.fell_due = False
+        """Whether a group that was not yet due when the last step was planned had fallen due by the last call of `recall_from`."""
+        self._active: dict[Lane, None] = {}
+        """Groups that may go on, as far as their time is concerned."""
+        self._reading: list[Lane] = []
+        """Groups for which the queue is being read again; they may run meanwhile."""
+        self._retained = 0
+        """The number of messages in memory."""
+        self._has_out = any(marker.tries.state is State.OUT for marker in cell.markers.values())
+        for lane in self._lanes.values():
+            self._changed(lane)
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    @property
+    def retained(self) -> int:
+        """The number of the groups' messages in memory."""
+        return self._retained
+
+    def markers(self) -> Iterator[Marker]:
+        """The markers as they are to stand in the cell."""
+        for lane in self._lanes.values():
+            assert lane.marker is not None, "every blocked group has one"
+            yield lane.marker
+
+    # --- What is wanted ---------------------------------------------------------------------------------------------------------
+
+    def next_due_ms(self) -> list[int]:
+        """When the next group is due; empty when none waits."""
+        while self._due and not self._is_waiting(*self._due[0]):
+            heapq.heappop(self._due)
+        return [self._due[0][0]] if self._due else []
+
+    def recall_from(self, now_ms: int, next_fresh: int) -> int | None:
+        """The offset from which the queue is to be read again for the groups that may go on. None: nothing is wanted."""
+        self.fell_due = self._activate(now_ms)
+        self._reading = [lane for lane in self._active if self._wants_more(lane, now_ms, next_fresh)]
+        return min((lane.known_to or 0 for lane in self._reading), default=None)
+
+    def wants_solo(self, now_ms: int) -> bool:
+        """Whether a suspect is to run with nothing else in flight in the process."""
+        return any(lane.may_go_on(now_ms) and _company(lane) == 1 and lane.ready for lane in self._active)
+
+    def hopeless(self, most: int) -> list[Lane]:
+        """Groups whose head ended its process as often as a message may fail, each time alone. Their heads are in memory."""
+        return [
+            lane
+            for lane in self._active
+            if lane.marker is not None and lane.ready and lane.marker.tries.state is State.SUSPECT and _strikes(lane) >= most
+        ]
+
+    def _wants_more(self, lane: Lane, now_ms: int, next_fresh: int) -> bool:
+        return not lane.ready and lane.known_to is not None and lane.known_to < next_fresh and lane.may_go_on(now_ms)
+
+    # --- What comes in ----------------------------------------------------------------------------------------------------------
+
+    def __contains__(self, key: int) -> bool:
+        """Whether a message group is blocked."""
+        return key in self._lanes
+
+    def pass_by(self, message: MessageView) -> bool:
+        """Whether a fresh message belongs to a blocked group. If so, it is kept when all messages before it are kept and there is room."""
+        lane = self._lanes.get(self._hashes.of(message.message_group))
+        if lane is None:
+            return False
+        if lane.known_to is None:
+            if self._retained < self._limits.retained:
+                lane.ready.append(message)
+                self._retained += 1
+            else:
+                lane.known_to = message.offset
+        return True
+
+    def recalled(self, messages: Sequence[MessageView], start: int, limit: int, next_fresh: int) -> None:
+        """Take the rows that were read again: all of the queue from ``start`` up to ``limit``."""
+        lanes = {
+            lane.hash: lane
+            for lane in (*self._reading, *self._active)
+            if lane.known_to is not None and start <= lane.known_to < limit and self._lanes.get(lane.hash) is lane
+        }
+        full: set[int] = set()
+        for message in messages if lanes else ():
+            lane = lanes.get(self._hashes.of(message.message_group))
+            if lane is None or lane.hash in full or lane.known_to is None or message.offset < lane.known_to:
+                continue
+            if lane.ready and self._retained >= self._limits.retained:
+                full.add(lane.hash)
+                continue
+            lane.ready.append(message)
+            lane.known_to = message.offset + 1
+            self._retained += 1
+        for lane in lanes.values():
+            if lane.hash not in full:
+                lane.known_to = limit if limit < next_fresh else None
+
+    def add(self, lane: Lane, marker: Marker, *, running: Sequence[MessageView] = (), step: Step | None = None) -> None:
+        """Add a lane whose messages in memory are all there are, the ``running`` ones included."""
+        if lane.hash in self._lanes:
+            raise InternalError("a message group is blocked already", operation="block a message group", observed=marker)
+        lane.known_to = None
+        self._lanes[lane.hash] = lane
+        self._retained += len(lane.ready) + len(running)
+        lane.marker, lane.delivered_to = marker, marker.limit if lane.batches or not running else marker.head
+        if step is not None:
+            self._set(lane, marker, step)
+
+    def filtered_anew(self) -> None:
+        """Read again every message that is not running or handed out, because the group's filter changed. The next messages of a blocked
+        group are those that the new filter lets pass, as they are for the next owner.
+        """
+        for lane in self._lanes.values():
+            marker = lane.marker
+            assert marker is not None, "a blocked group has a marker"
+            run_to = lane.run.messages[-1].offset + 1 if lane.run is not None else marker.head
+            out_to = lane.known_from if lane.known_from is not None and marker.tries.state is State.OUT else run_to
+            self._forget(lane)
+            lane.known_to = max(run_to, out_to)
+
+    def adopt(self, cell: QueueCell) -> None:
+        """Take over markers that others may have changed: those of parked groups and of groups handed out by handle."""
+        for lane in list(self._lanes.values()):
+            before, marker = lane.marker, cell.markers.get(lane.hash)
+            if before is None or before == marker or before.tries.state not in (State.PARKED, State.OUT):
+                continue
+            if marker is None:
+                self._forget(lane)
+                del self._lanes[lane.hash]
+                continue
+            lane.marker, lane.delivered_to = marker, marker.limit
+            if marker.tries.state is State.OUT:
+                continue
+            self._take_back(lane, marker)
+            self._changed(lane)
+
+    def _take_back(self, lane: Lane, marker: Marker) -> None:
+        """Put messages that were given out, and no longer are, back in memory as far as they were kept."""
+        back = [message for message in lane.given if message.offset >= marker.head]
+        known_from = back[0].offset if back and back[0].offset == marker.head else lane.known_from
+        if known_from is None or marker.head < known_from or marker.tries.state is State.PARKED:
+            self._forget(lane)
+            lane.known_to = marker.head
+        else:
+            self._retained += len(back) - len(lane.given)
+            lane.ready.extendleft(reversed(back))
+        lane.given, lane.known_from = [], None
+
+    def expiries_ms(self) -> list[int]:
+        """When groups that were handed out by handle come back."""
+        return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is State.OUT] if self._has_out else []
+
+    def is_behind(self, message: MessageView) -> bool:
+        """Whether a suspect is left to the marker of its group. A suspect before the head is, too: the marker goes back to it, unless a run
+        is under way.
+        """
+        lane = self._lanes.get(self._hashes.of(message.message_group))
+        return lane is not None and lane.marker is not None and (message.offset >= lane.marker.head or lane.run is None)
+
+    def holds(self, message: MessageView) -> bool:
+        """Whether a suspect has to wait for a run of its group that is under way."""
+        return self._hashes.of(message.message_group) in self._lanes and not self.is_behind(message)
+
+    def take_over(self, message: MessageView, tries: Tries, step: Step) -> None:
+        """Take such a suspect behind the marker, which counts its deliveries from now on."""
+        lane = self._lanes[self._hashes.of(message.message_group)]
+        marker = lane.marker
+        assert marker is not None, "a blocked group has a marker"
+        of_head, head = marker.tries, min(marker.head, message.offset)
+        if head < marker.head:
+            self._forget(lane)
+            lane.known_to, lane.known_from = head, None
+        attempts = max(of_head.attempts, tries.attempts)
+        strikes = of_head.strikes if head == marker.head else tries.strikes
+        grown = Tries(of_head.state, attempts, strikes, of_head.due_ms, of_head.company)
+        self._set(lane, Marker(head, max(marker.limit, message.offset + 1), grown), step)
+        lane.delivered_to = max(lane.delivered_to, message.offset + 1)
+        step.behind.append(message.offset)
+
+    # --- What becomes of a run --------------------------------------------------------------------------------------------------
+
+    def moved(self, lane: Lane, run: Run, count: int, ended: bool, step: Step) -> None:
+        """Note ``count`` more successes. When the run ended without a failure, note that the group may go on."""
+        self._retained -= count
+        rest = run.messages[run.taken :]
+        head = rest[0].offset if rest else run.messages[-1].offset + 1
+        if ended and run.failure is None:
+            lane.ready.extendleft(reversed(rest))
+            lane.batch_max = lane.batch_max if rest else 0
+            self._move_head(lane, head, step, running=False)
+        elif count:
+            self._move_head(lane, head, step, running=True)
+
+    def wait(self, lane: Lane, tries: Tries, limit: int, step: Step) -> None:
+        """Let a group wait until its head is due. Messages below ``limit`` were delivered as often as the head."""
+        assert lane.marker is not None, "a blocked group has a marker"
+        attempts = max(tries.attempts, lane.marker.tries.attempts)
+        waiting = Tries(State.WAITING, attempts, tries.strikes, tries.due_ms)
+        lane.delivered_to = max(limit, lane.delivered_to)
+        self._set(lane, Marker(lane.ready[0].offset, lane.delivered_to, waiting), step)
+
+    def park(self, lane: Lane, tries: Tries, step: Step) -> None:
+        """Stop a group at its head."""
+        head = lane.ready[0]
+        self._forget(lane)
+        lane.known_to = head.offset
+        lane.delivered_to = max(head.offset + 1, lane.delivered_to)
+        self._set(lane, Marker(head.offset, lane.delivered_to, Tries(State.PARKED, tries.attempts, tries.strikes)), step)
+        step.parked.append(head)
+
+    def pass_over(self, lane: Lane, step: Step) -> None:
+        """Go on behind the head, which was given up."""
+        head = lane.ready.popleft()
+        self._retained -= 1
+        self._move_head(lane, head.offset + 1, step, running=False)
+
+    def expired(self, earliest: int, step: Step) -> None:
+        """Go on behind messages that retention removed."""
+        for lane in self._lanes.values():
+            marker = lane.marker
+            if marker is None or marker.head >= earliest or marker.tries.state is State.OUT or lane.run is not None or lane.ready:
+                continue
+            lane.known_to = earliest
+            self._set(lane, marker.from_head(earliest), step)
+
+    # --- What may run -----------------------------------------------------------------------------------------------------------
+
+    def run_due(self, now_ms: int, step: Step, next_fresh: int) -> None:
+        """Start what is due, and drop groups that have caught up."""
+        for lane in self.due(now_ms, step, next_fresh):
+            if _company(lane) != 1:
+                self._run_head(lane, step)
+
+    def due(self, now_ms: int, step: Step, next_fresh: int) -> list[Lane]:
+        """Groups that may go on and have messages in memory. Groups that have caught up are dropped."""
+        self._activate(now_ms)
+        found = []
+        for lane in list(self._active):
+            if not lane.may_go_on(now_ms):
+                del self._active[lane]
+            elif lane.ready:
+                found.append(lane)
+            elif _has_caught_up(lane, next_fresh):
+                del self._active[lane]
+                del self._lanes[lane.hash]
+                lane.marker = step.markers[lane.hash] = None
+        return found
+
+    def hand_out(self, lane: Lane, most: int, due_ms: int, step: Step) -> list[MessageView]:
+        """Give out the first messages of a lane by receipt handle, until ``due_ms``."""
+        strikes = _strikes(lane)
+        messages, attempts = self._take_head(lane, most)
+        marker = lane.marker
+        assert marker is not None, "a blocked group has a marker"
+        self._retained -= len(messages)
+        self._has_out = True
+        lane.known_from = messages[-1].offset + 1
+        self._keep(lane, messages)
+        out = Tries(State.OUT, attempts, strikes, due_ms)
+        lane.delivered_to = max(marker.limit, lane.known_from)
+        self._set(lane, Marker(messages[0].offset, lane.delivered_to, out), step)
+        return messages
+
+    def hand_out_fresh(self, message: MessageView, due_ms: int, step: Step) -> None:
+        """Give out a fresh message. Its group is not blocked, or is blocked only by messages given out just before."""
+        lane = self._lanes.get(self._hashes.of(message.message_group))
+        if lane is None:
+            lane = Lane(self._hashes.of(message.message_group))
+            self.add(lane, Marker(message.offset, message.offset, Tries(State.OUT)))
+        assert lane.marker is not None, "a blocked group has a marker"
+        self._has_out = True
+        lane.known_from = lane.delivered_to = message.offset + 1
+        self._keep(lane, [message])
+        self._set(lane, Marker(lane.marker.head, lane.known_from, Tries(State.OUT, 1, 0, due_ms)), step)
+        step.behind.append(message.offset)
+
+    def _keep(self, lane: Lane, messages: list[MessageView]) -> None:
+        """Keep the messages that are out, as long as there is room for all of them."""
+        if self._retained + len(messages) <= self._limits.retained:
+            lane.given += messages
+            self._retained += len(messages)
+        else:
+            self._retained -= len(lane.given)
+            lane.given = []
+
+    def goes_on(self, key: int) -> bool:
+        """Whether a group's next fresh message may be given out with those that just were: none lies between, and none was delivered before."""
+        lane = self._lanes[key]
+        return not lane.ready and lane.known_to is None and lane.marker is not None and lane.marker.tries.attempts == 1
+
+    def ready(self, now_ms: int) -> int:
+        """The number of messages in memory whose groups may go on."""
+        self._activate(now_ms)
+        return sum(len(lane.ready) for lane in self._active if lane.may_go_on(now_ms))
+
+    def holds_back(self, next_fresh: int) -> bool:
+        """Whether a group with messages out has more messages."""
+        lanes = (lane for lane in self._lanes.values() if lane.marker is not None and lane.marker.tries.state is State.OUT)
+        return self._has_out and any(lane.ready or not _has_caught_up(lane, next_fresh) for lane in lanes)
+
+    def has_caught_up(self, key: int, next_fresh: int) -> bool:
+        """Whether all remaining messages of a group are given out."""
+        lane = self._lanes.get(key)
+        return lane is not None and not lane.ready and _has_caught_up(lane, next_fresh)
+
+    def run_solo(self, now_ms: int, step: Step) -> None:
+        """Start one suspect that must run alone."""
+        for lane in self._active:
+            if lane.may_go_on(now_ms) and _company(lane) == 1 and lane.ready:
+                self._run_head(lane, step)
+                step.solo = True
+                return
+
+    def _run_head(self, lane: Lane, step: Step) -> None:
+        marker = lane.marker
+        assert marker is not None, "a blocked group has a marker"
+        company = _company(lane)
+        most = min(self._limits.run_messages, company or self._limits.run_messages, lane.batch_max or self._limits.run_messages)
+        strikes = _strikes(lane)
+        messages, attempts = self._take_head(lane, most)
+        lane.run = Run(lane, messages)
+        limit = max(marker.limit, messages[-1].offset + 1)
+        if lane.batches:
+            lane.delivered_to = limit
+        running = Tries(State.RUNNING, attempts, strikes, 0, company)
+        self._set(lane, Marker(messages[0].offset, limit, running), step)
+        step.runs.append(lane.run)
+
+    def _take_head(self, lane: Lane, most: int) -> tuple[list[MessageView], int]:
+        """The first messages of a lane that were delivered equally often, and the number of their deliveries including this one."""
+        marker = lane.marker
+        assert marker is not None, "a blocked group has a marker"
+        head = lane.ready[0].offset
+        again = head < marker.limit
+        count = 0
+        while count < min(len(lane.ready), most) and (lane.ready[count].offset < marker.limit) is again:
+            count += 1
+        attempts = marker.tries.attempts + 1 if again else 1
+        return [lane.ready.popleft()._replace(delivery_attempt=attempts) for _ in range(count)], attempts
+
+    # --- Books
+
+    def _move_head(self, lane: Lane, head: int, step: Step, *, running: bool) -> None:
+        """Note that all messages of the group below ``head`` are done."""
+        before = lane.marker
+        assert before is not None, "a blocked group has a marker"
+        limit = max(head, before.limit if running else lane.delivered_to)
+        attempts = before.tries.attempts if head < limit else 0
+        tries = Tries(State.RUNNING, attempts, 0, 0, before.tries.company) if running else Tries(State.WAITING, attempts)
+        self._set(lane, Marker(head, limit, tries), step)
+
+    def _set(self, lane: Lane, marker: Marker, step: Step) -> None:
+        lane.marker = step.markers[lane.hash] = marker
+        self._changed(lane)
+
+    def _changed(self, lane: Lane) -> None:
+        assert lane.marker is not None, "a blocked group has a marker"
+        tries = lane.marker.tries
+        if tries.state is State.SUSPECT:
+            self._active[lane] = None
+        elif tries.state is State.WAITING:
+            heapq.heappush(self._due, (tries.due_ms, lane.hash))
+
+    def _activate(self, now_ms: int) -> bool:
+        """Move groups that have fallen due to the active ones. Returns whether there were any."""
+        found = False
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, key = heapq.heappop(self._due)
+            if self._is_waiting(due_ms, key):
+                self._active[self._lanes[key]] = None
+                found = True
+        return found
+
+    def _is_waiting(self, due_ms: int, key: int) -> bool:
+        lane = self._lanes.get(key)
+        if lane is None or lane.marker is None:
+            return False
+        return lane.marker.tries.state is State.WAITING and lane.marker.tries.due_ms == due_ms
+
+    def _forget(self, lane: Lane) -> None:
+        self._retained -= len(lane.ready) + len(lane.given)
+        lane.ready, lane.given = deque(), []
+
+
+def _strikes(lane: Lane) -> int:
+    """The strikes of the first message in memory. The marker counts those of its head, which a filter may leave out by now."""
+    marker = lane.marker
+    return marker.tries.strikes if marker is not None and lane.ready[0].offset == marker.head else 0
+
+
+def _company(lane: Lane) -> int:
+    """How many of a suspect's messages may run together. 0: no limit."""
+    tries = lane.marker.tries if lane.marker is not None else None
+    return tries.company if tries is not None and tries.state is State.SUSPECT else 0
+
+
+def _has_caught_up(lane: Lane, next_fresh: int) -> bool:
+    """Whether all listed messages of the group are in memory or were given out."""
+    return lane.known_to is None or lane.known_to >= next_fresh

@@ -1,0 +1,200 @@
+"""Lanes and runs. A lane holds what runs one after the other: the messages of a message group of one queue. A run is what is under way of
+it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ...coordinator.queues.cell import Marker, State
+from ...log.message.message import MessageView
+from ..feed.lazy_messages import Picked
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run ended before its last message, about the first message that did not succeed."""
+
+    reason: str
+    retry_after_ms: int | None = None
+    """How long to wait, instead of the time by the group's policy."""
+    rejected: bool = False
+    """Whether the message can never succeed: there are no more attempts."""
+    blamed: bool = True
+    """False: a batch failed, and nobody said at which message."""
+
+
+class Run:
+    """Messages of one lane, handed to the listener in order, or together as a batch. The executor moves it along; the schedule looks."""
+
+    __slots__ = (
+        "_unclaimed",
+        "cancelled",
+        "done",
+        "ended",
+        "failure",
+        "lane",
+        "left",
+        "messages",
+        "since_s",
+        "size",
+        "taken",
+        "timed_out_at",
+        "took_s",
+        "wave",
+    )
+
+    def __init__(self, lane: Lane | OpenLane, messages: Sequence[MessageView], *, wave: bool = False) -> None:
+        self.lane = lane
+        self.messages = Picked.of(messages)
+        self.size = len(self.messages.offsets)
+        """The number of messages."""
+        self.wave = wave
+        """Whether these are suspects in limited company."""
+        self.left: deque[MessageView] = deque()
+        """Messages that were not begun, once the run was. A caller that pops a message has it: the executor takes the first, the schedule
+        takes back the last.
+        """
+        self.done = 0
+        """The number of messages that succeeded. Written by the executor only."""
+        self.failure: Failure | None = None
+        """The failure of the first message that did not succeed. Written before ``ended``, or by the caller that timed it out."""
+        self.ended = False
+        """Whether the executor starts nothing more of it, and no handler of it runs any more."""
+        self.since_s: float | None = None
+        """When the running handler was started, by the monotonic clock."""
+        self.took_s: Sequence[float] = ()
+        """How long each handler ran. Written by the executor only."""
+        self.cancelled = False
+        """Whether nothing more of it is to be started."""
+        self.timed_out_at: int | None = None
+        """The value of ``done`` when its handler ran too long. Results after that no longer count."""
+        self.taken = 0
+        """How many of ``done`` are in the schedule's books."""
+        self._unclaimed = bytearray(1)  # the garbage collector does not look at it, as it would at a list
+
+    def claim(self) -> bool:
+        """Begin the run, or take it back before anybody begins it. True for exactly one of all callers, in whatever thread."""
+        try:
+            self._unclaimed.pop()
+        except IndexError:
+            return False
+        return True
+
+    def split(self) -> Picked:
+        """Take back the messages that were not begun, if the run was. They no longer belong to it."""
+        count = 0
+        with suppress(IndexError):
+            while True:
+                self.left.pop()
+                count += 1
+        self.size -= count
+        back = self.messages.cut(self.size)
+        if count:
+            self.messages = self.messages.cut(0, self.size)
+        return back
+
+    def is_late(self, before_s: float) -> bool:
+        """Whether its handler was started before ``before_s``, still runs, and was not given up."""
+        since_s = self.since_s  # read once: its thread may end it meanwhile
+        return since_s is not None and since_s < before_s and self.timed_out_at is None
+
+    def time_out(self, reason: str) -> None:
+        """Give up the running handler, which counts as a failed attempt."""
+        self.timed_out_at = self.done
+        self.failure = Failure(reason, blamed=self.size - self.done == 1 or not self.is_batch)
+        self.cancelled = True
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether its messages are given to the listener together."""
+        return self.lane.batches
+
+
+class OpenLane:
+    """The granted messages of a message group that is not blocked, in order."""
+
+    __slots__ = ("batch_max", "batches", "hash", "ready", "run")
+
+    marker = None
+
+    def __init__(self, key: int, *, batches: bool = False) -> None:
+        self.hash = key
+        """The hash of the message group."""
+        self.batches = batches
+        self.ready: list[Picked] = []
+        """Messages behind those of ``run``; none of the parts is empty."""
+        self.run: Run | None = None
+        self.batch_max = 0
+        """The largest batch until one succeeds, after a batch failed and nobody said where. 0: no such limit."""
+
+    def put_back(self, messages: Picked) -> None:
+        """Put these messages in front again."""
+        if messages:
+            self.ready.insert(0, messages)
+
+    def take(self, most: int) -> Picked:
+        """The first messages, at most ``most``."""
+        taken: list[Picked] = []
+        while self.ready and most > 0:
+            first = self.ready.pop(0)
+            if len(first) > most:
+                self.ready.insert(0, first.cut(most))
+                first = first.cut(0, most)
+            taken.append(first)
+            most -= len(first)
+        return Picked.joined(taken)
+
+    def take_all(self) -> Picked:
+        """All messages that are ready."""
+        taken, self.ready = self.ready, []
+        return Picked.joined(taken)
+
+
+class Lane:
+    """The messages of a blocked message group that this owner has in memory, in order, and its marker."""
+
+    __slots__ = (
+        "batch_max",
+        "batches",
+        "delivered_to",
+        "given",
+        "hash",
+        "known_from",
+        "known_to",
+        "marker",
+        "ready",
+        "run",
+    )
+
+    def __init__(self, key: int, *, batches: bool = False, marker: Marker | None = None) -> None:
+        self.hash = key
+        """The hash of the message group."""
+        self.batches = batches
+        self.ready: deque[MessageView] = deque()
+        """Messages behind those of ``run``."""
+        self.run: Run | None = None
+        self.marker = marker
+        """The marker as it is to stand in the cell."""
+        self.known_to = marker.head if marker is not None else None
+        """The offset up to which, with a marker, all the group's messages from its head on are in ``run`` and ``ready``. None: all there
+        are.
+        """
+        self.delivered_to = marker.limit if marker is not None else 0
+        """The limit of the marker if the run that is under way stops. Messages behind its head were not begun."""
+        self.known_from: int | None = None
+        """The offset behind the messages given out by handle. From there on it is known which messages there are."""
+        self.given: list[MessageView] = []
+        """The messages given out, if they are kept in case they come back."""
+        self.batch_max = 0
+        """The largest batch until one succeeds, after a batch failed and nobody said where. 0: no such limit."""
+
+    def may_go_on(self, now_ms: int) -> bool:
+        """Whether a blocked group is due, or is a suspect."""
+        if self.marker is None or self.run is not None:
+            return False
+        tries = self.marker.tries
+        return tries.state is State.SUSPECT or (tries.state is State.WAITING and tries.due_ms <= now_ms)

@@ -1,0 +1,149 @@
+"""The lanes of a queue that are not blocked: their messages are granted, and run as fast as handlers take them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from ...log.message.message import MessageView
+from ..feed.lazy_messages import Picked
+from ..feed.rows import GroupHashes
+from ..limits import Limits
+from .blocked_groups import Blocked
+from .lanes import Lane, OpenLane, Run
+from .step import Step
+
+
+class OpenLanes:
+    """The lanes by the hash of the message group. There is one lane for all where the listener is handed batches of the queue, or nothing
+    is to be in order.
+    """
+
+    def __init__(self, limits: Limits, hashes: GroupHashes, *, orderly: bool) -> None:
+        self.common = OpenLane(0, batches=limits.batch_of is not None)
+        """CONCURRENT: the lane of all messages. ORDERLY with batches of the queue: that of all groups that are not blocked."""
+        self.by_group = orderly and limits.batch_of != "queue"
+        self._orderly = orderly
+        self._limits = limits
+        self._hashes = hashes
+        self.known: dict[int, OpenLane] = {}
+        """The lanes of the groups that have messages in memory."""
+
+    def __iter__(self) -> Iterator[OpenLane]:
+        yield from self.known.values()
+        yield self.common
+
+    @property
+    def common_is_idle(self) -> bool:
+        """Whether nothing runs in the common lane or waits for it."""
+        return not self.common.ready and self.common.run is None
+
+    def of(self, group: str | None) -> OpenLane:
+        """The lane of a message group."""
+        return self._of(self._hashes.of(group)) if self.by_group else self.common
+
+    def _of(self, key: int) -> OpenLane:
+        lane = self.known.get(key)
+        if lane is None:
+            lane = self.known[key] = OpenLane(key, batches=self.common.batches)
+        return lane
+
+    def take(self, messages: Picked, blocked: Blocked, touched: dict[OpenLane, None], step: Step) -> int:
+        """Grant fresh messages, each in the lane of its group. Returns how many were passed by because their group is blocked."""
+        if not (self.by_group or blocked):
+            self._add(self.common, messages, touched, step)
+            return 0
+        passed: list[int] = []
+        for key, own in self._by_hash(messages).items():
+            if key in blocked:
+                for message in own:
+                    blocked.pass_by(message)
+                passed += own.offsets
+            elif self.by_group:
+                self._add(self._of(key), own, touched, step)
+        if not self.by_group:
+            self._add(self.common, messages.without(set(passed)) if passed else messages, touched, step)
+        step.listed += passed
+        return len(passed)
+
+    def _by_hash(self, messages: Picked) -> dict[int, Picked]:
+        """The messages of each message group. Two groups with the same hash share an entry, in order."""
+        found: dict[int, Picked] = {}
+        for group, own in messages.by_group().items():
+            key = self._hashes.of(group)
+            found[key] = own if key not in found else Picked.of(sorted([*found[key], *own], key=attrgetter("offset")))
+        return found
+
+    def wave(self, messages: Sequence[MessageView]) -> list[Run]:
+        """Runs in limited company, by lane."""
+        lanes: dict[OpenLane, list[MessageView]] = {}
+        for message in messages:
+            lanes.setdefault(self.of(message.message_group), []).append(message)
+        runs = []
+        for lane, own in lanes.items():
+            size = 1 if lane is self.common and not lane.batches else len(own)
+            for at in range(0, len(own), size):
+                lane.run = Run(lane, own[at : at + size], wave=True)
+                runs.append(lane.run)
+        return runs
+
+    def stalled(self, lane: OpenLane, run: Run) -> Lane:
+        """The lane of a run that goes on, as the lane of a blocked group from now on."""
+        self.drop(lane)
+        run.lane = blocked = Lane(lane.hash, batches=lane.batches)
+        blocked.ready, blocked.run, blocked.batch_max = deque(lane.take_all()), run, lane.batch_max
+        return blocked
+
+    def take_all(self) -> list[int]:
+        """Start nothing more. Returns the offsets of all messages that were not started."""
+        return [offset for lane in self for offset in lane.take_all().offsets]
+
+    def drop(self, lane: OpenLane) -> None:
+        """Forget a lane that is empty, or blocked from now on."""
+        if self.by_group:
+            self.known.pop(lane.hash, None)
+
+    def start(self, lane: OpenLane, runs: list[Run]) -> None:
+        """Run what is ready in a lane where nothing runs."""
+        if not (self._orderly or lane.batches):
+            runs += [Run(lane, part) for part in self.parts(lane.take_all())]
+        elif lane.run is None and lane.ready:
+            most = lane.batch_max or self._limits.run_messages
+            if not lane.batches and len(self.known) < self._limits.few_lanes:
+                most *= self._limits.few_lanes
+            lane.run = Run(lane, lane.take(most))
+            runs.append(lane.run)
+
+    def parts(self, messages: Picked) -> list[Picked]:
+        """The parts that are given to the executor together, of messages that may run side by side."""
+        size = self._limits.run_messages
+        if not self.common.batches:
+            size = min(size, len(messages) // self._limits.threads)
+        if size <= 1:
+            return messages.each()
+        return [messages.cut(at, at + size) for at in range(0, len(messages), size)]
+
+    def spread(self, running: dict[Run, None]) -> list[Run]:
+        """Take messages that wait behind others, if nothing is to be in order. Returns new runs of them, which are added to ``running``."""
+        if self._orderly:
+            return []
+        back = [part for run in running if not (run.ended or run.cancelled) and (part := run.split())]
+        runs = [Run(self.common, part) for part in self.parts(Picked.joined(back))] if back else []
+        running.update(dict.fromkeys(runs))
+        return runs
+
+    def start_all(self, runs: list[Run]) -> None:
+        """Run whatever stood still."""
+        for lane in list(self):
+            self.start(lane, runs)
+        while self.common.ready and not self._orderly:
+            self.common.run = None
+            self.start(self.common, runs)
+
+    def _add(self, lane: OpenLane, messages: Picked, touched: dict[OpenLane, None], step: Step) -> None:
+        if messages:
+            if lane.run is None:
+                touched[lane] = None
+            lane.ready.append(messages)
+            step.granted += messages.offsets

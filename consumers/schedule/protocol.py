@@ -1,0 +1,43 @@
+"""What the life of a queue asks of its schedule, whatever the schedule decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from ...coordinator.groups.record import GroupSettings
+from ...coordinator.queues.cell import QueueCell
+from ...coordinator.queues.offsets import OffsetSet
+from ...log.message.message import MessageView
+from .blocked_groups import Blocked
+from .tracked_messages import Tracked
+
+
+class QueueSchedule(Protocol):
+    """The messages of a queue that may be handed on next: the part that rows come into."""
+
+    settings: GroupSettings
+    blocked: Blocked
+
+    @property
+    def tracked(self) -> Tracked: ...
+
+    in_memory: int
+    next_load: int
+    next_fresh: int
+
+    def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None: ...
+
+    def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None: ...
+
+    def expired(self, earliest: int) -> None: ...
+
+    def adopt(self, cell: QueueCell) -> None: ...
+
+    def room(self, cell: QueueCell) -> int: ...
+
+    def missing(self, now_ms: int) -> list[int]: ...
+
+    def next_due_ms(self, cell: QueueCell) -> int | None: ...
+
+    def next_expiry_ms(self) -> int | None: ...

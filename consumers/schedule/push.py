@@ -1,0 +1,450 @@
+"""The messages of one queue that may run next, and what its cell must say before. No I/O: the engine reads, writes and runs.
+
+A message is *loaded* from the log, *granted* by a write of the cell, run by a handler, and *settled* by a later write. A failed one goes to
+the waiting list (CONCURRENT), or its message group is blocked by a marker (ORDERLY, `Blocked`). Messages that were in flight in an owner
+that died are run first, in limited company.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from operator import attrgetter
+
+from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
+from ...coordinator.queues.cell import Marker, QueueCell, State, Tries
+from ...coordinator.queues.offsets import OffsetSet
+from ...log.message.message import MessageView
+from ..feed.lazy_messages import Picked
+from ..feed.rows import GroupHashes
+from ..limits import Limits, Mode
+from .attempts import after_failure
+from .blocked_groups import Blocked
+from .lanes import Failure, Lane, OpenLane, Run
+from .open_lanes import OpenLanes
+from .step import ENDED_ITS_PROCESS, Failed, Letter, Step
+from .tracked_messages import Tracked
+
+
+class Schedule:
+    """The messages of one queue in one owner. Made anew by each take and each reset."""
+
+    def __init__(self, settings: GroupSettings, cell: QueueCell, *, limits: Limits, chance: float = 0.5, secret: str = "") -> None:
+        self.settings = settings
+        """The group's settings; retry policy, attempts and dead-letter policy may change on the way."""
+        self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
+        self._limits = limits
+        self._chance = chance
+        """The number that decides the jitter of this owner's retries."""
+        self._hashes = GroupHashes(secret)
+        self._lanes = OpenLanes(limits, self._hashes, orderly=self._orderly)
+        self.blocked = Blocked(cell, limits, self._hashes)
+        self.tracked = Tracked(cell, retained=limits.retained)
+        self._reported: dict[Run, None] = {}
+        self._loaded: deque[tuple[Picked, OffsetSet, int]] = deque()
+        self._earliest = 0
+        self._waves = 0
+        """The number of runs of suspects under way."""
+        self._hopeless = False
+        """Whether a message that no longer runs was to be given up, and there was no room for its dead letter."""
+        self._held = False
+        """Whether lanes with granted messages may stand still, because all was quiet."""
+        self.next_fresh = max(cell.settled.limit, cell.granted.limit)
+        """The first offset that is neither granted, settled nor listed."""
+        self.next_load = self.next_fresh
+        """The first offset that is to be fetched."""
+        self.in_memory = 0
+        """The number of messages that were loaded, and are neither settled nor failed."""
+        self.running: dict[Run, None] = {}
+        """Runs that the executor has, the oldest first."""
+
+    # --- What comes in ----------------------------------------------------------------------------------------------------------
+
+    def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None:
+        """Take fresh messages up to ``limit``; those whose offsets are ``filtered`` are not the group's."""
+        self._loaded.append((Picked.of(messages), filtered, limit))
+        self.next_load = limit
+        self.in_memory += len(messages)
+
+    def report(self, run: Run) -> None:
+        """Note that a run has made progress or ended."""
+        self._reported[run] = None
+
+    def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
+        """Take messages from ``start`` up to ``limit`` that were read again."""
+        messages = list(messages)
+        self.tracked.recalled(messages)
+        self.blocked.recalled(messages, start, limit, self.next_fresh)
+
+    def expired(self, earliest: int) -> None:
+        """Note that retention removed the messages below ``earliest``: those that were to be run again never will be."""
+        self._earliest = earliest
+
+    # --- What is wanted ---------------------------------------------------------------------------------------------------------
+
+    def room(self, cell: QueueCell) -> int:
+        """The number of fresh messages for which the window and the cell, as it stands now, have room."""
+        tracked = len(self.blocked) + len(self.tracked) + len(cell.dead_letters.assigned)
+        if self.tracked.suspects or self._waves or tracked >= self._limits.tracked:
+            return 0
+        return max(0, self._limits.window - (self.next_load - cell.settled.floor))
+
+    def missing(self, now_ms: int) -> list[int]:
+        """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due."""
+        return self.tracked.missing(now_ms)
+
+    def next_due_ms(self, cell: QueueCell) -> int | None:
+        """When the next waiting message is due, by the cell as it stands now. A failure that waited for room is due at once when there is
+        some.
+        """
+        letters = len(cell.dead_letters.assigned)
+        ended = (run for run in self._reported if run.failure and run.ended)
+        postponed = [0] if any(not self._lacks_room(run, letters) for run in ended) else []
+        return min([*postponed, *self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
+
+    def next_expiry_ms(self) -> int | None:
+        """When the next message that was handed out by handle comes back."""
+        return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
+
+    def adopt(self, cell: QueueCell) -> None:
+        """Take over what others may have changed: messages that were handed out by handle, and parked groups."""
+        self.tracked.adopt(cell)
+        self.blocked.adopt(cell)
+
+    def is_urgent(self, now_ms: int, cell: QueueCell) -> bool:
+        """Whether the next step would do more than note successes, which can wait a little for company."""
+        due_ms = self.next_due_ms(cell)
+        return (
+            bool(self._loaded or self._held or (self.tracked.suspects and not self._waves))
+            or (due_ms is not None and due_ms <= now_ms)
+            or any(run.failure or run.lane.ready or run.lane.marker or run.wave for run in self._reported)
+        )
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether something moved on since the last step."""
+        return bool(self._reported)
+
+    def wants_solo(self, now_ms: int) -> bool:
+        """Whether a suspect is to be run with nothing else in flight in the whole process."""
+        return not self._hopeless and (self.tracked.wants_solo or self.blocked.wants_solo(now_ms))
+
+    # --- The next step ----------------------------------------------------------------------------------------------------------
+
+    def plan(self, now_ms: int, cell: QueueCell, mode: Mode = Mode.USUAL) -> Step:
+        """The next step. The caller must carry it out, or give up the queue."""
+        step = Step()
+        self.tracked.fall_due(now_ms)
+        reported, self._reported = self._reported, {}
+        for run in reported:
+            if run in self.running:
+                if run.failure is not None and (run.ended or run.timed_out_at is not None):
+                    self.split(run)  # all of it was counted as finished
+                self._take_report(run, now_ms, step, mode, postponed=self._postpones(run, cell, step, mode))
+        if mode in (Mode.USUAL, Mode.SOLO):
+            self._give_up_suspects(cell, step)
+        if self._earliest:
+            self.tracked.let_go(self._earliest, step)
+            self.blocked.expired(self._earliest, step)
+            self._earliest = 0
+        if mode is Mode.DRAIN:
+            self._drain(step, cell, now_ms)
+        elif mode is Mode.QUIET:
+            self._held = True
+        elif mode is Mode.SOLO:
+            if self._hopeless:
+                pass  # there was room when the caller asked
+            elif self.tracked.wants_solo:
+                self._run_suspects(step)
+            else:
+                self.blocked.run_solo(now_ms, step)
+        else:
+            self._go_on(now_ms, cell, step)
+        self.running |= dict.fromkeys((*step.runs_now, *step.runs))
+        return step
+
+    def _go_on(self, now_ms: int, cell: QueueCell, step: Step) -> None:
+        self._stall(cell.settled.floor, step)
+        if self._held:
+            self._held = False
+            self._lanes.start_all(step.runs if self._orderly or self._lanes.common.batches else step.runs_now)
+        if self.tracked.suspects:
+            if not (self._waves or self.tracked.wants_solo) and self._lanes.common_is_idle:
+                self._run_suspects(step)
+        elif not self._waves:
+            self._grant(step)
+        if self._is_full or not (self._waves or self.tracked.suspects):
+            for message in self.tracked.take_due(now_ms, step):
+                step.runs.append(Run(self._lanes.common, [message]))
+                self.in_memory += 1
+        self.blocked.run_due(now_ms, step, self.next_fresh)
+
+    # --- Reports
+
+    @property
+    def _is_full(self) -> bool:
+        return (len(self.blocked) if self._orderly else self.tracked.count_waiting) >= self._limits.full
+
+    def _lacks_room(self, run: Run, letters: int) -> bool:
+        """Whether the cell has no room for the consequence of a failure: its marker or tries, or its dead letter besides ``letters``."""
+        if run.failure is None:
+            return False
+        return (run.lane.marker is None and self._is_full) or (letters >= self._limits.letters and self._gives_up(run))
+
+    def _gives_up(self, run: Run) -> bool:
+        """Whether a failure makes a dead letter."""
+        if run.failure is None or (self._orderly and self.settings.dead_letter_policy is DeadLetterPolicy.PARK):
+            return False
+        done = run.done if run.timed_out_at is None else run.timed_out_at
+        marker = run.lane.marker
+        before = self.tracked.of(run.messages[done]) if marker is None else marker.tries
+        if marker is not None and done > run.taken:
+            before = Tries(before.state, before.attempts)  # the strikes are those of a head that is done
+        return after_failure(before, run.failure, self.settings, chance=self._chance, now_ms=0)[1]
+
+    def _postpones(self, run: Run, cell: QueueCell, step: Step, mode: Mode) -> bool:
+        """Whether a failure stays as if its handler still ran, because the cell has no room for its consequence. The next owner finds it as
+        a suspect, or due again.
+        """
+        if not self._lacks_room(run, len(cell.dead_letters.assigned) + len(step.letters)):
+            return False
+        if mode is not Mode.DRAIN:
+            self._reported[run] = None
+            return True
+        assert run.failure is not None, "only a failure takes room"
+        if run.lane.marker is not None:
+            run.failure = replace(run.failure, blamed=False, rejected=False)
+            return False
+        delivered = run.messages[run.done if run.timed_out_at is None else run.timed_out_at :]
+        for message in delivered if run.is_batch else delivered[:1]:
+            self.tracked.set(message.offset, self.tracked.of(message), step)
+        run.failure = None
+        return False
+
+    def _take_report(self, run: Run, now_ms: int, step: Step, mode: Mode, *, postponed: bool) -> None:
+        """Settle what is done. ``postponed``: the failure behind that is taken later."""
+        lane = run.lane
+        done = run.done if run.timed_out_at is None else run.timed_out_at
+        ended = not postponed and (run.ended or run.timed_out_at is not None)
+        moved = run.messages.offsets[run.taken : done]
+        run.taken = done
+        if ended:
+            del self.running[run]
+            lane.run = None
+            self._waves -= run.wave
+        if lane.marker is not None:
+            self.blocked.moved(lane, run, len(moved), ended, step)
+        else:
+            self.in_memory -= len(moved)
+            step.settled += moved
+            self.tracked.settle(moved, step)
+        if ended and run.failure is not None:
+            self._failed(lane, run.messages[done:], run.failure, now_ms, step)
+        elif ended and isinstance(lane, OpenLane):
+            self._ended(lane, run, step, mode)
+
+    def _ended(self, lane: OpenLane, run: Run, step: Step, mode: Mode) -> None:
+        """Go on in a lane that is not blocked."""
+        if run.taken == run.size:
+            lane.batch_max = 0
+        elif not run.wave:
+            lane.put_back(run.messages.cut(run.taken))
+        else:
+            self.in_memory -= run.size - run.taken
+            self.tracked.put_back(run.messages[run.taken :])
+        if mode is Mode.USUAL and lane.ready:
+            # Messages that were counted once more in this step run when the step is durable.
+            counted = any(offset in step.tries for part in lane.ready for offset in part.offsets) if step.tries else False
+            self._lanes.start(lane, step.runs if counted else step.runs_now)
+        elif lane.ready:
+            self._held = True
+        elif lane.run is None:
+            self._lanes.drop(lane)
+
+    def _failed(self, lane: Lane | OpenLane, rest: list[MessageView], failure: Failure, now_ms: int, step: Step) -> None:
+        head, delivered = rest[0], rest if lane.batches else rest[:1]
+        before = lane.marker.tries if lane.marker is not None else self.tracked.of(head)
+        if not failure.blamed:
+            lane.batch_max = max(1, len(rest) // 2)
+        tries, gives_up = after_failure(before, failure, self.settings, chance=self._chance, now_ms=now_ms)
+        step.failed.append(Failed(head, failure.reason, None if gives_up else tries.due_ms, 1 if failure.blamed else len(rest)))
+        if not self._orderly or (lane is self._lanes.common and not failure.blamed):
+            self._failed_alone(rest, tries, gives_up, failure, step)
+            return
+        if gives_up:
+            self._give_up(lane, rest, tries, failure.reason, step)
+            return
+        lane = self._behind_marker(lane, rest, step)
+        self.blocked.wait(lane, tries, delivered[-1].offset + 1, step)
+
+    def _failed_alone(self, rest: list[MessageView], tries: Tries, gives_up: bool, failure: Failure, step: Step) -> None:
+        """Let the first message wait, or give it up. Messages delivered with it in a batch are run again, in a batch no larger than allowed."""
+        again = rest[1:] if failure.blamed else rest
+        if gives_up:
+            self._give_up(self._lanes.common, rest, tries, failure.reason, step)
+        elif failure.blamed:
+            self.in_memory -= 1
+            self.tracked.wait(rest[0], tries, step)
+        if self._lanes.common.batches:
+            again = [self.tracked.run(message, step) for message in again]
+        self._lanes.common.put_back(Picked.of(again))
+        self._held = True
+
+    def split(self, run: Run) -> int:
+        """Take back messages that wait behind one that takes long or failed, and need not wait for it. Returns how many."""
+        back = run.split() if not self._orderly else ()
+        if back:
+            self._lanes.common.put_back(back)
+            self._held = True
+        return len(back)
+
+    def spread(self) -> list[Run]:
+        """Messages that wait behind others and need not, as runs of their own to be started at once."""
+        return self._lanes.spread(self.running)
+
+    def _behind_marker(self, lane: Lane | OpenLane, rest: list[MessageView], step: Step) -> Lane:
+        """The lane of messages that are not done, which are its first again."""
+        if isinstance(lane, OpenLane):
+            return self._block(lane, rest, step)
+        lane.ready.extendleft(reversed(rest))
+        return lane
+
+    def _block(self, opened: OpenLane, rest: list[MessageView], step: Step) -> Lane:
+        """Put the group of the first message behind a marker, with all its messages in memory."""
+        key = self._hash(rest[0])
+        suspects = self.tracked.take_suspects(lambda message: self._hash(message) == key)
+        own = [*rest, *(message for part in opened.ready for message in part)]
+        if opened is self._lanes.common:
+            delivered = [self.tracked.run(message, step) for message in rest if self._hash(message) != key]
+            others = [*delivered, *(message for message in own[len(rest) :] if self._hash(message) != key)]
+            own = [message for message in own if self._hash(message) == key]
+            opened.ready = [Picked.of(others)] if others else []
+            self._held = True
+        else:
+            self._lanes.drop(opened)
+        lane = Lane(key, batches=opened.batches)
+        lane.batch_max = 0 if opened is self._lanes.common else opened.batch_max
+        self.in_memory -= len(own)
+        lane.ready = deque(sorted([*own, *suspects], key=attrgetter("offset")))
+        step.behind += [message.offset for message in lane.ready]
+        delivered = [message for message in (rest if lane.batches else rest[:1]) if self._hash(message) == key]
+        delivered += [message for message in lane.ready if message.offset in self.tracked.tries]
+        waiting = Tries(State.WAITING, max(self.tracked.of(message).attempts for message in delivered))
+        self.tracked.forget(lane.ready, step)
+        self.blocked.add(lane, Marker(rest[0].offset, max(message.offset for message in delivered) + 1, waiting))
+        return lane
+
+    def _hash(self, message: MessageView) -> int:
+        return self._hashes.of(message.message_group)
+
+    def _give_up_suspects(self, cell: QueueCell, step: Step) -> None:
+        """Treat suspects that ended their process as often as a message may fail, each time alone, as messages that failed so often. Only
+        as many are treated as there is room for.
+        """
+        most, self._hopeless = self.settings.max_attempts, False
+        if most is None:
+            return
+        alone = [offset for offset in self.tracked.suspects if self.tracked.tries[offset].strikes >= most]
+        lanes = self.blocked.hopeless(most)
+        room: int | None = None
+        if not (self._orderly and self.settings.dead_letter_policy is DeadLetterPolicy.PARK):
+            room = max(0, self._limits.letters - len(cell.dead_letters.assigned) - len(step.letters))
+            self._hopeless = len(alone) + len(lanes) > room
+        chosen = set(alone[:room])
+        for message in self.tracked.take_suspects(lambda message: message.offset in chosen):
+            self.in_memory += 1
+            self._give_up(self._lanes.of(message.message_group), [message], self.tracked.of(message), ENDED_ITS_PROCESS, step)
+        for lane in lanes[: None if room is None else max(0, room - len(chosen))]:
+            assert lane.marker is not None, "a blocked group has a marker"
+            self._give_up(lane, [], lane.marker.tries, ENDED_ITS_PROCESS, step)
+
+    def _give_up(self, lane: Lane | OpenLane, rest: list[MessageView], tries: Tries, reason: str, step: Step) -> None:
+        """Apply the dead-letter policy to the first of a lane."""
+        if not self._orderly:
+            self.in_memory -= 1
+            self.tracked.forget(rest[:1], step)
+            step.letters.append(Letter(rest[0], tries.attempts, reason))
+            return
+        lane = self._behind_marker(lane, rest, step)
+        if self.settings.dead_letter_policy is DeadLetterPolicy.PARK:
+            self.blocked.park(lane, tries, step)
+        else:
+            step.letters.append(Letter(lane.ready[0], tries.attempts, reason))
+            self.blocked.pass_over(lane, step)
+
+    def _run_suspects(self, step: Step) -> None:
+        """Run some of the suspects, no more together than any of them may be. The next ones run when these are done."""
+        if not self.tracked.all_suspects_loaded:
+            return
+        for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():
+            self.blocked.take_over(message, self.tracked.of(message), step)
+            self.tracked.forget((message,), step)
+        if self.blocked and any(self.blocked.holds(self.tracked.messages[offset]) for offset in self.tracked.suspects):
+            return
+        wave = self.tracked.take_wave(self._limits.window, step)
+        runs = self._lanes.wave(wave)
+        step.runs += runs
+        self._waves += len(runs)
+        self.in_memory += len(wave)
+
+    # --- Fresh messages
+
+    def _grant(self, step: Step) -> None:
+        touched: dict[OpenLane, None] = {}
+        while self._loaded:
+            messages, filtered, limit = self._loaded.popleft()
+            step.filtered = step.filtered.union(filtered)
+            if self._orderly:
+                self.in_memory -= self._lanes.take(messages, self.blocked, touched, step)
+            else:
+                step.granted += messages.offsets
+                step.runs += [Run(self._lanes.common, part) for part in self._lanes.parts(messages)]
+            self.next_fresh = limit
+        for lane in touched:
+            self._lanes.start(lane, step.runs)
+
+    def _stall(self, floor: int, step: Step) -> None:
+        """Move runs that began when the window was half as far to where they do not hold the floor."""
+        bound = self.next_fresh - self._limits.window // 2
+        for run in list(self.running) if bound > floor else ():
+            lane = run.lane
+            if not isinstance(lane, OpenLane) or run.wave or run in step.runs_now or run.taken == run.size:
+                continue
+            if self._is_full:
+                break
+            if run.messages.offsets[run.taken] >= bound:
+                continue
+            if not run.ended:
+                step.taken_back += self.split(run)
+            if not (rest := run.messages[run.taken :]):
+                continue  # every message of it that was begun is done
+            if not self._lanes.by_group:
+                for message in rest:
+                    self.tracked.set(message.offset, self.tracked.of(message), step)
+                continue
+            blocked = self._lanes.stalled(lane, run)
+            self.in_memory -= len(rest) + len(blocked.ready)
+            step.behind += [message.offset for message in (*rest, *blocked.ready)]
+            self.blocked.add(blocked, Marker(rest[0].offset, rest[-1].offset + 1, Tries(State.RUNNING)), running=rest, step=step)
+
+    # --- The end
+
+    def _drain(self, step: Step, cell: QueueCell, now_ms: int) -> None:
+        """Start nothing more. Once nothing runs, drop groups that have caught up, and give back messages that are granted and were not
+        started.
+
+        A message given back is fresh again where nothing behind it is settled. Otherwise it is left to the next owner as suspects are,
+        without an attempt.
+        """
+        self._loaded.clear()
+        for run in self.running:
+            run.cancelled = True
+        if self.running:
+            return
+        self.blocked.due(now_ms, step, self.next_fresh)
+        behind = step.apply(cell).settled.limit
+        left = self._lanes.take_all()
+        self.tracked.leave(left, behind, step)
+        self.in_memory -= len(left)
+        self.tracked.stop_all(self._limits.window, step)

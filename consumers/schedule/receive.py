@@ -1,0 +1,327 @@
+"""The messages of one queue that ``receive`` may hand out next, and what its cell must say before. No I/O: the hander reads and writes.
+
+The order is: messages that were in flight in an owner that died, then messages that failed or expired and are due, then fresh ones. In an
+ORDERLY group a fresh message is passed by (`Blocked`) while its message group is out or waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
+from ...coordinator.queues.cell import Marker, QueueCell, State, Tries
+from ...coordinator.queues.offsets import OffsetSet
+from ...coordinator.queues.receipt_handle import ReceiptHandle
+from ...log.message.message import MessageView
+from ..feed.rows import GroupHashes
+from ..limits import Limits
+from .blocked_groups import Blocked
+from .lanes import Lane
+from .step import ENDED_ITS_PROCESS, Letter, Step
+from .tracked_messages import Tracked
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What one ``receive`` wants of a queue."""
+
+    most: int
+    due_ms: int
+    """The time until which the messages are invisible to others."""
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Fresh rows, as they were fetched."""
+
+    messages: deque[MessageView]
+    filtered: OffsetSet
+    limit: int
+
+    def taken(self) -> tuple[int, OffsetSet]:
+        """The first offset that is left, and the filtered offsets before it, which leave the chunk."""
+        cut = self.messages[0].offset if self.messages else self.limit
+        before = self.filtered.without_range(cut, self.limit)
+        self.filtered = self.filtered.without(before)
+        return cut, before
+
+
+@dataclass(slots=True)
+class _Given:
+    """What one receive is given of the queue."""
+
+    want: Want
+    left: int
+    lanes: dict[int, list[MessageView]] = field(default_factory=dict)
+    """ORDERLY: the messages by the hash of the message group."""
+    messages: list[MessageView] = field(default_factory=list)
+
+    def take(self, message: MessageView, lane: int | None = None) -> None:
+        self.left -= 1
+        self.messages.append(message)
+        if lane is not None:
+            self.lanes.setdefault(lane, []).append(message)
+
+
+class HandedOut(Tracked):
+    """Messages tracked by themselves. Those that run are run by the clients that received them."""
+
+    def hand_out(self, message: MessageView, due_ms: int, step: Step) -> MessageView:
+        """Give out a tracked message once more."""
+        before = self.tries[message.offset]
+        self._set_out(message, Tries(State.OUT, before.attempts + 1, before.strikes, due_ms), step)
+        return message._replace(delivery_attempt=before.attempts + 1)
+
+    def hand_out_fresh(self, message: MessageView, due_ms: int, step: Step) -> None:
+        """Give out a message for the first time."""
+        self._set_out(message, Tries(State.OUT, 1, 0, due_ms), step)
+
+    def take_visible(self, now_ms: int, most: int) -> list[MessageView]:
+        """Take the first messages that are due and in memory."""
+        self.fall_due(now_ms)
+        found = [offset for offset in self._overdue if offset in self.messages][:most]
+        for offset in found:
+            del self._overdue[offset]
+        return [self.messages.pop(offset) for offset in found]
+
+    def count_visible(self, now_ms: int) -> int:
+        """The number of messages that are due and in memory."""
+        self.fall_due(now_ms)
+        return sum(offset in self.messages for offset in self._overdue)
+
+    def _set_out(self, message: MessageView, tries: Tries, step: Step) -> None:
+        self.set(message.offset, tries, step)
+        self._has_out = True
+        if len(self.messages) < self._retained:  # it may come back
+            self.messages[message.offset] = message
+
+    def adopt(self, cell: QueueCell) -> None:
+        super().adopt(cell)
+        for offset in [offset for offset in self.messages if offset not in self.tries]:
+            del self.messages[offset]
+
+
+class Ready:
+    """The messages of one queue in one owner. Made anew by each take and each reset."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        cell: QueueCell,
+        *,
+        limits: Limits,
+        group: str = "",
+        topic: str = "",
+        queue: int = 0,
+        secret: str = "",
+    ) -> None:
+        self.settings = settings
+        """The group's settings; attempts and dead-letter policy may change on the way."""
+        self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
+        self._limits = limits
+        self._where = (group, topic, queue)
+        self._generation = cell.generation
+        self._secret = secret
+        self._hashes = GroupHashes(secret)
+        self.blocked = Blocked(cell, limits, self._hashes)
+        self.tracked = HandedOut(cell, retained=limits.retained)
+        self._loaded: deque[_Chunk] = deque()
+        self._earliest = 0
+        self.next_fresh = max(cell.settled.limit, cell.granted.limit)
+        self.next_load = self.next_fresh
+        self.in_memory = 0
+        """Fresh messages that were loaded."""
+
+    # --- What comes in ----------------------------------------------------------------------------------------------------------
+
+    def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None:
+        """Take fresh messages up to ``limit``; those whose offsets are ``filtered`` are not the group's."""
+        self._loaded.append(_Chunk(deque(messages), filtered, limit))
+        self.next_load = limit
+        self.in_memory += len(messages)
+
+    def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
+        """Take messages from ``start`` up to ``limit`` that were read again."""
+        messages = list(messages)
+        self.tracked.recalled(messages)
+        self.blocked.recalled(messages, start, limit, self.next_fresh)
+
+    def expired(self, earliest: int) -> None:
+        """Note that retention removed the messages below ``earliest``: those that were to be handed out again never will be."""
+        self._earliest = earliest
+
+    def adopt(self, cell: QueueCell) -> None:
+        """Take over what became of messages that are out, and of parked groups."""
+        self.tracked.adopt(cell)
+        self.blocked.adopt(cell)
+
+    # --- What is wanted ---------------------------------------------------------------------------------------------------------
+
+    def room(self, cell: QueueCell) -> int:
+        """The number of further fresh messages that may be fetched. The cell plays no part, as messages handed out never hold its floor."""
+        return 0 if self.tracked.suspects else max(0, self._limits.window - self.in_memory)
+
+    def missing(self, now_ms: int) -> list[int]:
+        """Offsets of messages that may be handed out again and are not in memory."""
+        return self.tracked.missing(now_ms)
+
+    def next_due_ms(self, cell: QueueCell) -> int | None:
+        """When something more is due than at the last plan. The cell plays no part."""
+        return min([*self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
+
+    def next_expiry_ms(self) -> int | None:
+        """When the next message that is out comes back."""
+        return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
+
+    def available(self, now_ms: int) -> int:
+        """The number of messages that a receive might be given now; some fresh ones may turn out to be blocked."""
+        if not self.tracked.all_suspects_loaded:
+            return 0
+        again = self.tracked.count_visible(now_ms) + self.blocked.ready(now_ms)
+        return again + (len(self.tracked.suspects) or self.in_memory)
+
+    # --- The next step ----------------------------------------------------------------------------------------------------------
+
+    def plan(self, now_ms: int, wants: Sequence[Want] = ()) -> tuple[Step, list[list[MessageView]]]:
+        """A step, and the messages that each want is given once the step is durable. The caller must carry it out, or give up the schedule."""
+        self.tracked.fall_due(now_ms)
+        step = Step()
+        if self._earliest:
+            self.tracked.let_go(self._earliest, step)
+            self.blocked.expired(self._earliest, step)
+            self._earliest = 0
+        given = [_Given(want, want.most) for want in wants]
+        if self.tracked.all_suspects_loaded:
+            for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly else ():
+                self.blocked.take_over(message, self.tracked.of(message), step)
+                self.tracked.forget((message,), step)
+            self._give_up_hopeless(step)
+            due = deque(self.blocked.due(now_ms, step, self.next_fresh))
+            for one in given:
+                self._give_suspects(one, step)
+                self._give_visible(now_ms, one, step)
+                while one.left and due:
+                    self._give_lane(due.popleft(), one, step)
+                self._give_fresh(one, step)
+        if not self.tracked.suspects:
+            self._pass_filtered(step)
+        return step, [self._with_handles(one) for one in given]
+
+    def _with_handles(self, given: _Given) -> list[MessageView]:
+        lane_of: dict[int, tuple[int, int | None]] = {}
+        for lane, messages in given.lanes.items():
+            offsets = [message.offset for message in messages]
+            lane_of.update({offset: (lane, after) for offset, after in zip(offsets, [*offsets[1:], None], strict=True)})
+        return [
+            message._replace(receipt_handle=self._handle(message, *lane_of.get(message.offset, (None, None))))
+            for message in given.messages
+        ]
+
+    def _handle(self, message: MessageView, lane: int | None, following: int | None) -> str:
+        group, topic, queue = self._where
+        handle = ReceiptHandle(
+            group=group,
+            topic=topic,
+            queue=queue,
+            offset=message.offset,
+            generation=self._generation,
+            attempt=message.delivery_attempt,
+            lane=lane,
+            following=following,
+        )
+        return handle.encode(self._secret)
+
+    # --- What was handed out or ran before
+
+    def _give_visible(self, now_ms: int, given: _Given, step: Step) -> None:
+        for message in self.tracked.take_visible(now_ms, given.left):
+            given.take(self.tracked.hand_out(message, given.want.due_ms, step))
+
+    def _give_lane(self, lane: Lane, given: _Given, step: Step) -> None:
+        for message in self.blocked.hand_out(lane, given.left, given.want.due_ms, step):
+            given.take(message, lane.hash)
+
+    def _give_suspects(self, given: _Given, step: Step) -> None:
+        tracked = self.tracked
+        while tracked.suspects and given.left:
+            first = tracked.suspects[0]
+            if self._orderly:
+                self._give_lane(self._lane_of(self._hash(tracked.messages[first]), step), given, step)
+            else:
+                (message,) = tracked.take_suspects(lambda one: one.offset == first)  # noqa: B023 - called at once
+                given.take(tracked.hand_out(message, given.want.due_ms, step))
+
+    def _hash(self, message: MessageView) -> int:
+        return self._hashes.of(message.message_group)
+
+    def _lane_of(self, key: int, step: Step) -> Lane:
+        """Put a message group's suspects behind a marker."""
+        lane = Lane(key)
+        lane.ready = deque(self.tracked.take_suspects(lambda message: self._hash(message) == key))
+        tries = [self.tracked.of(message) for message in lane.ready]
+        self.tracked.forget(lane.ready, step)
+        step.behind += [message.offset for message in lane.ready]
+        head, last = lane.ready[0].offset, lane.ready[-1].offset
+        suspect = Tries(State.SUSPECT, max(one.attempts for one in tries), tries[0].strikes)
+        self.blocked.add(lane, Marker(head, last + 1, suspect), step=step)
+        return lane
+
+    def _give_up_hopeless(self, step: Step) -> None:
+        """Give up suspects that ended their process as often as a message may fail, each time alone."""
+        most, tracked = self.settings.max_attempts, self.tracked
+        if most is None:
+            return
+        hopeless = {offset for offset in tracked.suspects if tracked.tries[offset].strikes >= most}
+        if self._orderly:
+            for key in dict.fromkeys(self._hash(tracked.messages[offset]) for offset in sorted(hopeless)):
+                self._lane_of(key, step)
+        else:
+            for message in tracked.take_suspects(lambda message: message.offset in hopeless):
+                step.letters.append(Letter(message, tracked.of(message).attempts, ENDED_ITS_PROCESS))
+                tracked.forget((message,), step)
+        for lane in self.blocked.hopeless(most):
+            assert lane.marker is not None, "a blocked group has a marker"
+            if self.settings.dead_letter_policy is DeadLetterPolicy.PARK:
+                self.blocked.park(lane, lane.marker.tries, step)
+            else:
+                step.letters.append(Letter(lane.ready[0], lane.marker.tries.attempts, ENDED_ITS_PROCESS))
+                self.blocked.pass_over(lane, step)
+
+    # --- Fresh messages
+
+    def _give_fresh(self, given: _Given, step: Step) -> None:
+        while given.left and self._loaded and not self.tracked.suspects:
+            chunk = self._loaded[0]
+            while given.left and chunk.messages:
+                self._give_one(chunk.messages.popleft(), given, step)
+                self.in_memory -= 1
+            self._pass_filtered(step)
+            if chunk.messages:
+                return
+
+    def _give_one(self, message: MessageView, given: _Given, step: Step) -> None:
+        if not self._orderly:
+            self.tracked.hand_out_fresh(message, given.want.due_ms, step)
+            given.take(message)
+            return
+        lane = self._hash(message)
+        if lane in given.lanes and self.blocked.goes_on(lane):
+            self.blocked.hand_out_fresh(message, given.want.due_ms, step)
+        elif self.blocked.pass_by(message):
+            step.listed.append(message.offset)
+            return
+        else:
+            self.blocked.hand_out_fresh(message, given.want.due_ms, step)
+        given.take(message, lane)
+
+    def _pass_filtered(self, step: Step) -> None:
+        """Settle messages that are not the group's, as far as nothing fresh is before them. Drop chunks that have been handed on."""
+        while self._loaded:
+            chunk = self._loaded[0]
+            self.next_fresh, before = chunk.taken()
+            step.filtered = step.filtered.union(before)
+            if chunk.messages:
+                return
+            self._loaded.popleft()

@@ -1,0 +1,98 @@
+"""One step of a queue: what is to be written to its cell together, and what may run once that is durable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...coordinator.queues.cell import Marker, QueueCell, Tries
+from ...coordinator.queues.offsets import OffsetSet
+from ...log.message.message import MessageView
+from .lanes import Run
+
+ENDED_ITS_PROCESS = "its process died each time it ran alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message that was given up."""
+
+    message: MessageView
+    attempts: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt that failed."""
+
+    message: MessageView
+    reason: str
+    due_ms: int | None
+    """When it runs again; None: it was given up."""
+    batch: int = 1
+    """The number of messages delivered together, if one of them failed and nobody said which."""
+
+
+@dataclass(slots=True)
+class Step:
+    """What one step does: gathered by the schedule, written by the engine."""
+
+    settled: list[int] = field(default_factory=list)
+    filtered: OffsetSet = field(default_factory=OffsetSet)
+    """Fresh messages that are not the group's."""
+    granted: list[int] = field(default_factory=list)
+    listed: list[int] = field(default_factory=list)
+    """Fresh messages of blocked groups."""
+    given_back: list[int] = field(default_factory=list)
+    """Messages granted and not started, which are fresh again."""
+    tries: dict[int, Tries] = field(default_factory=dict)
+    markers: dict[int, Marker | None] = field(default_factory=dict)
+    """Markers by the hash of the group; None: the group has caught up."""
+    behind: list[int] = field(default_factory=list)
+    """Messages that were granted or tracked by themselves, and are behind these markers from now on."""
+    failed: list[Failed] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    parked: list[MessageView] = field(default_factory=list)
+    """Heads of message groups that were parked in this step."""
+    runs: list[Run] = field(default_factory=list)
+    """Runs to be started when the step is durable."""
+    runs_now: list[Run] = field(default_factory=list)
+    """Runs to be started at once, because they are durable already."""
+    taken_back: int = 0
+    """The number of messages of runs under way that were not begun, and no longer belong to them."""
+    solo: bool = False
+    """Whether nothing else of this process may be in flight while the step is written and run."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (
+            self.settled
+            or self.filtered
+            or self.granted
+            or self.listed
+            or self.given_back
+            or self.tries
+            or self.markers
+            or self.letters
+        )
+
+    def apply(self, cell: QueueCell) -> QueueCell:
+        """The cell with the step's changes."""
+        if self.settled:
+            cell = cell.with_settled(OffsetSet.of_offsets(self.settled))
+        if self.filtered:
+            cell = cell.with_settled(self.filtered)
+        if self.markers:
+            cell = cell.with_markers(self.markers, OffsetSet.of_offsets(self.behind))
+        if self.letters:
+            cell = cell.with_dead_letters([letter.message.offset for letter in self.letters])
+        if self.tries:
+            cell = cell.with_all_tries(self.tries)
+        if self.given_back:
+            cell = cell.with_ungranted(OffsetSet.of_offsets(self.given_back))
+        if self.granted:
+            cell = cell.with_granted(OffsetSet.of_offsets(self.granted))
+        if self.listed:
+            cell = cell.with_listed(OffsetSet.of_offsets(self.listed))
+        return cell

@@ -1,0 +1,236 @@
+"""Messages that a cell tracks by themselves: those that wait for their next attempt, and those that were in flight in an owner that died."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ...coordinator.queues.cell import QueueCell, State, Tries
+from ...log.message.message import MessageView
+from .step import Step
+
+_READ_AHEAD_MS = 60_000
+"""Messages due within this time are read ahead, as far as memory allows: otherwise they would be late by the time that reading takes."""
+
+
+class Tracked:
+    """The tracked messages of one queue in one owner."""
+
+    def __init__(self, cell: QueueCell, *, retained: int) -> None:
+        self.tries = dict(cell.tries)
+        """Tries by offset, as they are to stand in the cell."""
+        self.messages: dict[int, MessageView] = {}
+        """The tracked messages that are in memory and not running."""
+        self.suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is State.SUSPECT)
+        """Messages that were in flight in an owner that died, and were not run again yet."""
+        self._retained = retained
+        self._due = [(tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is State.WAITING]
+        """(when, offset) of the messages that wait; some entries are out of date."""
+        heapq.heapify(self._due)
+        self._overdue: dict[int, None] = {}
+        """Messages that fell due before they could run: the owner is not woken for them any more."""
+        self._leaving: dict[int, Tries] = {}
+        """Messages that are about to wait outside of the cell (`spill`). They do not change meanwhile."""
+        self._has_out = any(tries.state is State.OUT for tries in cell.tries.values())
+
+    def __len__(self) -> int:
+        return len(self.tries) + len(self._leaving)
+
+    # --- What is wanted ---------------------------------------------------------------------------------------------------------
+
+    def missing(self, now_ms: int) -> list[int]:
+        """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due. Messages due soon
+        are added as far as there is room.
+        """
+        soon = [one for one in self._due if one[0] <= now_ms + _READ_AHEAD_MS and one[1] not in self.messages]
+        due = [offset for due, offset in soon if due <= now_ms and self._is_waiting(due, offset)]
+        wanted = {offset for offset in (*self.suspects, *self._overdue, *due) if offset not in self.messages}
+        room = self._retained - len(self.messages) - len(wanted)
+        if room > 0 and len(soon) > len(due):
+            wanted.update(offset for due, offset in sorted(soon)[: len(due) + room] if self._is_waiting(due, offset))
+        return sorted(wanted)
+
+    def next_due_ms(self) -> list[int]:
+        """When the next waiting message is due; empty when none waits."""
+        while self._due and not self._is_waiting(*self._due[0]):
+            heapq.heappop(self._due)
+        return [self._due[0][0]] if self._due else []
+
+    def expiries_ms(self) -> list[int]:
+        """When messages that were handed out by handle come back."""
+        return [tries.due_ms for tries in self.tries.values() if tries.state is State.OUT] if self._has_out else []
+
+    @property
+    def count_waiting(self) -> int:
+        """The number of messages that wait in the cell for their next attempt, or a few more."""
+        return len(self._due) + len(self._overdue) + len(self._leaving)
+
+    def count_due(self, until_ms: int) -> int:
+        """The number of waiting messages due until then, or a few more."""
+        return len(self._overdue) + sum(due_ms <= until_ms for due_ms, _ in self._due)
+
+    @property
+    def wants_solo(self) -> bool:
+        """Whether the next suspect is to run with nothing else in flight in the whole process, and can be."""
+        return bool(self.suspects) and self.tries[self.suspects[0]].company == 1 and self.all_suspects_loaded
+
+    @property
+    def all_suspects_loaded(self) -> bool:
+        """Whether every suspect is in memory."""
+        return all(offset in self.messages for offset in self.suspects)
+
+    # --- What comes in ----------------------------------------------------------------------------------------------------------
+
+    def recalled(self, messages: Iterable[MessageView]) -> None:
+        """Take those of these messages that are tracked."""
+        self.messages.update((message.offset, message) for message in messages if message.offset in self.tries)
+
+    def adopt(self, cell: QueueCell) -> None:
+        """Take over what became of messages that were handed out by handle."""
+        for offset, before in list(self.tries.items()) if self._has_out else ():
+            if before.state is not State.OUT:
+                continue
+            tries = cell.tries.get(offset)
+            if tries is None:
+                del self.tries[offset]
+            elif tries != before:
+                self.tries[offset] = tries
+                if tries.state is State.WAITING:
+                    heapq.heappush(self._due, (tries.due_ms, offset))
+
+    # --- What waits outside of the cell -----------------------------------------------------------------------------------------
+
+    def spill(self, most: int) -> Mapping[int, Tries]:
+        """Let the messages that are due last leave, except ``most`` of them. They are not run until `spilled` or `returned` says what
+        became of them.
+        """
+        waiting = sorted(one for one in set(self._due) if self._is_waiting(*one))
+        self._due, leaving = waiting[:most], waiting[most:]
+        found = {offset: self.tries.pop(offset) for _, offset in leaving}
+        self._leaving.update(found)
+        for offset in found:
+            self.messages.pop(offset, None)
+        return found
+
+    def spilled(self, waiting: Iterable[int]) -> None:
+        """Forget these messages, which left the cell."""
+        for offset in waiting:
+            del self._leaving[offset]
+
+    def returned(self, waiting: Mapping[int, Tries]) -> None:
+        """Let these messages wait in the cell, because they came back to it or never left."""
+        for offset, tries in waiting.items():
+            self._leaving.pop(offset, None)
+            if offset not in self.tries:
+                self.tries[offset] = tries
+                heapq.heappush(self._due, (tries.due_ms, offset))
+
+    # --- What becomes of them ---------------------------------------------------------------------------------------------------
+
+    def of(self, message: MessageView) -> Tries:
+        """The history of a message in flight, also of one that is not tracked."""
+        return self.tries.get(message.offset, Tries(State.RUNNING))
+
+    def set(self, offset: int, tries: Tries, step: Step) -> None:
+        """Track a message from now on, or change its tries."""
+        self.tries[offset] = step.tries[offset] = tries
+
+    def settle(self, offsets: Iterable[int], step: Step) -> None:
+        """Stop tracking these messages: they are done."""
+        for offset in offsets if self.tries else ():
+            self._drop(offset, step)
+
+    def forget(self, messages: Iterable[MessageView], step: Step) -> None:
+        """Stop tracking these messages: they are settled, or behind a marker."""
+        for message in messages if self.tries else ():
+            self._drop(message.offset, step)
+
+    def wait(self, message: MessageView, tries: Tries, step: Step) -> None:
+        """Let a message wait until it is due."""
+        self.set(message.offset, tries, step)
+        heapq.heappush(self._due, (tries.due_ms, message.offset))
+        if len(self.messages) < self._retained:
+            self.messages[message.offset] = message
+
+    def run(self, message: MessageView, step: Step, *, company: int = 0) -> MessageView:
+        """Count one more delivery of a message. Returns the message as it is to be handed out."""
+        before = self.of(message)
+        self.set(message.offset, Tries(State.RUNNING, before.attempts + 1, before.strikes, 0, company), step)
+        return message._replace(delivery_attempt=before.attempts + 1)
+
+    def take_due(self, now_ms: int, step: Step) -> list[MessageView]:
+        """Run all messages that are due and in memory."""
+        self.fall_due(now_ms)
+        found = [offset for offset in self._overdue if offset in self.messages]
+        for offset in found:
+            del self._overdue[offset]
+        return [self.run(self.messages.pop(offset), step) for offset in found]
+
+    def fall_due(self, now_ms: int) -> None:
+        """Note the messages that are due. Each runs as soon as it may and has been read."""
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, offset = heapq.heappop(self._due)
+            if self._is_waiting(due_ms, offset):
+                self._overdue[offset] = None
+
+    def take_wave(self, most: int, step: Step) -> list[MessageView]:
+        """Run the first suspects, no more together than any of them may be."""
+        chosen: list[int] = []
+        company = most
+        for offset in self.suspects:
+            at_most = min(company, self.tries[offset].company)
+            if len(chosen) >= at_most:
+                break
+            company = at_most
+            chosen.append(offset)
+        self.suspects = self.suspects[len(chosen) :]
+        return [self.run(self.messages.pop(offset), step, company=company) for offset in chosen]
+
+    def put_back(self, messages: Sequence[MessageView]) -> None:
+        """Make these messages suspects again: they were not started."""
+        self.messages.update((message.offset, message) for message in messages)
+        self.suspects = sorted([*self.suspects, *(message.offset for message in messages)])
+
+    def take_suspects(self, which: Callable[[MessageView], bool]) -> list[MessageView]:
+        """Take some suspects that are in memory out of their list; they stay tracked."""
+        found = [self.messages[offset] for offset in self.suspects if offset in self.messages and which(self.messages[offset])]
+        for message in found:
+            del self.messages[message.offset]
+        gone = {message.offset for message in found}
+        self.suspects = [offset for offset in self.suspects if offset not in gone] if gone else self.suspects
+        return found
+
+    def let_go(self, earliest: int, step: Step) -> None:
+        """Settle messages that retention removed."""
+        gone = [
+            offset for offset, tries in self.tries.items() if offset < earliest and tries.state not in (State.RUNNING, State.OUT)
+        ]
+        step.settled += gone
+        for offset in gone:
+            self._drop(offset, step)
+        self.suspects = [offset for offset in self.suspects if offset >= earliest]
+
+    def leave(self, offsets: Iterable[int], behind: int, step: Step) -> None:
+        """Give back messages that were granted and not started; those before ``behind`` without an attempt."""
+        for offset in offsets:
+            if offset in self.tries:
+                continue
+            if offset >= behind:
+                step.given_back.append(offset)
+            else:
+                self.set(offset, Tries(State.RUNNING, 0), step)
+
+    def stop_all(self, company: int, step: Step) -> None:
+        """Leave messages in flight to the next owner, as suspects without a strike."""
+        for offset, tries in list(self.tries.items()):
+            if tries.state is State.RUNNING:
+                self.set(offset, Tries(State.SUSPECT, tries.attempts, tries.strikes, 0, company), step)
+
+    def _drop(self, offset: int, step: Step) -> None:
+        self.tries.pop(offset, None)
+        self._overdue.pop(offset, None)
+        step.tries.pop(offset, None)
+
+    def _is_waiting(self, due_ms: int, offset: int) -> bool:
+        tries = self.tries.get(offset)
+        return tries is not None and tries.state is State.WAITING and tries.due_ms == due_ms

@@ -1,0 +1,4 @@
+"""The life of one message, read from what is stored of it.
+
+Nothing here changes anything.
+"""

@@ -1,0 +1,92 @@
+"""What a consumer group's cell tells of one message: pure. A cell keeps the messages still to be done; of the others it knows only that
+they are done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...coordinator.queues.cell import QueueCell, State, Tries
+
+
+class Fate(StrEnum):
+    """How a message stands in a consumer group."""
+
+    FRESH = "fresh"
+    """The message was not handed out yet."""
+    IN_FLIGHT = "in flight"
+    """The message is in a handler of the queue's owner, or about to be."""
+    RECEIVED = "received"
+    """Handed out by ``receive``: invisible to others until ``due``."""
+    WAITING = "waiting"
+    """The message failed, and is run again when due."""
+    SUSPECT = "suspect"
+    """The message was in flight in a worker that died, and is run again in small company."""
+    BEHIND = "behind"
+    """An earlier message of its message group holds the message up: the one at offset ``behind``."""
+    PARKED = "parked"
+    """The message used up its attempts, and its message group stands still until an operator releases or skips it."""
+    GIVEN_UP = "given up"
+    """The message becomes a dead letter, which is not known to be written yet."""
+    DEAD_LETTER = "dead letter"
+    """The message lies in the group's dead-letter queue."""
+    SETTLED = "settled"
+    """The message is done. How often it was delivered before is not kept."""
+    LEFT_OUT = "left out"
+    """The group's filter, as it is now, does not let the message pass."""
+    PASSED_OVER = "passed over"
+    """The message lies before the offset at which the group began on the queue, or to which it was reset last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A message in a cell."""
+
+    fate: Fate
+    attempts: int | None = None
+    """Deliveries so far, the one under way included; None: not kept."""
+    strikes: int | None = None
+    """The failures among the deliveries that count; None: not kept."""
+    due_ms: int | None = None
+    """WAITING: when it is run again. RECEIVED: when it comes back, if it is not acknowledged before."""
+    behind: int | None = None
+    """The offset that its message group stands at, when that is another message's."""
+
+
+_OF_STATES = {
+    State.WAITING: Fate.WAITING,
+    State.RUNNING: Fate.IN_FLIGHT,
+    State.OUT: Fate.RECEIVED,
+    State.SUSPECT: Fate.SUSPECT,
+    State.PARKED: Fate.PARKED,
+}
+
+
+def standing_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes: bool) -> Standing:
+    """How a message stands. ``lane`` is the hash of its message group, ``begun_at`` the group's first offset, ``passes`` whether its filter
+    lets it pass.
+    """
+    if offset in cell.dead_letters.own:
+        return Standing(fate=Fate.GIVEN_UP)
+    if (tries := cell.tries.get(offset)) is not None:
+        return _tried(tries)
+    if offset in cell.granted:
+        return Standing(fate=Fate.IN_FLIGHT, attempts=1, strikes=0)
+    if not passes:
+        return Standing(fate=Fate.LEFT_OUT)
+    marker = cell.markers.get(lane)
+    if marker is not None and offset >= marker.head:
+        out = marker.tries.state in (State.RUNNING, State.OUT) and offset < marker.limit
+        if offset == marker.head or out:
+            found = _tried(marker.tries)
+            return found if offset == marker.head else Standing(fate=found.fate, attempts=found.attempts, due_ms=found.due_ms)
+        return Standing(fate=Fate.BEHIND, attempts=marker.tries.attempts if offset < marker.limit else 0, behind=marker.head)
+    if offset not in cell.settled:
+        return Standing(fate=Fate.FRESH, attempts=0, strikes=0)
+    return Standing(fate=Fate.PASSED_OVER if offset < begun_at else Fate.SETTLED)
+
+
+def _tried(tries: Tries) -> Standing:
+    due_ms = tries.due_ms if tries.state in (State.WAITING, State.OUT) else None
+    return Standing(fate=_OF_STATES[tries.state], attempts=tries.attempts, strikes=tries.strikes, due_ms=due_ms)

@@ -1,0 +1,350 @@
+"""The life of one message, from what is stored of it. It is found in topics, timer logs and dead-letter queues by its id, then looked up in
+the cells of every consumer group. The stored data says how things stand; no history is kept of messages that are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+import pyarrow as pa
+
+from ...coordinator.cells.keys import MEMBERS
+from ...coordinator.coordination import Coordination
+from ...coordinator.groups.record import GroupRecord
+from ...coordinator.operators.operators import read_cell
+from ...coordinator.registry.broadcast_progress import read_progress
+from ...coordinator.registry.spill_objects import SpillObjects
+from ...coordinator.timers.cell.cell import timer_cells
+from ...coordinator.timers.tracing import Delay, DelayTrace, delay_of
+from ...coordinator.timers.waiting import waiting
+from ...coordinator.transactions.errors import HalfMessagesMissing
+from ...coordinator.transactions.service import Transactions
+from ...coordinator.transactions.tracing import TransactionTrace, transaction_of_half, transaction_of_visible
+from ...log.errors import DataDamaged, InvalidArgument, NewerFormatError, TopicDeleted, TopicNotFound
+from ...log.filter.filters import parse_filter
+from ...log.filter.tags import is_unicode
+from ...log.format.stored_json import whole_number
+from ...log.lake import Lake
+from ...log.message.message import MESSAGE_SCHEMA, MessageType, MessageView, from_ms, views
+from ...log.paths import DLQ_PREFIX, is_timer_log, timer_log_name, topic_folder, topic_of
+from ...log.read.places import Published, entry_of, published_in
+from ...log.read.reader import Reader
+from ...log.topic.topics import Topic
+from ..dead_letters.redrive import REDRIVE_OFFSET
+from ..dead_letters.redrive_cell import Redriven
+from ..dead_letters.writer import Origin, dead_letter_topic, origin_of
+from ..feed.rows import group_hash
+from .status import Fate, standing_of
+
+T = TypeVar("T")
+
+_TOPICS_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTrace:
+    """A message in a consumer group, as the cell of its queue says now."""
+
+    group: str
+    fate: Fate
+    owner: str
+    """The member that holds the queue, perhaps dead by now; empty: no member."""
+    epoch: int
+    """The owner's epoch."""
+    floor: int
+    """All messages of the queue below this offset are settled, or wait by themselves."""
+    attempts: int | None = None
+    """Deliveries so far, the one under way included; None: not kept, as for all settled messages."""
+    strikes: int | None = None
+    """The failures among the deliveries that count; None: not kept."""
+    due: datetime | None = None
+    """WAITING: when it is run again. RECEIVED: when it comes back, if it is not acknowledged before."""
+    behind: int | None = None
+    """BEHIND: the offset that its message group stands at."""
+    dead_letter: int | None = None
+    """DEAD_LETTER: its offset in the group's dead-letter queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberTrace:
+    """A message and a member of a broadcasting group."""
+
+    group: str
+    member: str
+    next_offset: int
+    """The offset of the message's queue that the member gets next, as it was saved last."""
+    delivered: bool
+    """Whether the message lies before that: it was handed to the listener, or left out by the filter, or lies before the member's beginning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterTrace:
+    """What a dead letter says of itself, and whether it went back."""
+
+    group: str
+    origin: Origin
+    redrive: str
+    """``no``; ``on its way``: it was given its place among those that go back; ``sent``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrace:
+    """One place where the message is stored."""
+
+    message: MessageView
+    entry: int | None
+    """The entry of the log. None: the log is trimmed there, so that only the table has the message."""
+    published: Published | None
+    """Its place in the topic's Delta table; None: not yet there."""
+    groups: tuple[GroupTrace, ...] = ()
+    """All groups that have begun on the topic, by name."""
+    members: tuple[MemberTrace, ...] = ()
+    """The members of broadcasting groups."""
+    dead_letter: DeadLetterTrace | None = None
+    """Set when this is a dead letter."""
+    delay: DelayTrace | None = None
+    """Set when this is the timer log, where delayed messages wait."""
+    transaction: TransactionTrace | None = None
+    """The transaction in which it was sent here."""
+    redriven_from: int | None = None
+    """The offset of the dead letter from which it was sent back into this topic; None: it was not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """All that is stored of one message."""
+
+    message_id: str
+    places: tuple[StoredTrace, ...]
+    """The places by the time at which it was stored there: its topic, dead-letter queues, its topic again."""
+    transaction: TransactionTrace | None = None
+    """The transaction in which it was sent, while it is visible to nobody."""
+    gathered: DelayTrace | None = None
+    """Set when it waits, and waited for so long that its row has left the timer log."""
+    topics: tuple[str, ...]
+    """The topics that were looked through."""
+    unread: tuple[str, ...] = ()
+    """What could not be read on the way, and why. There may be more of the message there."""
+
+
+async def trace(
+    lake: Lake,
+    coordination: Coordination,
+    message_id: str,
+    *,
+    topic: str | None = None,
+    progress: Callable[[int, int], None] = lambda done, topics: None,
+) -> Trace:
+    """Look for a message in one topic with its timer log and the dead-letter queues of its groups, or in all topics, four at a time.
+
+    In a table, only those parts are read whose Bloom filters admit the id; in a log, only what is not published yet. A message found in
+    none of them is looked for among the half messages of transactions, and among the messages that wait for their delivery time.
+    ``progress`` is given the number of topics that are done and of all topics. Raises `InvalidArgument` for what cannot be an id, and
+    `TopicNotFound`.
+    """
+    if not is_unicode(message_id) or not message_id:
+        raise InvalidArgument("a message id is a text", operation="trace", observed=repr(message_id))
+    tracing = _Tracing(lake, coordination, message_id)
+    try:
+        return await tracing.run(topic, progress)
+    finally:
+        await tracing.close()
+
+
+class _Tracing:
+    """One message being looked for."""
+
+    def __init__(self, lake: Lake, coordination: Coordination, message_id: str) -> None:
+        self._lake = lake
+        self._cells = coordination.cells
+        self._groups = coordination.groups
+        self._transactions = Transactions(lake, coordination)
+        self._id = message_id
+        self._unread: list[str] = []
+        self._records: dict[str, GroupRecord] = {}
+        self._seen_in: set[str] = set()
+        """The topics in which the message was found."""
+
+    async def run(self, topic: str | None, progress: Callable[[int, int], None]) -> Trace:
+        self._records = await self._groups.all()
+        names = await self._topics(topic)
+        limit, done = asyncio.Semaphore(_TOPICS_AT_ONCE), 0
+
+        async def look(name: str) -> list[tuple[Topic, MessageView]]:
+            nonlocal done
+            async with limit:
+                found = await self._readable(self._look_up(name)) or []
+            done += 1
+            progress(done, len(names))
+            return found
+
+        found = [one for some in await asyncio.gather(*map(look, names)) for one in some]
+        found.sort(key=lambda one: (one[1].store_timestamp, one[1].topic, one[1].offset))
+        letters = {place: one.offset for _, one in found if (place := _buried(one)) is not None}
+        members = await self._members() if found else []
+        self._seen_in = {one.topic for _, one in found}
+        places = [await self._place(*one, letters, members) for one in found]
+        return Trace(
+            message_id=self._id,
+            places=tuple(places),
+            transaction=None if found else await self._readable(transaction_of_half(self._transactions, self._id)),
+            gathered=None if found else await self._gathered(names),
+            topics=tuple(names),
+            unread=tuple(self._unread),
+        )
+
+    async def close(self) -> None:
+        await self._transactions.close()
+
+    async def _readable(self, work: Awaitable[T]) -> T | None:
+        """The result, or None where it cannot be read: then that is noted, and the rest goes on."""
+        try:
+            return await work
+        except (DataDamaged, NewerFormatError, HalfMessagesMissing) as error:
+            self._unread.append(str(error))
+        except (TopicNotFound, TopicDeleted):
+            return None  # the topic was deleted meanwhile, with all that was in it
+        return None
+
+    async def _topics(self, only: str | None) -> list[str]:
+        if only is None:
+            names = await self._readable(self._lake.topics())
+            return sorted(await self._lake.topics(damaged="skip") if names is None else names)
+        await self._lake.topic(only)
+        groups = [group for group, record in self._records.items() if only in record.positions]
+        own = {timer_log_name(only), *(dead_letter_topic(group) for group in groups)}
+        return [only, *sorted((own & {*await self._lake.topics(damaged="skip")}) - {only})]
+
+    async def _look_up(self, name: str) -> list[tuple[Topic, MessageView]]:
+        topic = await self._lake.topic(name)
+        return [(topic, one) for one in await Reader(topic).lookup(message_id=self._id)]
+
+    async def _gathered(self, names: Sequence[str]) -> DelayTrace | None:
+        """The delay of a message that waits for longer than its timer log keeps it. Such messages are in runs; all runs are read."""
+        for name in filter(is_timer_log, names):
+            topic = topic_of(name)
+            rows = await self._readable(waiting(self._lake, timer_cells(self._lake), topic, message_id=self._id))
+            for message in () if rows is None else views(name, rows):
+                if message.delivery_timestamp is not None:
+                    return DelayTrace(topic=topic, due=message.delivery_timestamp, delay=Delay.WAITING)
+        return None
+
+    # --- One place --------------------------------------------------------------------------------------------------------------
+
+    async def _place(
+        self, topic: Topic, message: MessageView, letters: Mapping[_Buried, int], members: Sequence[tuple[str, str, str]]
+    ) -> StoredTrace:
+        place = message.queue, message.offset
+        groups = [
+            await self._readable(self._group(group, record, topic, message, letters))
+            for group, record in sorted(self._records.items())
+            if message.topic in record.positions
+        ]
+        heard = [
+            await self._readable(self._member(group, member, key, topic, message))
+            for group, member, key in members
+            if key == f"{MEMBERS}{group}/{topic_folder(message.topic)}/{member}"
+        ]
+        redriven = message.properties.get(REDRIVE_OFFSET, "")
+        return StoredTrace(
+            message=message,
+            entry=await self._readable(entry_of(topic, *place)),
+            published=await self._readable(published_in(topic, *place)),
+            groups=_there(groups),
+            members=_there(heard),
+            dead_letter=await self._dead_letter(topic, message),
+            delay=await self._delay(topic, message),
+            transaction=await self._transaction(topic, message),
+            redriven_from=whole_number(redriven) if message.producer.startswith("redrive/") else None,
+        )
+
+    async def _group(
+        self, group: str, record: GroupRecord, topic: Topic, message: MessageView, letters: Mapping[_Buried, int]
+    ) -> GroupTrace:
+        name, life = message.topic, topic.life
+        if record.positions[name].life < life:  # made again: the first member that sees it begins there
+            record = record.begun(name, (0,) * topic.settings.queues, life)
+        spilled = SpillObjects(self._lake.store, self._lake.runtime, group, name, message.queue)
+        cell = await spilled.whole(await read_cell(self._cells, group, record, name, message.queue))
+        found = standing_of(
+            cell,
+            message.offset,
+            lane=group_hash(message.message_group, record.secret),
+            begun_at=record.positions[name].offsets[message.queue],
+            passes=parse_filter(record.settings.filter_of(name)).apply(_row(message)).num_rows == 1,
+        )
+        letter = letters.get((group, name, message.queue, message.offset))
+        return GroupTrace(
+            group=group,
+            fate=Fate.DEAD_LETTER if letter is not None and found.fate is Fate.SETTLED else found.fate,
+            owner=cell.owner,
+            epoch=cell.epoch,
+            floor=cell.settled.floor,
+            attempts=found.attempts,
+            strikes=found.strikes,
+            due=None if found.due_ms is None else from_ms(found.due_ms),
+            behind=found.behind,
+            dead_letter=letter,
+        )
+
+    async def _members(self) -> list[tuple[str, str, str]]:
+        """Group, member and key of every member of broadcasting groups, for every topic."""
+        keys = [key.removeprefix(MEMBERS).split("/") for key in await self._cells.keys(MEMBERS)]
+        return sorted((group, member, f"{MEMBERS}{group}/{folder}/{member}") for group, folder, member in keys)
+
+    async def _member(self, group: str, member: str, key: str, topic: Topic, message: MessageView) -> MemberTrace | None:
+        progress = await read_progress(self._cells, key)
+        if progress is None or progress.life != topic.life:
+            return None
+        following = progress.offsets[message.queue]
+        return MemberTrace(group=group, member=member, next_offset=following, delivered=message.offset < following)
+
+    async def _delay(self, topic: Topic, message: MessageView) -> DelayTrace | None:
+        if not is_timer_log(message.topic):
+            return None
+        delivered = topic_of(message.topic) in self._seen_in
+        return await self._readable(delay_of(self._lake, topic, message, delivered=delivered))
+
+    async def _transaction(self, topic: Topic, message: MessageView) -> TransactionTrace | None:
+        if topic.settings.message_type is not MessageType.TRANSACTION:
+            return None
+        return await self._readable(transaction_of_visible(self._transactions, message))
+
+    async def _dead_letter(self, topic: Topic, message: MessageView) -> DeadLetterTrace | None:
+        origin = origin_of(message.properties)
+        if not message.topic.startswith(DLQ_PREFIX) or origin is None:
+            return None
+        group = message.topic.removeprefix(DLQ_PREFIX)
+        redriven = Redriven(self._lake, group, topic.life)
+        try:
+            await self._readable(redriven.read())
+        finally:
+            await redriven.close()
+        on_its_way = message.offset in redriven.cell.dead_letters.assigned
+        redrive = "on its way" if on_its_way else "sent" if message.offset in redriven.cell.settled else "no"
+        return DeadLetterTrace(group=group, origin=origin, redrive=redrive)
+
+
+_Buried = tuple[str, str, int, int]
+"""Group, topic, queue and offset of a message that became a dead letter."""
+
+
+def _buried(message: MessageView) -> _Buried | None:
+    origin = origin_of(message.properties)
+    if not message.topic.startswith(DLQ_PREFIX) or origin is None:
+        return None
+    return message.topic.removeprefix(DLQ_PREFIX), origin.topic, origin.queue, origin.offset
+
+
+def _row(message: MessageView) -> pa.RecordBatch:
+    """The message's row as filters look at it."""
+    row = {**message.stored(), "keys": list(message.keys), "properties": list(message.properties.items())}
+    return pa.RecordBatch.from_pylist([{name: row[name] for name in MESSAGE_SCHEMA.names}], MESSAGE_SCHEMA)
+
+
+def _there(found: Iterable[T | None]) -> tuple[T, ...]:
+    return tuple(one for one in found if one is not None)

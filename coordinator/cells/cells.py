@@ -1,0 +1,120 @@
+"""Writes cells with a certain outcome: where a table leaves the outcome open, write ids decide.
+
+A table may lose an answer, or refuse the second try of a write that it had carried out. So every write carries a fresh id. It is tried
+with the same bytes, on the same version, until a read shows it or shows another write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from ...log.errors import DataDamaged, PenstockError, StorageFull, StoreUnavailable, UnknownOutcome
+from ...log.runtime.backoff import Backoff
+from ...log.runtime.runtime import Runtime
+from ...log.stores.protocol import Conflict
+from ..tables import CellTable, CellVersion
+
+WRITE_ID_BYTES = 16
+"""The size of a stored cell's write id, which precedes its content."""
+_PAUSE_S = 0.02
+_ATTEMPT_S = 3.0
+"""How long a request may hang before another is sent: a store's own patience is made for large objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A cell as it was at some moment."""
+
+    data: bytes
+    version: CellVersion
+    write_id: str
+
+
+class CellChanged(PenstockError):
+    """Another's write is in the cell; ours may have been carried out before it. Go on from ``stored``."""
+
+    kind = "cell_changed"
+
+    def __init__(self, key: str, stored: Stored | None) -> None:
+        super().__init__("the cell was changed by another", operation="write a cell", object=key)
+        self.stored = stored
+
+
+class Cells:
+    """The cells of one table, for one process."""
+
+    def __init__(self, table: CellTable, runtime: Runtime) -> None:
+        self._table = table
+        self._runtime = runtime
+
+    @property
+    def url(self) -> str:
+        """The place of the table, for people."""
+        return self._table.url
+
+    async def read(self, key: str) -> Stored | None:
+        """The cell, or None. Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
+        async with _patience("get", key):
+            cell = await self._table.get(key)
+        if cell is None:
+            return None
+        if len(cell.data) < WRITE_ID_BYTES:
+            raise DataDamaged("the cell is cut off, or not Penstock's", object=key, observed=f"{len(cell.data)} bytes")
+        return Stored(cell.data[WRITE_ID_BYTES:], cell.version, cell.data[:WRITE_ID_BYTES].hex())
+
+    async def keys(self, prefix: str) -> list[str]:
+        """The keys of all cells that start with ``prefix``, sorted. It may read the whole table: for operators only."""
+        return await self._table.keys(prefix)
+
+    async def write(self, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
+        """Replace what was read (None: no cell) with ``data``.
+
+        Raises `CellChanged` when another's write is there. Raises `UnknownOutcome` when ``deadline_s`` (by the monotonic clock) passed
+        first. Then it may have been carried out, or may be later, as long as nobody else writes.
+        """
+        write_id = self._runtime.new_id()
+        expected = on.version if on else None
+        backoff = Backoff(_PAUSE_S)
+        while True:
+            try:
+                async with _patience("put", key):
+                    version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=expected)
+                return Stored(data, version, write_id)
+            except (Conflict, StoreUnavailable, StorageFull) as error:
+                cause = error
+            try:
+                found = await self.read(key)
+            except StoreUnavailable as error:
+                cause = error
+            else:
+                if found is not None and found.write_id == write_id:
+                    return found
+                if (found.version if found else None) != expected:
+                    raise CellChanged(key, found)
+            pause_s = backoff.next_s()
+            if self._runtime.clock.monotonic_s() + pause_s >= deadline_s:
+                raise UnknownOutcome(
+                    "the cell may have been written, and the table does not tell",
+                    operation="write a cell",
+                    object=key,
+                    observed=cause,
+                ) from cause
+            await asyncio.sleep(pause_s * (0.5 + self._runtime.random.random() / 2))
+
+    async def drop(self, key: str, *, on: Stored) -> None:
+        """Remove a cell that nobody needs any more, if it is still as it was read. Tried once: nothing may depend on whether it is gone."""
+        with suppress(Conflict, StoreUnavailable):
+            async with _patience("delete", key):
+                await self._table.delete(key, expected=on.version)
+
+
+@asynccontextmanager
+async def _patience(operation: str, key: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(_ATTEMPT_S):
+            yield
+    except TimeoutError as error:
+        raise StoreUnavailable("no answer", operation=operation, object=key, expected=f"within {_ATTEMPT_S:g} s") from error

@@ -1,0 +1,73 @@
+"""The cell that names the table's lake: two lakes in one table would take each other's consumer groups for their own."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import urlsplit
+
+from ...log.format.stored_json import Stored, parse_stored
+from ...log.runtime.runtime import Runtime
+from ..tables import TableMismatch
+from .cells import CellChanged, Cells
+from .cells import Stored as StoredCell
+
+KEY = "lake"
+_WRITE_S = 10.0
+
+
+class _Form(Stored, frozen=True):
+    lake: str
+
+
+class LakeCell:
+    """Names the lake in a table that is not part of it. Written with the first group; everything else reads it once.
+
+    ``lake=None``: the table lies in the lake itself, and nothing is written or read.
+    """
+
+    def __init__(self, cells: Cells, runtime: Runtime, lake: str | None) -> None:
+        self._cells = cells
+        self._runtime = runtime
+        self._lake = None if lake is None else lake_name(lake)
+        self._agreed = lake is None
+
+    async def check(self) -> None:
+        """Raise `TableMismatch` when the table is another lake's."""
+        if not self._agreed:
+            self._compare(await self._cells.read(KEY))
+
+    async def claim(self) -> None:
+        """Check as `check` does, and make the table this lake's when it is nobody's."""
+        await self.check()
+        if self._agreed:
+            return
+        deadline_s = self._runtime.clock.monotonic_s() + _WRITE_S
+        try:
+            stored: StoredCell | None = await self._cells.write(
+                KEY, json.dumps({"lake": self._lake}).encode(), on=None, deadline_s=deadline_s
+            )
+        except CellChanged as changed:
+            stored = changed.stored
+        self._compare(stored)
+
+    def _compare(self, stored: StoredCell | None) -> None:
+        if stored is None:
+            return
+        owner = parse_stored(stored.data, _Form, what="the name of a lake", where=KEY).lake
+        if owner != self._lake:
+            raise TableMismatch(
+                "the coordination table is another lake's",
+                operation="coordinate",
+                object=self._cells.url,
+                expected=self._lake,
+                observed=owner,
+                hint="give each lake a prefix or a file of its own (dynamodb://table/prefix); if this is that lake, and was moved, delete "
+                f"the cell {KEY!r}",
+            )
+        self._agreed = True
+
+
+def lake_name(url: str) -> str:
+    """A lake's URL without its opener's options."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"

@@ -1,0 +1,99 @@
+"""Whole numbers in as few bytes as they need, seven bits a byte, as cells are written."""
+
+from __future__ import annotations
+
+from ...log.errors import DataDamaged
+from ...log.limits import NUMBER_MAX, TIME_MAX_MS
+
+HASH_MAX = 2**64 - 1
+"""The largest unsigned number of 64 bits."""
+
+
+def append_varint(data: bytearray, number: int) -> None:
+    """Append a number from zero up."""
+    if number < 0:
+        raise ValueError(f"a varint cannot be negative: {number}")
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+
+
+def append_bytes(data: bytearray, value: bytes) -> None:
+    """Append a value of any length, its length first."""
+    append_varint(data, len(value))
+    data += value
+
+
+class VarintReader:
+    """Reads appended values in order, from the object ``where``.
+
+    The bytes are input. Every method raises `DataDamaged` where they end too soon, and for bytes that are never appended. These are
+    numbers beyond 63 bits or with more bytes than they need, counts of more than can follow, and invalid text.
+    """
+
+    def __init__(self, data: bytes, *, where: str | None = None) -> None:
+        self._data = data
+        self._at = 0
+        self.where = where
+
+    @property
+    def done(self) -> bool:
+        """Whether all was read."""
+        return self._at >= len(self._data)
+
+    @property
+    def left(self) -> int:
+        """The number of bytes that were not read."""
+        return len(self._data) - self._at
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def varint(self, most: int = NUMBER_MAX) -> int:
+        """A number up to ``most``."""
+        number = shift = 0
+        while True:
+            byte = self.byte()
+            number |= (byte & 0x7F) << shift
+            if number > most or (byte == 0 and shift):
+                raise self.damaged(
+                    "a number is too large, or longer than it needs to be", expected=f"at most {most}", observed=number
+                )
+            if byte < 0x80:
+                return number
+            shift += 7
+
+    def time_ms(self) -> int:
+        """Milliseconds since 1970, up to the year 9999."""
+        return self.varint(TIME_MAX_MS)
+
+    def count(self, least_bytes: int = 1) -> int:
+        """The number of following things that have at least ``least_bytes`` each. It is checked before anybody makes room for them."""
+        return self.varint(self.left // least_bytes)
+
+    def sized(self) -> bytes:
+        return self.take(self.varint())
+
+    def text(self) -> str:
+        """Text in UTF-8, preceded by its length."""
+        data = self.sized()
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise self.damaged("the data is no text", expected="UTF-8", observed=repr(data[:50])) from error
+
+    def rest(self) -> bytes:
+        return self.take(self.left)
+
+    def take(self, count: int) -> bytes:
+        """The next ``count`` bytes as they are."""
+        found = self._data[self._at : self._at + count]
+        if len(found) < count:
+            raise self.damaged("the data ends too soon", expected=f"{count} more bytes", observed=f"{len(found)}")
+        self._at += count
+        return found
+
+    def damaged(self, message: str, *, expected: object = None, observed: object = None) -> DataDamaged:
+        """The error for data that cannot be read here."""
+        return DataDamaged(message, object=self.where, expected=expected, observed=observed)

@@ -1,0 +1,4 @@
+"""A consumer group's record as a value: settings, positions, orders and retry schedules.
+
+Reading and writing it is in `registry`.
+"""

@@ -1,0 +1,348 @@
+"""A consumer group's record: its settings, its positions on each topic, and the orders of its operators.
+
+It is one cell. Operators write nothing else, so that each of their orders is one write, and the group's owners carry it out queue by
+queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+
+from ...log.errors import CallError, InvalidArgument, LimitExceeded
+from ...log.filter.filters import parse_filter
+from ...log.limits import TOPIC_NAME_CHARS_MAX, is_positive, plain
+from ...log.paths import DLQ_PREFIX, check_topic_name
+from .retry import RetryPolicy, Schedule
+
+ATTEMPTS_DEFAULT = 17
+ATTEMPTS_MAX = 1_000_000
+"""The most deliveries. The default is RocketMQ's 16 retries after the first."""
+GROUP_NAME_CHARS_MAX = TOPIC_NAME_CHARS_MAX - len(DLQ_PREFIX)
+ALL = "*"
+
+
+class DeliveryOrder(StrEnum):
+    """The order in which the messages of a consumer group are run."""
+
+    ORDERLY = "ORDERLY"
+    """Messages of a message group run one after the other, in the order they were stored. Different message groups run side by side."""
+    CONCURRENT = "CONCURRENT"
+    """All messages run side by side."""
+
+
+class DeadLetterPolicy(StrEnum):
+    """The fate of a message that used up its attempts."""
+
+    CONTINUE = "continue"
+    """It goes to the dead-letter queue, and the messages behind it run."""
+    PARK = "park"
+    """Its message group stands still until an operator releases or skips the message; everything else runs."""
+
+
+class GroupNotFound(CallError, LookupError):
+    """The lake has no consumer group of this name."""
+
+    kind = "group_not_found"
+
+
+class GroupDeleted(CallError):
+    """The consumer group was deleted, or deleted and made again, since this member joined it."""
+
+    kind = "group_deleted"
+
+
+class GroupExists(CallError):
+    """The lake has a consumer group of this name, with other settings."""
+
+    kind = "group_exists"
+
+
+class GroupInUse(CallError):
+    """Members of the consumer group live, or it has dead letters to write."""
+
+    kind = "group_in_use"
+
+
+def check_group_name(name: object) -> None:
+    """Raise unless this can be a consumer group's name: a valid topic name, short enough that it is one with ``%DLQ%`` before it, too."""
+    if not isinstance(name, str):
+        raise InvalidArgument("a consumer group's name must be a string", observed=type(name).__name__)
+    if len(name) > GROUP_NAME_CHARS_MAX:
+        raise LimitExceeded(
+            "the consumer group's name is too long", expected=f"at most {GROUP_NAME_CHARS_MAX} characters", observed=len(name)
+        )
+    if name.startswith(DLQ_PREFIX):
+        raise InvalidArgument("a consumer group's name cannot begin like a dead-letter queue's", observed=name)
+    try:
+        check_topic_name(name)
+    except InvalidArgument as error:
+        raise InvalidArgument("bad consumer group name", expected="letters, digits, '_' and '-'", observed=name) from error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupSettings:
+    """The settings of a consumer group. All members work by these; a member that states others gets an error that shows both."""
+
+    delivery_order: DeliveryOrder = DeliveryOrder.ORDERLY
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    max_attempts: int | None = ATTEMPTS_DEFAULT
+    """The number of deliveries until the dead-letter policy applies. None: any number."""
+    dead_letter_policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE
+    filters: Mapping[str, str] = field(default_factory=dict)
+    """The filters by topic, as `parse_filter` reads them: tags, ``a || b``, or ``SQL92: price > 10``. A topic without one is consumed
+    whole."""
+
+    def __post_init__(self) -> None:
+        for name, kind in (("delivery_order", DeliveryOrder), ("dead_letter_policy", DeadLetterPolicy)):
+            try:
+                object.__setattr__(self, name, kind(getattr(self, name)))
+            except ValueError as error:
+                raise InvalidArgument(f"no such {name}", expected=", ".join(kind), observed=getattr(self, name)) from error
+        retry: object = self.retry
+        if not isinstance(retry, RetryPolicy):
+            raise InvalidArgument("retry must be a RetryPolicy", observed=type(retry).__name__)
+        if self.max_attempts is not None and not is_positive(self.max_attempts):
+            raise InvalidArgument(
+                "max_attempts must be a positive whole number, or None for any number", observed=self.max_attempts
+            )
+        if self.max_attempts is not None and self.max_attempts > ATTEMPTS_MAX:
+            raise LimitExceeded(
+                "max_attempts is too much",
+                expected=f"at most {ATTEMPTS_MAX:,}, or None for any number",
+                observed=plain(self.max_attempts),
+            )
+        if self.dead_letter_policy is DeadLetterPolicy.PARK and self.delivery_order is DeliveryOrder.CONCURRENT:
+            raise InvalidArgument(
+                "only an ORDERLY group can park", expected="dead_letter_policy='continue'", observed="delivery_order='CONCURRENT'"
+            )
+        filters: object = self.filters
+        if not isinstance(filters, Mapping):
+            raise InvalidArgument("filters must be a mapping of topics to texts", observed=type(filters).__name__)
+        for topic, tags in self.filters.items():
+            check_topic_name(topic)
+            if not isinstance(tags, str):
+                raise InvalidArgument(f"the filter of {topic} must be a string", observed=repr(tags))
+            parse_filter(tags)
+
+    @staticmethod
+    def of(delivery_order: DeliveryOrder | str) -> GroupSettings:
+        """The defaults: ORDERLY groups retry each second, CONCURRENT ones by RocketMQ's table."""
+        settings = GroupSettings(delivery_order=delivery_order)  # type: ignore[arg-type]  # checked there
+        concurrent = settings.delivery_order is DeliveryOrder.CONCURRENT
+        return replace(settings, retry=RetryPolicy(schedule=Schedule.ROCKETMQ)) if concurrent else settings
+
+    @staticmethod
+    def stating(stated: Mapping[str, object]) -> GroupSettings:
+        """The stated settings over the defaults of their delivery order. Raises `InvalidArgument` for settings that no group can have."""
+        known = [one.name for one in fields(GroupSettings)]
+        if unknown := sorted(set(stated) - set(known)):
+            raise InvalidArgument(f"a consumer group has no {', '.join(unknown)}", expected=", ".join(known))
+        defaults = GroupSettings.of(stated.get("delivery_order", DeliveryOrder.ORDERLY))  # type: ignore[arg-type]
+        return replace(defaults, **stated)  # type: ignore[arg-type]
+
+    def filter_of(self, topic: str) -> str:
+        """The group's filter of a topic."""
+        return self.filters.get(topic, ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The place where a group begins on one topic, resolved to offsets once, so that no two members begin at different places."""
+
+    offsets: tuple[int, ...]
+    """The first offset that is the group's to settle, for every queue."""
+    generations: tuple[int, ...]
+    """The generation of every queue. Each reset of a queue raises it, so that messages granted before do not count any more."""
+    life: int = 0
+    """The entry that created the topic: a topic that was deleted and made again has another."""
+    since: int = 0
+    """The first generation in this life of topic and group. Messages given up in an earlier life were other messages, or another
+    group's."""
+    queues_max: int = 0
+    """The most queues that a former life of the topic had, if it has fewer now. The cells of the others are kept."""
+
+
+class CommandKind(StrEnum):
+    """An operator's order about parked message groups."""
+
+    RELEASE = "release"
+    """The message is tried again, with no strike against it."""
+    SKIP = "skip"
+    """The message becomes a dead letter, and its group goes on after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An operator's order, carried out by the queue's owner."""
+
+    number: int
+    """The number of the command, which rises within a group. A queue's cell names the last one that was carried out in it."""
+    kind: CommandKind
+    topic: str
+    queue: int
+    generation: int
+    """The queue's generation: after a reset the command is void."""
+    heads: tuple[int, ...]
+    """The offsets of the parked messages, ascending. Other parked groups, and groups that have moved on, are left alone."""
+    attempts: tuple[int, ...]
+    """The number of deliveries of each. A message that was tried again since, and is parked anew, is not meant."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupRecord:
+    """The stored state of a group."""
+
+    settings: GroupSettings
+    positions: Mapping[str, Position] = field(default_factory=dict)
+    """The positions by topic."""
+    members: tuple[str, ...] = ()
+    """The members that joined, some of them perhaps dead."""
+    assigned: tuple[str, ...] = ()
+    """The members that have the queues they asked for, and no share in any others."""
+    commands: tuple[Command, ...] = ()
+    """The commands that are not known to be carried out, by number."""
+    commanded: int = 0
+    """The number of commands so far, which is the number of the last one."""
+    generations: int = 0
+    """The number of generations so far, which is the next one's number. It counts over all topics, and is kept when the group is
+    deleted, so that none recurs."""
+    lives: int = 0
+    """The number of times that a group of this name was deleted before."""
+    secret: str = field(default="", repr=False)
+    """The group's secret: 32 hexadecimal digits, drawn anew each time the group is made. It is the key of the hashes that name message
+    groups in cells, and of receipt handles. Readers of this record are trusted with it. A sender, who only chooses message groups,
+    cannot make two of them collide."""
+    deleted: bool = False
+    """Whether the group is gone. Its queues' cells stay. A new group of the name begins its own generation, and they catch up with it."""
+
+    def joined_by(self, member: str) -> GroupRecord:
+        """The record with one more member."""
+        return self if member in self.members else replace(self, members=(*self.members, member))
+
+    def left_by(self, *gone: str) -> GroupRecord:
+        """The record without these members."""
+        members, assigned = (tuple(one for one in those if one not in gone) for those in (self.members, self.assigned))
+        return replace(self, members=members, assigned=assigned)
+
+    def assigned_to(self, member: str) -> GroupRecord:
+        """The record with one more member that has the queues it asked for."""
+        return self if member in self.assigned else replace(self, assigned=(*self.assigned, member))
+
+    @property
+    def all_members(self) -> tuple[str, ...]:
+        """The members of both kinds."""
+        return (*self.members, *self.assigned)
+
+    def begun(self, topic: str, offsets: tuple[int, ...], life: int) -> GroupRecord:
+        """The record with all queues of a topic at these offsets, in the next generation."""
+        known = self.positions.get(topic)
+        most = 0 if known is None else max(known.queues_max, len(known.offsets))
+        position = Position(
+            offsets,
+            (self.generations,) * len(offsets),
+            life,
+            since=self.generations if known is None or known.life != life else known.since,
+            queues_max=most if most > len(offsets) else 0,
+        )
+        return self._at(topic, position, self.commands_elsewhere(topic, range(len(offsets))))
+
+    def reset(self, topic: str, offsets: Mapping[int, int]) -> GroupRecord:
+        """The record with some queues of a begun topic at other offsets, in the next generation."""
+        old = self.positions[topic]
+        position = replace(
+            old,
+            offsets=tuple(offsets.get(queue, offset) for queue, offset in enumerate(old.offsets)),
+            generations=tuple(self.generations if queue in offsets else one for queue, one in enumerate(old.generations)),
+        )
+        return self._at(topic, position, self.commands_elsewhere(topic, offsets))
+
+    def commanded_to(self, kind: CommandKind, parked: Mapping[tuple[str, int], Mapping[int, int]]) -> GroupRecord:
+        """The record with a command for each of these (topic, queue), about these heads, with the attempts of each."""
+        commands = tuple(
+            Command(number, kind, topic, queue, self.positions[topic].generations[queue], *zip(*sorted(heads.items()), strict=True))
+            for number, ((topic, queue), heads) in enumerate(parked.items(), start=self.commanded + 1)
+        )
+        return replace(self, commands=(*self.commands, *commands), commanded=self.commanded + len(commands))
+
+    def generations_of(self, queues: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
+        """The generation of each of these (topic, queue). None: the group has no position on it."""
+        found: dict[tuple[str, int], int | None] = {}
+        for topic, queue in queues:
+            position = self.positions.get(topic)
+            found[topic, queue] = position.generations[queue] if position and queue < len(position.generations) else None
+        return found
+
+    def raised(self, *, generation: int = -1, commands: int = 0) -> GroupRecord:
+        """The record raised so that this generation and these commands' numbers are not given again.
+
+        A queue's cell has them, but a record that was restored to an older state does not know them.
+        """
+        generations, commanded = max(self.generations, generation + 1), max(self.commanded, commands)
+        if (generations, commanded) == (self.generations, self.commanded):
+            return self
+        return replace(self, generations=generations, commanded=commanded)
+
+    def commands_elsewhere(self, topic: str, queues: Container[int]) -> tuple[Command, ...]:
+        """The commands without those for some queues of a topic."""
+        return tuple(one for one in self.commands if one.topic != topic or one.queue not in queues)
+
+    def gone(self) -> GroupRecord:
+        """The record of the deleted group."""
+        return GroupRecord(
+            settings=self.settings,
+            commanded=self.commanded,
+            generations=self.generations,
+            lives=self.lives + 1,
+            deleted=True,
+        )
+
+    def _at(self, topic: str, position: Position, commands: tuple[Command, ...]) -> GroupRecord:
+        positions = {**self.positions, topic: position}
+        return replace(self, positions=positions, commands=commands, generations=self.generations + 1)
+
+
+def check_agreement(stated: Mapping[str, object], stored: GroupSettings, group: str) -> None:
+    """Raise `InvalidArgument`, showing both, unless the group has the settings that a member states. Of filters only the stated ones
+    count.
+    """
+    if differing := differences(stated, stored):
+        raise InvalidArgument(
+            f"the consumer group has another {next(iter(differing)).replace('_', ' ')}",
+            object=group,
+            expected={name: has for name, (_, has) in differing.items()},
+            observed={name: states for name, (states, _) in differing.items()},
+            hint="state what the group has, leave the settings out, or change them with `penstock group alter`",
+        )
+
+
+def differences(stated: Mapping[str, object], stored: GroupSettings, *, whole: bool = False) -> dict[str, tuple[str, str]]:
+    """The differing settings: what is stated, and what the group has instead, for people. With ``whole``, no filter stated means none."""
+    wanted = GroupSettings.stating(stated)
+    found = {
+        name: (setting_text(getattr(wanted, name)), setting_text(getattr(stored, name)))
+        for name in stated
+        if name != "filters" and getattr(wanted, name) != getattr(stored, name)
+    }
+    for topic in sorted({*wanted.filters, *(stored.filters if whole else ())}):
+        tags, has = wanted.filter_of(topic), stored.filter_of(topic)
+        if parse_filter(tags) != parse_filter(has):
+            found[f"filter of {topic}"] = (tags, has)
+    return found
+
+
+def setting_text(value: object) -> str:
+    """A setting in words."""
+    match value:
+        case None:
+            return "any number"
+        case RetryPolicy(schedule=Schedule.ROCKETMQ, jitter=jitter):
+            text = "by RocketMQ's table"
+        case RetryPolicy(schedule=Schedule.FIXED, interval=interval, jitter=jitter):
+            text = f"every {interval.total_seconds():g} s"
+        case RetryPolicy(interval=interval, interval_max=interval_max, jitter=jitter):
+            text = f"after {interval.total_seconds():g} s, doubling to {interval_max.total_seconds():g} s"
+        case _:
+            return str(value)
+    return f"{text}, jitter {jitter:g}" if jitter else text

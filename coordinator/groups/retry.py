@@ -1,0 +1,65 @@
+"""The schedules by which a consumer group runs failed messages again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from ...log.errors import InvalidArgument
+
+_SECOND = timedelta(seconds=1)
+_MINUTE = timedelta(minutes=1)
+ROCKETMQ_INTERVALS = (
+    *(seconds * _SECOND for seconds in (10, 30)),
+    *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)),
+)
+"""RocketMQ's documented table of 16 intervals. Later ones are two hours each."""
+INTERVAL_MAX = timedelta(days=7)
+
+
+class Schedule(StrEnum):
+    """The sequence of the intervals of a `RetryPolicy`."""
+
+    FIXED = "fixed"
+    """Always ``interval``."""
+    ROCKETMQ = "rocketmq"
+    """`ROCKETMQ_INTERVALS`."""
+    EXPONENTIAL = "exponential"
+    """``interval``, twice that, and so on up to ``interval_max``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryPolicy:
+    """The time between a failed attempt and the next. Raises `InvalidArgument` for invalid settings."""
+
+    schedule: Schedule = Schedule.FIXED
+    interval: timedelta = _SECOND
+    """FIXED: each interval. EXPONENTIAL: the first interval."""
+    interval_max: timedelta = timedelta(hours=2)
+    """EXPONENTIAL: the longest interval."""
+    jitter: float = 0.0
+    """The part of an interval, from 0 to 1, that is random, so that messages that failed together do not come back together."""
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "schedule", Schedule(self.schedule))
+        except ValueError as error:
+            raise InvalidArgument("no such retry schedule", expected=", ".join(Schedule), observed=self.schedule) from error
+        for name in ("interval", "interval_max"):
+            interval: object = getattr(self, name)
+            if not isinstance(interval, timedelta) or not timedelta(0) <= interval <= INTERVAL_MAX:
+                raise InvalidArgument(f"{name} must be a timedelta from 0 to {INTERVAL_MAX.days} days", observed=interval)
+        jitter: object = self.jitter
+        if isinstance(jitter, bool) or not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
+            raise InvalidArgument("jitter must be a number from 0 to 1", observed=jitter)
+
+    def delay(self, strikes: int, chance: float) -> timedelta:
+        """How long to wait after the ``strikes``-th failure (from 1); ``chance`` is a random number from 0 to 1, for the jitter."""
+        if self.schedule is Schedule.ROCKETMQ:
+            interval = ROCKETMQ_INTERVALS[min(strikes, len(ROCKETMQ_INTERVALS)) - 1]
+        elif self.schedule is Schedule.EXPONENTIAL:
+            interval = min(self.interval * 2 ** min(strikes - 1, 40), self.interval_max)
+        else:
+            interval = self.interval
+        return interval * (1 - self.jitter * chance)

@@ -1,0 +1,4 @@
+"""What operators see and order of consumer groups.
+
+Owners carry the orders out, in `queues`.
+"""

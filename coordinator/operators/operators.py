@@ -1,0 +1,383 @@
+"""Operators' questions and orders about consumer groups, while consumers run. Each order is one write of the group's record."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from ...log.errors import InvalidArgument, TopicNotFound
+from ...log.lake import Lake
+from ...log.limits import WAIT_MAX, check_duration, plain
+from ...log.message.message import from_ms
+from ...log.read.reader import Position as Place
+from ...log.read.reader import Reader
+from ...log.topic.timer_log import check_own
+from ...log.topic.topics import Topic, read_only
+from ..cells.cells import Cells
+from ..cells.keys import queue_key, worker_of
+from ..coordination import Coordination
+from ..groups.record import (
+    CommandKind,
+    GroupInUse,
+    GroupRecord,
+    GroupSettings,
+)
+from ..queues.cell import QueueCell, parted
+from ..queues.codec import decode_cell
+from ..queues.commands import begin, caught_up
+from ..workers.liveness import WorkerSeen, WorkerState, watched, workers
+from .describe import GroupDescription, QueueStanding, oldest_unsettled, standing
+from .parked import ParkedGroup, parked_in
+
+log = logging.getLogger("penstock.coordinator")
+
+_AT_ONCE = 8
+_FORCE = "stop them first, or force it"
+CHANGEABLE = ("retry", "max_attempts", "dead_letter_policy", "filters")
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A topic that a group has begun, and its cells as they are once all orders are carried out."""
+
+    name: str
+    topic: Topic | None
+    """The topic. None: it is gone."""
+    cells: tuple[QueueCell, ...]
+    """The cells by queue."""
+    parted: tuple[QueueCell, ...]
+    """The cells of queues that a former topic of the name had, and this one has not."""
+
+
+class Operators:
+    """The operators of one lake.
+
+    Methods that write raise `ReadOnlyError` on a lake opened for reading only. All raise `GroupNotFound` for a named group that does
+    not exist.
+    """
+
+    def __init__(self, lake: Lake, coordination: Coordination) -> None:
+        self._lake = lake
+        self._coordination = coordination
+        self._groups = coordination.groups
+        self._readers: dict[str, tuple[Topic, Reader]] = {}
+        self._stored: dict[tuple[str, int, int], tuple[int, datetime]] = {}
+        """The offset whose store time was last read, with that time, by topic, life and queue. A store time never changes."""
+
+    # --- Groups -----------------------------------------------------------------------------------------------------------------
+
+    async def create(self, group: str, settings: GroupSettings) -> GroupSettings:
+        """Make a group. Nothing happens when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
+        self._may_write("create_group")
+        return (await self._groups.create(group, settings)).settings
+
+    async def alter(self, group: str, **changes: object) -> GroupSettings:
+        """Change retry, max_attempts, dead_letter_policy or filters. The members see it within seconds."""
+        self._may_write("alter_group")
+        if unknown := sorted(set(changes) - set(CHANGEABLE)):
+            hint = "a group of another name can have it" if "delivery_order" in unknown else None
+            raise InvalidArgument(
+                f"{', '.join(unknown)} cannot be changed",
+                operation="alter_group",
+                object=group,
+                expected=", ".join(CHANGEABLE),
+                hint=hint,
+            )
+
+        def altered(record: GroupRecord) -> GroupRecord:
+            return replace(record, settings=replace(record.settings, **changes))  # type: ignore[arg-type]
+
+        return (await self._groups.update(group, altered)).settings
+
+    async def delete(self, group: str, *, force: bool = False) -> None:
+        """Delete a group. A new one of its name begins anew.
+
+        Raises `GroupInUse` when a member lives, or messages that it gave up have no dead letter yet. For a member that seems dead the
+        check takes as long as its lease and a quarter more. ``force`` deletes even so: live members end with an error, and unwritten
+        dead letters are lost, which the log tells.
+        """
+        self._may_write("delete_group")
+        looked_at = await self._groups.get(group)
+        if not force:
+            await self._check_unused(group, looked_at, operation="delete_group", hint=_FORCE)
+        await self._check_buried(group, looked_at, force=force)
+
+        def check(found: GroupRecord) -> None:
+            if joined := sorted({*found.all_members} - {*looked_at.all_members}):
+                raise _in_use(group, joined, operation="delete_group", hint=_FORCE)
+
+        await self._groups.delete(group, life=looked_at.lives, check=None if force else check)
+
+    async def _check_buried(self, group: str, record: GroupRecord, *, force: bool) -> None:
+        """Raise `GroupInUse` when dead letters are still to be written. Log those that never will be."""
+        for topic, position in record.positions.items():
+            queues = range(max(position.queues_max, len(position.offsets)))
+            cells = [await stored_cell(self._coordination.cells, group, topic, queue) for queue in queues]
+            found = {queue: cell.dead_letters.assigned for queue, cell in enumerate(cells) if cell and cell.dead_letters.assigned}
+            if not found:
+                continue
+            opened = await self._topic(topic)
+            if not force and opened is not None and opened.life == position.life:
+                raise GroupInUse(
+                    "messages that the consumer group gave up have no dead letter yet",
+                    operation="delete_group",
+                    object=group,
+                    observed=f"{sum(map(len, found.values()))} of topic {topic}",
+                    hint="let a consumer of the group run until they are written, or force it: then they are lost",
+                )
+            for queue, offsets in found.items():
+                log.error(
+                    "group %s, %s queue %d: the group is deleted, and messages that it gave up have no dead letter: they are lost: offsets %s",
+                    group,
+                    topic,
+                    queue,
+                    ", ".join(map(str, offsets)),
+                )
+
+    async def check_unused(self, group: str, *, operation: str, hint: str = "stop them first, or use another group") -> None:
+        """Raise `GroupInUse` when a member of the group lives. For a member that seems dead this takes its lease and a quarter more."""
+        await self._check_unused(group, await self._groups.get(group), operation=operation, hint=hint)
+
+    async def _check_unused(self, group: str, record: GroupRecord, *, operation: str, hint: str) -> None:
+        if living := await self._living(record):
+            raise _in_use(group, living, operation=operation, hint=hint)
+
+    async def groups(self) -> dict[str, GroupSettings]:
+        """The settings of all groups, by name."""
+        return {name: record.settings for name, record in (await self._groups.all()).items()}
+
+    async def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
+        """All workers but those that ended in order. Without ``watch`` each is watched until it is known whether it lives."""
+        if watch is not None:
+            check_duration("watch", watch, most=WAIT_MAX, operation="workers")
+        cells = self._coordination.cells
+        patience_s = math.inf if watch is None else watch.total_seconds()
+        seen = await watched(cells, self._lake.runtime, await workers(cells), patience_s=patience_s)
+        return [one for one in seen if one.state is not WorkerState.LEFT]
+
+    async def _living(self, record: GroupRecord) -> list[str]:
+        """The members that may be running: the first that is known to be, or none."""
+        by_worker: dict[str, list[str]] = {}
+        for member in record.all_members:
+            by_worker.setdefault(worker_of(member), []).append(member)
+
+        def listed(seen: WorkerSeen) -> list[str]:
+            alive = set() if seen.heartbeat is None else {f"{seen.worker}/{one.number}" for one in seen.heartbeat.members}
+            return [member for member in by_worker[seen.worker] if member in alive]
+
+        seen = await watched(
+            self._coordination.cells,
+            self._lake.runtime,
+            by_worker,
+            enough=lambda one: one.may_live and one.state is not WorkerState.SILENT and bool(listed(one)),
+        )
+        return [member for one in seen if one.may_live for member in listed(one)]
+
+    # --- Where a group is -------------------------------------------------------------------------------------------------------
+
+    async def describe(self, group: str) -> GroupDescription:
+        """The group's settings and members, and for every queue its progress and what holds it up."""
+        record = await self._groups.get(group)
+        views = await self._views(group, record)
+        found = [one for view in views for one in await self._standings(view)]
+        lost = sum(cell.dead_letters.lost for view in views for cell in (*view.cells, *view.parted))
+        return GroupDescription(group, record.settings, record.all_members, tuple(found), lost)
+
+    async def parked(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """The message groups that are parked, by topic, queue and offset; only those of a topic, of a queue, or of this name.
+
+        A group whose release or skip was ordered is not among them, whether that was carried out or not.
+        """
+        return await self._parked(group, await self._groups.get(group), topic=topic, queue=queue, message_group=message_group)
+
+    async def _parked(
+        self, group: str, record: GroupRecord, *, topic: str | None, queue: int | None, message_group: str | None
+    ) -> list[ParkedGroup]:
+        _check_chosen(group, record, topic, queue)
+        found: list[ParkedGroup] = []
+        for view in await self._views(group, record, topic):
+            found += await parked_in(view.name, self._reader(view.topic) if view.topic is not None else None, view.cells)
+        return [
+            one
+            for one in found
+            if (queue is None or one.queue == queue) and (message_group is None or one.message_group == message_group)
+        ]
+
+    async def _views(self, group: str, record: GroupRecord, only: str | None = None) -> list[_View]:
+        """The topics of a group, or one of them."""
+        names = sorted(record.positions) if only is None else [only]
+        return [await self._view(group, record, name) for name in names]
+
+    async def _view(self, group: str, record: GroupRecord, name: str) -> _View:
+        topic = await self._topic(name)
+        if topic is not None and record.positions[name].life < topic.life:
+            # The topic was made again: the first member that sees it begins there.
+            record = record.begun(name, (0,) * topic.settings.queues, topic.life)
+        position = record.positions[name]
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def cell(queue: int) -> QueueCell:
+            async with limit:
+                return await read_cell(self._coordination.cells, group, record, name, queue)
+
+        async def former(queue: int) -> QueueCell:
+            async with limit:
+                return parted(await stored_cell(self._coordination.cells, group, name, queue) or QueueCell(), position.since)
+
+        cells = await asyncio.gather(*map(cell, range(len(position.offsets))))
+        gone = await asyncio.gather(*map(former, range(len(position.offsets), position.queues_max)))
+        return _View(name, topic, tuple(cells), tuple(gone))
+
+    async def _topic(self, name: str) -> Topic | None:
+        try:
+            topic = await self._lake.topic(name)
+            await topic.tail.catch_up()
+            return topic if topic.is_current else await self._lake.topic(name)
+        except TopicNotFound:
+            return None
+
+    def _reader(self, topic: Topic) -> Reader:
+        """The reader that was used last: it knows the table, and only reads what is new."""
+        before = self._readers.get(topic.paths.topic)
+        if before is None or before[0] is not topic:
+            before = self._readers[topic.paths.topic] = (topic, Reader(topic))
+        return before[1]
+
+    async def _standings(self, view: _View) -> list[QueueStanding]:
+        if view.topic is None:
+            return [
+                standing(view.name, queue, cell, earliest=0, following=None, lag_time=timedelta())
+                for queue, cell in enumerate(view.cells)
+            ]
+        reader = self._reader(view.topic)
+        offsets = await reader.offsets()
+        oldest = {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in enumerate(view.cells)}
+        ages = await self._ages(view.topic, reader, {queue: offset for queue, offset in oldest.items() if offset is not None})
+        return [
+            standing(
+                view.name,
+                queue,
+                cell,
+                earliest=offsets[queue][0],
+                following=offsets[queue][1],
+                lag_time=ages.get(queue, timedelta()),
+            )
+            for queue, cell in enumerate(view.cells)
+        ]
+
+    async def _ages(self, topic: Topic, reader: Reader, oldest: Mapping[int, int]) -> dict[int, timedelta]:
+        """The age of the message at one offset of each queue. Only what is not known from the last time is read."""
+        life = topic.life
+        known = {queue: self._stored.get((reader.topic, life, queue)) for queue in oldest}
+        unknown = {queue: offset for queue, offset in oldest.items() if (was := known[queue]) is None or was[0] != offset}
+        if unknown:
+            for queue, stored in (await reader.stored_at(unknown)).items():
+                known[queue] = self._stored[reader.topic, life, queue] = (unknown[queue], stored)
+        now = from_ms(self._lake.runtime.clock.wall_ms())
+        return {
+            queue: max(timedelta(), now - was[1]) for queue, was in known.items() if was is not None and was[0] == oldest[queue]
+        }
+
+    # --- Orders -----------------------------------------------------------------------------------------------------------------
+
+    async def reset(self, topic: str, group: str, to: Place, queues: Sequence[int] | None = None) -> dict[int, int]:
+        """Let a group go on from another place on a topic, in all queues or some. Returns the offset of each.
+
+        ``to`` is turned into offsets once, now. The members carry it out within seconds. Messages in flight do not count any more,
+        nothing before the new offsets is handed out again, and nothing after them is lost. A group that has not begun on the topic
+        begins there.
+        """
+        self._may_write("reset_offsets")
+        check_own(topic, operation="reset_offsets")
+        if queues is not None and isinstance(queues, Sequence) and not queues:
+            raise InvalidArgument(
+                "no queue is named", operation="reset_offsets", object=topic, hint="leave queues out for all of them"
+            )
+        await self._groups.get(group)
+        opened = await self._lake.topic(topic)
+        offsets = await self._reader(opened).resolve(to, queues=queues)
+        life = opened.life
+        await self._groups.reset(group, topic, life, opened.settings.queues, offsets)
+        return offsets
+
+    async def release(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Try parked messages again, with no strike against them. They are chosen as by `parked`. Returns those for which it was
+        ordered.
+
+        Raises `InvalidArgument` when a message group is named that is not parked.
+        """
+        return await self._command(CommandKind.RELEASE, group, topic, queue, message_group)
+
+    async def skip(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Give parked messages up: each becomes a dead letter, and its message group goes on after it. Otherwise as `release`."""
+        return await self._command(CommandKind.SKIP, group, topic, queue, message_group)
+
+    async def _command(
+        self, kind: CommandKind, group: str, topic: str | None, queue: int | None, message_group: str | None
+    ) -> list[ParkedGroup]:
+        self._may_write(kind.value)
+        record = await self._groups.get(group)
+        found = await self._parked(group, record, topic=topic, queue=queue, message_group=message_group)
+        heads: dict[tuple[str, int], dict[int, int]] = {}
+        for one in found:
+            heads.setdefault((one.topic, one.queue), {})[one.offset] = one.attempts
+        if heads:
+            meant = record.generations_of(heads)
+            ordered = await self._groups.command(group, kind, heads, generations=meant)
+            found = [one for one in found if ordered.generations_of(heads)[one.topic, one.queue] == meant[one.topic, one.queue]]
+        if not found and message_group is not None:
+            raise InvalidArgument(
+                "the message group is not parked",
+                operation=kind.value,
+                object=group,
+                observed=message_group,
+                hint="`penstock group parked` names those that are",
+            )
+        return found
+
+    def _may_write(self, operation: str) -> None:
+        if self._lake.read_only:
+            raise read_only(operation)
+
+
+def _in_use(group: str, members: Sequence[str], *, operation: str, hint: str) -> GroupInUse:
+    return GroupInUse(
+        "members of the consumer group live", operation=operation, object=group, observed=", ".join(members), hint=hint
+    )
+
+
+async def read_cell(cells: Cells, group: str, record: GroupRecord, topic: str, queue: int) -> QueueCell:
+    """The cell of a queue as it is once all orders are carried out. Raises `DataDamaged`."""
+    found = await stored_cell(cells, group, topic, queue) or begin(record.positions[topic], queue)
+    return caught_up(found, record, topic, queue, letters_max=math.inf)
+
+
+async def stored_cell(cells: Cells, group: str, topic: str, queue: int) -> QueueCell | None:
+    """The present cell of a queue. None when nobody has taken the queue. Raises `DataDamaged`."""
+    key = queue_key(group, topic, queue)
+    stored = await cells.read(key)
+    return None if stored is None else decode_cell(stored.data, where=key)
+
+
+def _check_chosen(group: str, record: GroupRecord, topic: str | None, queue: int | None) -> None:
+    """Raise unless the group has begun on the topic, and a topic of it has the queue."""
+    if topic is not None and (not isinstance(topic, str) or topic not in record.positions):
+        raise InvalidArgument(
+            "the consumer group has not begun on this topic",
+            object=group,
+            expected=", ".join(sorted(record.positions)),
+            observed=plain(topic),
+        )
+    queues = max((len(one.offsets) for name, one in record.positions.items() if topic in (None, name)), default=0)
+    if queue is not None and (isinstance(queue, bool) or not isinstance(queue, int) or not 0 <= queue < queues):
+        raise InvalidArgument("there is no such queue", object=group, expected=f"0 to {queues - 1}", observed=queue)

@@ -1,0 +1,389 @@
+"""The cell of one queue in one consumer group: its owner, and the state of every message. All decisions are pure.
+
+An offset is in one of four places. *Fresh*: nobody has seen it. *Granted*: in flight for the first time, in its owner. *Settled*: done,
+by a handler or as a dead letter. *Listed*: tracked individually (`Tries`, or a row of a `Spill`), or behind the marker of its message
+group. A listed offset counts as settled for the floor, so that no slow or failing message ever holds the floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from ...log.errors import InternalError
+from .offsets import OffsetSet, Settled
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+ACKS_KEPT = 16
+"""The number of acknowledging writes that are remembered, 8 bytes each. A write is recognised until this many others have followed it."""
+
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+class State(IntEnum):
+    """The state of a message that is tracked individually, or of the head of a blocked message group. The numbers are stored."""
+
+    WAITING = 0
+    """It failed, and is run again when due."""
+    RUNNING = 1
+    """The message is in flight in its owner."""
+    OUT = 2
+    """Handed out by ``receive`` until due, whoever owns the queue."""
+    SUSPECT = 3
+    """It was in flight in a worker that died."""
+    PARKED = 4
+    """It used up its attempts, and its message group stands still until an operator releases or skips it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """The history of a message that did not go straight through."""
+
+    state: State
+    attempts: int = 1
+    """The number of deliveries so far, the present one included."""
+    strikes: int = 0
+    """The number of attempts that failed by the message's own fault."""
+    due_ms: int = 0
+    """WAITING: when it may run again. OUT: when its receipt handle expires."""
+    company: int = 0
+    """RUNNING or SUSPECT: the number, or its upper bound, of messages of the process in flight with it; 1: alone. 0: as many as there
+    are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A blocked message group: its messages from ``head`` on are listed, except those that were settled since."""
+
+    head: int
+    """The first message of the group that is not settled."""
+    limit: int
+    """The offset below which the group's messages were delivered ``tries.attempts`` times. RUNNING or OUT: they are in flight, in
+    order."""
+    tries: Tries
+    """The tries of the group; the strikes are the head's."""
+
+    def from_head(self, head: int, state: State = State.WAITING, due_ms: int = 0) -> Marker:
+        """The marker further on in its group, without strikes. Messages delivered with the old head keep their attempts."""
+        attempts = self.tries.attempts if head < self.limit else 0
+        return Marker(head, max(self.limit, head), Tries(state, attempts, 0, due_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Messages to be written to the dead-letter queue, in this order. A sequence is never given twice."""
+
+    next_sequence: int = 0
+    assigned: tuple[int, ...] = ()
+    """The offsets whose dead letters are not known to be durable; the last one has sequence ``next_sequence - 1``."""
+    former: int = 0
+    """The number of offsets, from the first, that were assigned in a former life of the topic or the group. The present messages at
+    those offsets are others."""
+    lost: int = 0
+    """The number of sequences that will never have a dead letter, as their messages were gone. This is told in the log, and counted
+    here."""
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The offsets that were assigned in the present life."""
+        return self.assigned[self.former :]
+
+    def sequences(self) -> list[tuple[int, int]]:
+        """The (offset, sequence) of each assigned message."""
+        first = self.next_sequence - len(self.assigned)
+        return [(offset, first + place) for place, offset in enumerate(self.assigned)]
+
+    def given_to(self, offsets: Sequence[int]) -> DeadLetters:
+        """The dead letters with the next sequences for these offsets, in this order."""
+        return replace(self, next_sequence=self.next_sequence + len(offsets), assigned=(*self.assigned, *offsets))
+
+    def buried(self, sequence: int, *, lost: int = 0) -> DeadLetters:
+        """The dead letters without those up to this sequence, ``lost`` of which were never written."""
+        left = sum(given > sequence for _, given in self.sequences())
+        gone = len(self.assigned) - left
+        return replace(
+            self, assigned=self.assigned[gone:], former=max(0, self.former - gone), lost=self.lost + (lost if gone else 0)
+        )
+
+    def outlived(self) -> DeadLetters:
+        """The dead letters as the next life finds them: none of them is its own."""
+        return replace(self, former=len(self.assigned))
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """Waiting messages that are not in the cell. Their tries are rows, by due time, of an object that never changes (`spills.py`).
+
+    Rows come back into the cell from the first on.
+    """
+
+    id: str
+    """The id of the object: 32 hexadecimal digits."""
+    taken: int
+    """The number of rows, from the first, that came back."""
+    count: int
+    """The number of rows that are left, at least one."""
+    next_due_ms: int
+    """The due time of the first row that is left."""
+    first_offset: int
+    """The lowest offset of the rows that are left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the owner of a queue knew when it wrote the cell. A log or a group's record that was restored to an older state contradicts
+    it.
+    """
+
+    entry: int
+    """The number of the last entry of the topic's log."""
+    digest: int
+    """64 bits of the digest of the log's state after that entry."""
+    group: int
+    """64 bits of a hash of the group's secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCell:
+    """A consumer group's whole state of one queue."""
+
+    generation: int = 0
+    """The generation of the group's positions; a reset begins the next."""
+    epoch: int = 0
+    """The epoch of the owner. Every take raises it, so that late writes of an earlier owner are refused."""
+    owner: str = ""
+    """The member that may grant, or empty."""
+    step: int = 0
+    """The number of the owner's writes in this epoch. When another's write follows, it tells the owner whether its own was carried out."""
+    commands: int = 0
+    """The number of the last operator's command that was carried out here."""
+    settled: Settled = field(default_factory=Settled)
+    """The offsets that are settled or listed."""
+    granted: OffsetSet = field(default_factory=OffsetSet)
+    tries: Mapping[int, Tries] = field(default_factory=lambda: _NONE)
+    """The individually tracked messages, by offset."""
+    markers: Mapping[int, Marker] = field(default_factory=lambda: _NONE)
+    """The blocked message groups, by the 64-bit hash of the group."""
+    spills: tuple[Spill, ...] = ()
+    """Waiting messages that are tracked individually, like those in ``tries``, but for which the cell has no room."""
+    dead_letters: DeadLetters = field(default_factory=DeadLetters)
+    transactions: frozenset[str] = frozenset()
+    """The ids of transactions that settled messages here and are thereby committed, until their own rows note that (docs/0014)."""
+
+    seen: Seen | None = None
+    """The knowledge of the owner that last wrote the cell. None: nobody has written it in this generation, or only a version that did
+    not say so."""
+
+    acks: tuple[int, ...] = ()
+    """The ids of the last writes that acknowledged or changed deliveries, the newest last. A writer without an answer recognises its
+    own write by them."""
+    ack_writes: int = 0
+    """The number of such writes so far."""
+
+    # --- Owners -----------------------------------------------------------------------------------------------------------------
+
+    def taken_by(self, worker: str) -> QueueCell:
+        """The cell with a new owner. Messages in flight in the old owner become suspects: they run again in smaller and smaller
+        company.
+        """
+        in_flight = self.in_flight
+        suspects = {
+            offset: _suspected(Tries(State.RUNNING), in_flight)
+            for first, limit in self.granted.ranges()
+            for offset in range(first, limit)
+        }
+        return replace(
+            self,
+            owner=worker,
+            epoch=self.epoch + 1,
+            step=0,
+            settled=self.settled.with_all(self.granted),
+            granted=OffsetSet(),
+            tries=suspects | {offset: _suspected(tries, in_flight) for offset, tries in self.tries.items()},
+            markers={group: replace(marker, tries=_suspected(marker.tries, in_flight)) for group, marker in self.markers.items()},
+        )
+
+    def released(self) -> QueueCell:
+        """The cell without an owner. Nothing may be in flight in it."""
+        if self.in_flight:
+            raise InternalError("a queue with messages in flight cannot be released", observed=self.in_flight)
+        return replace(self, owner="")
+
+    @property
+    def in_flight(self) -> int:
+        """The number of messages and blocked groups in flight in the owner."""
+        tries = [*self.tries.values(), *(marker.tries for marker in self.markers.values())]
+        return len(self.granted) + sum(one.state is State.RUNNING for one in tries)
+
+    @property
+    def count_spilled(self) -> int:
+        """The number of messages that wait outside of the cell."""
+        return sum(spill.count for spill in self.spills)
+
+    @property
+    def first_listed(self) -> int | None:
+        """The lowest offset that is tracked individually or heads a blocked group. None when nothing is listed."""
+        heads = (marker.head for marker in self.markers.values())
+        return min([*self.tries, *heads, *(spill.first_offset for spill in self.spills)], default=None)
+
+    # --- Messages without a blocked group ---------------------------------------------------------------------------------------
+
+    def with_granted(self, offsets: OffsetSet) -> QueueCell:
+        """The cell with fresh offsets in flight."""
+        if self.granted.meets(offsets) or self.settled.meets(offsets):
+            raise InternalError("a message cannot be granted twice", observed=offsets.ranges())
+        return replace(self, granted=self.granted.union(offsets))
+
+    def with_ungranted(self, offsets: OffsetSet) -> QueueCell:
+        """The cell with granted messages fresh again: no handler of them was started."""
+        if len(self.granted.without(offsets)) != len(self.granted) - len(offsets):
+            raise InternalError("only what is granted can be given back", observed=offsets.ranges())
+        return replace(self, granted=self.granted.without(offsets))
+
+    def with_settled(self, offsets: OffsetSet) -> QueueCell:
+        """The cell with messages settled: granted ones, and individually tracked ones."""
+        return replace(
+            self,
+            granted=self.granted.without(offsets),
+            settled=self.settled.with_all(offsets),
+            tries=_untracked(self.tries, offsets),
+        )
+
+    def with_tries(self, offset: int, tries: Tries) -> QueueCell:
+        """The cell with a message tracked individually from now on, or with other tries than before."""
+        return replace(
+            self,
+            granted=self.granted.without_range(offset, offset + 1),
+            settled=self.settled.with_range(offset, offset + 1),
+            tries=_with(self.tries, offset, tries),
+        )
+
+    def with_all_tries(self, tries: Mapping[int, Tries]) -> QueueCell:
+        """The same for many messages at once."""
+        offsets = OffsetSet.of_offsets(list(tries))
+        return replace(
+            self,
+            granted=self.granted.without(offsets),
+            settled=self.settled.with_all(offsets),
+            tries={**self.tries, **tries},
+        )
+
+    # --- Blocked message groups -------------------------------------------------------------------------------------------------
+
+    def with_listed(self, offsets: OffsetSet) -> QueueCell:
+        """The cell with fresh messages of blocked groups passed over."""
+        return replace(self, settled=self.settled.with_all(offsets))
+
+    def with_markers(self, markers: Mapping[int, Marker | None], listed: OffsetSet) -> QueueCell:
+        """The cell with blocked groups: newly blocked, advanced or stopped, or (None) caught up.
+
+        ``listed`` were granted or tracked individually, and are behind these markers from now on.
+        """
+        gone = [group for group, marker in markers.items() if marker is None]
+        standing = {group: marker for group, marker in markers.items() if marker is not None}
+        return replace(
+            self,
+            granted=self.granted.without(listed),
+            settled=self.settled.with_all(listed),
+            tries=_untracked(self.tries, listed),
+            markers={**_without(self.markers, gone), **standing},
+        )
+
+    def with_marker(self, group: int, marker: Marker) -> QueueCell:
+        """The cell with a blocked group advanced, or stopped."""
+        if group not in self.markers:
+            raise InternalError("no such message group is blocked", observed=group)
+        return replace(self, markers=_with(self.markers, group, marker))
+
+    # --- Dead letters -----------------------------------------------------------------------------------------------------------
+
+    def with_dead_letters(self, offsets: Sequence[int]) -> QueueCell:
+        """The cell with messages given up. They get the next sequences, in this order, before anything is written for them."""
+        return replace(self.with_settled(OffsetSet.of_offsets(offsets)), dead_letters=self.dead_letters.given_to(offsets))
+
+    def with_buried(self, sequence: int, *, lost: int = 0) -> QueueCell:
+        """The cell with the dead letters up to this sequence known to be durable, except ``lost`` that never will be."""
+        return replace(self, dead_letters=self.dead_letters.buried(sequence, lost=lost))
+
+    # --- Transactions -----------------------------------------------------------------------------------------------------------
+
+    def with_transaction(self, transaction: str) -> QueueCell:
+        """The cell with a transaction committed by this write."""
+        return replace(self, transactions=self.transactions | {transaction})
+
+    def without_transactions(self, noted: Iterable[str]) -> QueueCell:
+        """The cell without these transactions, which are noted elsewhere as committed. The same cell when it has none of them."""
+        left = self.transactions.difference(noted)
+        return self if left == self.transactions else replace(self, transactions=left)
+
+    # --- Acknowledgements -------------------------------------------------------------------------------------------------------
+
+    def with_ack(self, write: int) -> QueueCell:
+        """The cell with one more write that acknowledges deliveries."""
+        return replace(self, acks=(*self.acks, write)[-ACKS_KEPT:], ack_writes=self.ack_writes + 1)
+
+    def has_ack(self, write: int, since: int) -> bool | None:
+        """Whether this write was carried out, after at least ``since`` others. None: the cell does not tell."""
+        if write in self.acks:
+            return True
+        return False if 0 <= self.ack_writes - since <= ACKS_KEPT else None
+
+    # --- Resets -----------------------------------------------------------------------------------------------------------------
+
+    def reset_to(self, position: int, generation: int, *, lives_on: bool = True) -> QueueCell:
+        """The cell at another position, where everything from there on is fresh.
+
+        Messages in flight do not count any more. Dead letters stay assigned, and transactions committed. ``lives_on``: topic and group
+        are still those for which they were assigned.
+        """
+        return QueueCell(
+            generation=generation,
+            epoch=self.epoch,
+            owner=self.owner,
+            step=self.step,
+            commands=self.commands,
+            settled=Settled(position),
+            dead_letters=self.dead_letters if lives_on else self.dead_letters.outlived(),
+            transactions=self.transactions,
+            acks=self.acks,
+            ack_writes=self.ack_writes,
+        )
+
+
+def parted(cell: QueueCell, since: int) -> QueueCell:
+    """The cell of a queue that the topic has not had any more since this generation.
+
+    Nobody owns it, a former owner cannot write it any more, and its assigned dead letters are lost. The same cell when that was done
+    before.
+    """
+    if cell.generation >= since:
+        return cell
+    letters = cell.dead_letters
+    over = letters.buried(letters.next_sequence, lost=len(letters.assigned))
+    return replace(cell.reset_to(0, since), owner="", epoch=cell.epoch + 1, step=0, dead_letters=over)
+
+
+def _suspected(tries: Tries, in_flight: int) -> Tries:
+    """The tries after the death of the message's worker: a strike only if it ran alone, else half the company the next time."""
+    if tries.state is not State.RUNNING:
+        return tries
+    alone = tries.company == 1
+    return Tries(State.SUSPECT, tries.attempts, tries.strikes + alone, 0, max(1, (tries.company or in_flight) // 2))
+
+
+def _untracked(tries: Mapping[int, Tries], offsets: OffsetSet) -> Mapping[int, Tries]:
+    return {offset: one for offset, one in tries.items() if offset not in offsets} if tries else tries
+
+
+def _with(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
+    return {**mapping, key: value}
+
+
+def _without(mapping: Mapping[K, V], keys: Iterable[K]) -> Mapping[K, V]:
+    gone = set(keys) & mapping.keys()
+    return {key: value for key, value in mapping.items() if key not in gone} if gone else mapping

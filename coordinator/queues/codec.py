@@ -1,0 +1,232 @@
+"""Cells as bytes: a few hundred in ordinary work."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from ...log.errors import DataDamaged, NewerFormatError
+from ...log.limits import NUMBER_MAX
+from ..cells.varints import VarintReader, append_bytes, append_varint
+from .cell import ACKS_KEPT, DeadLetters, Marker, QueueCell, Seen, Spill, State, Tries
+from .offsets import OffsetSet, Settled
+
+_FORMAT = 1
+_WITH_SECTIONS = 2
+"""The format with sections: their number follows, then pairs of a section's number and its bytes. It is written only if there are
+sections, so that earlier versions can read all other cells. They refuse cells with sections, and so do not drop what they do not know."""
+_TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN = 1, 2, 3, 4, 5
+_HASH_BYTES = 8
+_ID_BYTES = 16
+_TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
+_TRACKED_MAX = 1 << 17
+"""The most tracked messages, far above any window. A few bytes can say that millions are in flight, and must not cost their reader all
+memory."""
+
+
+def encode_cell(cell: QueueCell) -> bytes:
+    """A cell as bytes for its table. Messages with the same history share it."""
+    sections = _sections(cell)
+    data = bytearray([_WITH_SECTIONS if sections else _FORMAT])
+    append_varint(data, cell.generation)
+    append_varint(data, cell.epoch)
+    append_bytes(data, cell.owner.encode())
+    append_varint(data, cell.step)
+    append_varint(data, cell.commands)
+    data += cell.settled.encode()
+    data += cell.granted.encode()
+    shared: defaultdict[Tries, list[int]] = defaultdict(list)
+    for offset, tries in cell.tries.items():
+        shared[tries].append(offset)
+    append_varint(data, len(shared))
+    for tries, offsets in shared.items():
+        _append_tries(data, tries)
+        data += (OffsetSet(offsets[0], 1) if len(offsets) == 1 else OffsetSet.of_offsets(offsets)).encode()
+    append_varint(data, len(cell.markers))
+    for group, marker in cell.markers.items():
+        data += group.to_bytes(_HASH_BYTES, "little")
+        append_varint(data, marker.head)
+        append_varint(data, marker.limit - marker.head)
+        _append_tries(data, marker.tries)
+    append_varint(data, cell.dead_letters.next_sequence)
+    append_varint(data, len(cell.dead_letters.assigned))
+    for offset in cell.dead_letters.assigned:
+        append_varint(data, offset)
+    if sections:
+        append_varint(data, len(sections))
+    for number, section in sections.items():
+        append_varint(data, number)
+        append_bytes(data, section)
+    return bytes(data)
+
+
+def _sections(cell: QueueCell) -> dict[int, bytes]:
+    sections: dict[int, bytes] = {}
+    if cell.transactions:
+        sections[_TRANSACTIONS] = b"".join(bytes.fromhex(one) for one in sorted(cell.transactions))
+    if cell.spills:
+        sections[_SPILLS] = b"".join(map(_spill, cell.spills))
+    if cell.dead_letters.former or cell.dead_letters.lost:
+        letters = bytearray()
+        append_varint(letters, cell.dead_letters.former)
+        append_varint(letters, cell.dead_letters.lost)
+        sections[_LETTERS] = bytes(letters)
+    if cell.ack_writes:
+        data = bytearray()
+        append_varint(data, cell.ack_writes)
+        sections[_ACKS] = bytes(data) + b"".join(one.to_bytes(_HASH_BYTES, "little") for one in cell.acks)
+    if cell.seen is not None:
+        seen = bytearray()
+        append_varint(seen, cell.seen.entry)
+        sections[_SEEN] = bytes(seen) + b"".join(one.to_bytes(_HASH_BYTES, "little") for one in (cell.seen.digest, cell.seen.group))
+    return sections
+
+
+def _spill(spill: Spill) -> bytes:
+    data = bytearray(bytes.fromhex(spill.id))
+    for number in (spill.taken, spill.count, spill.next_due_ms, spill.first_offset):
+        append_varint(data, number)
+    return bytes(data)
+
+
+def decode_cell(data: bytes, *, where: str) -> QueueCell:
+    """The inverse of `encode_cell`. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
+    reader = VarintReader(data, where=where)
+    if (version := reader.byte()) not in (_FORMAT, _WITH_SECTIONS):
+        raise _newer(where, f"format {_FORMAT} or {_WITH_SECTIONS}", version)
+    cell = QueueCell(
+        generation=reader.varint(),
+        epoch=reader.varint(),
+        owner=reader.text(),
+        step=reader.varint(),
+        commands=reader.varint(),
+        settled=Settled.decode(reader),
+        granted=_read_granted(reader),
+        tries=_read_tries_by_offset(reader, where),
+        markers=dict(_read_marker(reader, where) for _ in range(reader.count(_MARKER_BYTES_MIN))),
+        dead_letters=_read_dead_letters(reader),
+    )
+    if version == _WITH_SECTIONS:
+        cell = _with_sections(cell, reader, where)
+    if not reader.done:
+        raise DataDamaged("the cell has more to it than its parts", object=where, observed=f"{len(data)} bytes")
+    return cell
+
+
+def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:
+    for _ in range(reader.count(2)):
+        number = reader.varint()
+        if number == _TRANSACTIONS:
+            cell = replace(cell, transactions=_read_transactions(reader.sized(), where))
+        elif number == _SPILLS:
+            cell = replace(cell, spills=_read_spills(VarintReader(reader.sized(), where=where)))
+        elif number == _LETTERS:
+            cell = replace(cell, dead_letters=_read_lives(cell.dead_letters, VarintReader(reader.sized(), where=where), where))
+        elif number == _ACKS:
+            cell = _with_acks(cell, VarintReader(reader.sized(), where=where), where)
+        elif number == _SEEN:
+            cell = replace(cell, seen=_read_seen(VarintReader(reader.sized(), where=where)))
+        else:
+            raise _newer(where, f"section {_TRANSACTIONS} to {_SEEN}", number)
+    return cell
+
+
+def _with_acks(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:
+    count, acks = reader.varint(), []
+    while not reader.done:
+        acks.append(int.from_bytes(reader.take(_HASH_BYTES), "little"))
+    if len(acks) > min(count, ACKS_KEPT):
+        raise DataDamaged("the cell names more acknowledging writes than there were", object=where, observed=len(acks))
+    return replace(cell, acks=tuple(acks), ack_writes=count)
+
+
+def _read_seen(reader: VarintReader) -> Seen:
+    entry = reader.varint()
+    digest, group = (int.from_bytes(reader.take(_HASH_BYTES), "little") for _ in range(2))
+    if not reader.done:
+        raise reader.damaged("what the cell says of the log goes on behind its end")
+    return Seen(entry, digest, group)
+
+
+def _read_spills(reader: VarintReader) -> tuple[Spill, ...]:
+    found = []
+    while not reader.done:
+        name, taken, count = reader.take(_ID_BYTES).hex(), reader.varint(), reader.varint()
+        spill = Spill(name, taken, count, reader.time_ms(), reader.varint())
+        if not 0 < spill.count <= NUMBER_MAX - spill.taken:
+            raise reader.damaged("the cell names an object without rows", observed=spill)
+        found.append(spill)
+    return tuple(found)
+
+
+def _read_lives(letters: DeadLetters, reader: VarintReader, where: str) -> DeadLetters:
+    former, lost = reader.varint(), reader.varint()
+    if former > len(letters.assigned) or not reader.done:
+        raise DataDamaged(
+            "the cell has more dead letters of a former life than it has dead letters",
+            object=where,
+            expected=f"at most {len(letters.assigned)}",
+            observed=former,
+        )
+    return replace(letters, former=former, lost=lost)
+
+
+def _read_transactions(data: bytes, where: str) -> frozenset[str]:
+    if len(data) % _ID_BYTES:
+        raise DataDamaged("the cell's transactions are cut off", object=where, observed=f"{len(data)} bytes")
+    return frozenset(data[at : at + _ID_BYTES].hex() for at in range(0, len(data), _ID_BYTES))
+
+
+def _newer(where: str, expected: str, observed: int) -> NewerFormatError:
+    return NewerFormatError(
+        "the cell was written by a later version of Penstock", object=where, expected=expected, observed=observed
+    )
+
+
+def _append_tries(data: bytearray, tries: Tries) -> None:
+    for number in (tries.state, tries.attempts, tries.strikes, tries.due_ms, tries.company):
+        append_varint(data, number)
+
+
+def _read_tries(reader: VarintReader, where: str) -> Tries:
+    number = reader.varint()
+    state = next((state for state in State if state == number), None)
+    if state is None:
+        raise DataDamaged("the cell has a state nobody knows", object=where, observed=number)
+    return Tries(state, reader.varint(), reader.varint(), reader.time_ms(), reader.varint())
+
+
+def _read_tries_by_offset(reader: VarintReader, where: str) -> dict[int, Tries]:
+    found: dict[int, Tries] = {}
+    left = _TRACKED_MAX
+    for _ in range(reader.count(_TRIES_BYTES_MIN)):
+        tries, offsets = _read_tries(reader, where), OffsetSet.decode(reader)
+        left -= len(offsets)
+        if left < 0:
+            raise reader.damaged("the cell tracks more messages than any has room for", expected=f"at most {_TRACKED_MAX}")
+        for first, limit in offsets.ranges():
+            found.update(dict.fromkeys(range(first, limit), tries))
+    return found
+
+
+def _read_granted(reader: VarintReader) -> OffsetSet:
+    granted = OffsetSet.decode(reader)
+    if len(granted) > _TRACKED_MAX:
+        raise reader.damaged(
+            "the cell has more in flight than any has room for", expected=f"at most {_TRACKED_MAX}", observed=len(granted)
+        )
+    return granted
+
+
+def _read_dead_letters(reader: VarintReader) -> DeadLetters:
+    following = reader.varint()
+    found = DeadLetters(following, tuple(reader.varint() for _ in range(reader.count())))
+    if len(found.assigned) > found.next_sequence:
+        raise reader.damaged("the cell has more dead letters than sequences", expected=following, observed=len(found.assigned))
+    return found
+
+
+def _read_marker(reader: VarintReader, where: str) -> tuple[int, Marker]:
+    group = int.from_bytes(bytes(reader.byte() for _ in range(_HASH_BYTES)), "little")
+    head = reader.varint()
+    return group, Marker(head, head + reader.varint(NUMBER_MAX - head), _read_tries(reader, where))

@@ -1,0 +1,244 @@
+"""The state of messages that were handed out by ``receive``, in their queue's cell. Pure.
+
+Any holder of the handle may acknowledge or ask for more time. Only the owner lets a delivery expire.
+
+A message tracked individually (CONCURRENT) is `State.OUT` until its due time. In an ORDERLY group the marker of its lane is OUT, with
+all messages of the lane that were handed out together. These are acknowledged one after the other, and expire together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ...log.errors import InternalError
+from ..groups.record import DeadLetterPolicy, GroupSettings
+from ..limits import LETTERS_MAX
+from .cell import Marker, QueueCell, State, Tries
+from .offsets import OffsetSet
+from .receipt_handle import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated
+
+_ACK = "ack"
+_CHANGE = "change_invisible_duration"
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """A delivery that expired: a failed attempt."""
+
+    offset: int
+    attempts: int
+    parked: bool = False
+    given_up: bool = False
+    """Whether it becomes a dead letter. If neither this nor parked, it may be handed out again at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """A cell in which deliveries have expired, and the lapses."""
+
+    cell: QueueCell
+    lapses: tuple[Lapse, ...] = ()
+    left: bool = False
+    """Whether others are due that would be given up, but for whose dead letters there is no room yet. They stay out until there is."""
+
+
+def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int, known: int = 0) -> QueueCell:
+    """The cell with the message settled, for good. ``known`` is the group's present generation: a cell that is behind is to be reset to
+    it.
+
+    Raises `ReceiptOutdated`, `AlreadySettled`, `ReceiptExpired`, or `ReceiptAhead` when an earlier message of its lane is still out.
+    """
+    _check_generation(max(cell.generation, known), handle, _ACK)
+    if handle.lane is None:
+        _check_alone(cell, handle, now_ms, _ACK)
+        return cell.with_settled(OffsetSet(handle.offset, 1))
+    marker = _checked_marker(cell, handle, now_ms, _ACK)
+    if handle.offset != marker.head:
+        raise _ahead(marker, handle, _ACK, "acknowledge the earlier one first")
+    if handle.following is None:
+        return cell.with_marker(handle.lane, marker.from_head(handle.offset + 1))
+    return cell.with_marker(handle.lane, marker.from_head(handle.following, State.OUT, marker.tries.due_ms))
+
+
+def changed_visibility(cell: QueueCell, handle: ReceiptHandle, *, due_ms: int, now_ms: int, known: int = 0) -> QueueCell:
+    """The cell with another end of the delivery, for all messages of its lane that are out with it.
+
+    For a message that is not the first of them the end can only be put off. An extension is no retry. A delivery that ends now expires,
+    and counts as one.
+
+    Raises as `acknowledged` does.
+    """
+    _check_generation(max(cell.generation, known), handle, _CHANGE)
+    if handle.lane is None:
+        tries = _check_alone(cell, handle, now_ms, _CHANGE)
+        return cell.with_tries(handle.offset, replace(tries, due_ms=due_ms))
+    marker = _checked_marker(cell, handle, now_ms, _CHANGE)
+    if handle.offset != marker.head and due_ms < marker.tries.due_ms:
+        raise _ahead(marker, handle, _CHANGE, "they become visible together, so only the first one's end can come sooner")
+    return cell.with_marker(handle.lane, replace(marker, tries=replace(marker.tries, due_ms=due_ms)))
+
+
+def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
+    """The cell with a message visible again that was handed out but taken by nobody, without a strike. The same cell when it is not out
+    any more.
+    """
+    tries = cell.tries.get(handle.offset) if handle.lane is None else None
+    marker = None if handle.lane is None else cell.markers.get(handle.lane)
+    if cell.generation != handle.generation:
+        return cell
+    if tries is not None and _is_out(tries, handle):
+        return cell.with_tries(handle.offset, Tries(State.WAITING, tries.attempts, tries.strikes))
+    if handle.lane is not None and marker is not None and marker.head == handle.offset and _is_out(marker.tries, handle):
+        waiting = Tries(State.WAITING, marker.tries.attempts, marker.tries.strikes)
+        return cell.with_marker(handle.lane, replace(marker, tries=waiting))
+    return cell
+
+
+def expired(cell: QueueCell, now_ms: int, settings: GroupSettings, *, letters_max: int = LETTERS_MAX) -> Expiry:
+    """The cell with a strike against every delivery that is out and due. The message is visible again, or at the end of its attempts
+    the group's policy applies.
+
+    Messages are given up only until ``letters_max`` dead letters are to be written; those due first come first.
+    """
+    most, parks_all = settings.max_attempts, settings.dead_letter_policy is DeadLetterPolicy.PARK
+    tries = {offset: one for offset, one in cell.tries.items() if _is_due(one, now_ms)}
+    markers = {lane: one for lane, one in cell.markers.items() if _is_due(one.tries, now_ms)}
+    dying = [(one.due_ms, offset) for offset, one in tries.items() if _is_last(one, most)]
+    if not parks_all:
+        dying += [(one.tries.due_ms, one.head) for one in markers.values() if _is_last(one.tries, most)]
+    room = max(0, letters_max - len(cell.dead_letters.assigned))
+    if left := {offset for _, offset in sorted(dying)[room:]}:
+        tries = {offset: one for offset, one in tries.items() if offset not in left}
+        markers = {lane: one for lane, one in markers.items() if one.head not in left}
+    lapses: list[Lapse] = []
+    again: dict[int, Tries] = {}
+    for offset, one in tries.items():
+        gives_up = _is_last(one, most)
+        lapses.append(Lapse(offset, one.attempts, given_up=gives_up))
+        if not gives_up:
+            again[offset] = _waiting(one)
+    after: dict[int, Marker | None] = {}
+    for lane, marker in markers.items():
+        gives_up = _is_last(marker.tries, most)
+        parks = gives_up and parks_all
+        lapses.append(Lapse(marker.head, marker.tries.attempts, parked=parks, given_up=gives_up and not parks))
+        if gives_up and not parks:
+            after[lane] = marker.from_head(marker.head + 1)
+        else:
+            after[lane] = replace(marker, tries=_waiting(marker.tries, State.PARKED if parks else State.WAITING))
+    lapses.sort(key=lambda lapse: lapse.offset)
+    cell = cell.with_all_tries(again) if again else cell
+    cell = cell.with_markers(after, OffsetSet()) if after else cell
+    letters = [lapse.offset for lapse in lapses if lapse.given_up]
+    return Expiry(cell.with_dead_letters(letters) if letters else cell, tuple(lapses), left=bool(left))
+
+
+def last_expiry_ms(cell: QueueCell) -> int:
+    """The time when the last delivery that is out expires; 0 when none is."""
+    every = [*cell.tries.values(), *(marker.tries for marker in cell.markers.values())]
+    return max((one.due_ms for one in every if one.state is State.OUT), default=0)
+
+
+def without_caught_up(cell: QueueCell, lanes: Iterable[int]) -> QueueCell:
+    """The cell without the markers of these lanes, whose last known messages were handed out, as far as those are settled."""
+    markers = {lane: cell.markers[lane] for lane in lanes if lane in cell.markers}
+    gone = [lane for lane, one in markers.items() if one.tries.state is State.WAITING and one.head >= one.limit]
+    return cell.with_markers(dict.fromkeys(gone), OffsetSet()) if gone else cell
+
+
+def _is_due(tries: Tries, now_ms: int) -> bool:
+    return tries.state is State.OUT and tries.due_ms <= now_ms
+
+
+def _is_last(tries: Tries, most: int | None) -> bool:
+    return most is not None and tries.strikes + 1 >= most
+
+
+def _is_out(tries: Tries, handle: ReceiptHandle) -> bool:
+    return tries.state is State.OUT and tries.attempts == handle.attempt
+
+
+def _waiting(tries: Tries, state: State = State.WAITING) -> Tries:
+    return Tries(state, tries.attempts, tries.strikes + 1)
+
+
+# --- Refusals -------------------------------------------------------------------------------------------------------------------
+
+
+def _check_alone(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operation: str) -> Tries:
+    _check_generation(cell.generation, handle, operation)
+    tries = cell.tries.get(handle.offset)
+    # Messages that wait outside of the cell expired before. The cell does not say which offsets those are.
+    waits = any(spill.first_offset <= handle.offset for spill in cell.spills)
+    if tries is None and handle.offset in cell.settled and not waits:
+        raise _settled(cell, handle, operation)
+    return _check_out(tries, handle, now_ms, operation)
+
+
+def _checked_marker(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operation: str) -> Marker:
+    _check_generation(cell.generation, handle, operation)
+    if handle.lane is None:
+        raise InternalError("only a message of a lane has a marker", operation=operation, object=handle.where)
+    marker = cell.markers.get(handle.lane)
+    if (marker is None and handle.offset in cell.settled) or (marker is not None and handle.offset < marker.head):
+        raise _settled(cell, handle, operation)
+    _check_out(None if marker is None or handle.offset >= marker.limit else marker.tries, handle, now_ms, operation)
+    assert marker is not None, "it is out"
+    return marker
+
+
+def _check_out(tries: Tries | None, handle: ReceiptHandle, now_ms: int, operation: str) -> Tries:
+    if tries is None or not _is_out(tries, handle):
+        state = "not handed out" if tries is None else f"{tries.state.name}, attempt {tries.attempts}"
+        raise _expired(handle, operation, state, parked=tries is not None and tries.state is State.PARKED)
+    if tries.due_ms <= now_ms:
+        raise _expired(handle, operation, f"{(now_ms - tries.due_ms) / 1000:g} s too late")
+    return tries
+
+
+def _check_generation(generation: int, handle: ReceiptHandle, operation: str) -> None:
+    if handle.generation != generation:
+        raise ReceiptOutdated(
+            "the consumer group's offsets were reset after the message was handed out",
+            operation=operation,
+            object=handle.where,
+            expected=f"generation {generation}",
+            observed=f"generation {handle.generation}",
+            hint="if it is behind the new position it is handed out again",
+        )
+
+
+def _settled(cell: QueueCell, handle: ReceiptHandle, operation: str) -> AlreadySettled:
+    given_up = handle.offset in cell.dead_letters.own
+    return AlreadySettled(
+        "the message expired at its last attempt, and was given up"
+        if given_up
+        else "the message was acknowledged before, or was given up after it had expired",
+        operation=operation,
+        object=handle.where,
+        hint=None if given_up else "acknowledge a message once; an acknowledged one never comes back",
+    )
+
+
+def _expired(handle: ReceiptHandle, operation: str, observed: str, *, parked: bool = False) -> ReceiptExpired:
+    return ReceiptExpired(
+        "the invisible duration of the message has passed",
+        operation=operation,
+        object=handle.where,
+        observed=observed,
+        hint="its message group is parked: release or skip it"
+        if parked
+        else "it is handed out again; ask for a longer invisible duration, or change it in time",
+    )
+
+
+def _ahead(marker: Marker, handle: ReceiptHandle, operation: str, hint: str) -> ReceiptAhead:
+    return ReceiptAhead(
+        "an earlier message of the same message group, from the same receive, is not acknowledged",
+        operation=operation,
+        object=handle.where,
+        expected=f"offset {marker.head}",
+        observed=f"offset {handle.offset}",
+        hint=hint,
+    )

@@ -1,0 +1,245 @@
+"""The owner's hold on one queue's cell: changes gather while a write is under way, and go into the next one together.
+
+Only the owner changes more than what was handed out by receipt handles, and every write is conditional on the cell's version. So a
+failed write found one of three things. Another owner: then this hold is over. Another's acknowledgement: then the changes are made
+again on top of it. Or its own write with such an acknowledgement on top, which the owner's count of writes tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from ...log.errors import InternalError, PenstockError, ReopenError, RetryError
+from ...log.limits import KIB
+from ..cells.cells import CellChanged, Cells, Stored
+from ..limits import CELL_STORED_BYTES_MAX
+from .cell import QueueCell, Seen
+from .codec import decode_cell, encode_cell
+
+Change: TypeAlias = Callable[[QueueCell], QueueCell]
+"""A change of the cell. It is applied to the newest cell, perhaps more than once and to a later cell the second time, so it must be
+pure."""
+
+ROOM_BYTES = CELL_STORED_BYTES_MAX - 8 * KIB
+"""The size at which cells stop growing: a new owner, who makes suspects of the messages in flight, must always find room."""
+
+
+class OwnershipLost(ReopenError):
+    """The queue has another owner, or may have one. Nothing more may be started or settled by this one."""
+
+    kind = "ownership_lost"
+
+
+class CellFull(RetryError):
+    """The cell has no room for what else should be tracked; it was left unchanged."""
+
+    kind = "cell_full"
+
+
+class Holder(Protocol):
+    """The owner of queues: a member of a group, while its worker's heartbeat is believed."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def until_s(self) -> float:
+        """The time, by the monotonic clock, until which it may believe itself alive."""
+        ...
+
+
+class QueueKeeper:
+    """The owner's hold on the cell of one queue."""
+
+    def __init__(self, cells: Cells, holder: Holder, key: str, cell: QueueCell, stored: Stored) -> None:
+        self._cells = cells
+        self._holder = holder
+        self.key = key
+        self.cell = cell
+        """The cell in the table, as far as this owner knows."""
+        self.size_bytes = len(stored.data)
+        self.writes = 0
+        self.taken_from = ""
+        """The former owner that did not release the queue; empty when there was none."""
+        self.ended = asyncio.Event()
+        """Set once the hold is over, by release or by loss."""
+        self.seen: Callable[[], Seen] | None = None
+        """The owner's knowledge when it writes. None: it does not know yet whether that agrees with the cell."""
+        self._stored = stored
+        self._gathered: list[tuple[Change, asyncio.Future[QueueCell]]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this ownership."""
+        return self.cell.epoch
+
+    async def change(self, change: Change) -> QueueCell:
+        """Make a change, and return the cell once it is durable.
+
+        Raises `OwnershipLost`, also when it is not known whether the change was made. Raises `CellFull` when this change was left out
+        for want of room, and what ``change`` raises.
+        """
+        if self.ended.is_set():
+            raise self._lost("the hold on the queue is over")
+        waiting: asyncio.Future[QueueCell] = asyncio.get_running_loop().create_future()
+        self._gathered.append((change, waiting))
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.ensure_future(self._write_gathered())
+        return await waiting
+
+    async def look(self) -> QueueCell:
+        """Read what others acknowledged meanwhile. Returns the cell. Raises `OwnershipLost`, and what the table raises."""
+        known = self._stored
+        found = await self._cells.read(self.key)
+        writing = self._writer is not None and not self._writer.done()
+        if self._stored is known and not writing and not self.ended.is_set() and (found is None or found.version != known.version):
+            try:
+                self.cell = self._merged(CellChanged(self.key, found))
+            except OwnershipLost:
+                self.ended.set()
+                raise
+            self._stored = found or known
+        return self.cell
+
+    async def release(self) -> None:
+        """Release the queue, in which nothing may be in flight. The next owner may take it at once."""
+        await self.change(QueueCell.released)
+        self.ended.set()
+
+    def lose(self) -> None:
+        """End the hold without a write: the holder itself is over."""
+        self.ended.set()
+
+    async def _write_gathered(self) -> None:
+        while self._gathered:
+            gathered, self._gathered = self._gathered, []
+            try:
+                await self._write([(change, waiting) for change, waiting in gathered if not waiting.cancelled()])
+            except PenstockError as error:
+                self.ended.set()
+                lost = error if isinstance(error, OwnershipLost) else self._lost("the cell could not be written", error)
+                for _, waiting in [*gathered, *self._gathered]:
+                    if not waiting.done():
+                        waiting.set_exception(lost)
+                self._gathered.clear()
+
+    async def _write(self, gathered: list[tuple[Change, asyncio.Future[QueueCell]]]) -> None:
+        base = self.cell
+        while True:
+            cell, made = _apply(base, gathered)
+            seen = self.seen() if self.seen is not None else None
+            data = encode_cell(_stamped(cell, base, seen))
+            if len(data) > ROOM_BYTES and len(data) > (room := max(ROOM_BYTES, len(encode_cell(_stamped(base, base, seen))))):
+                cell, made = _apply_what_fits(base, gathered, room)
+                data = encode_cell(_stamped(cell, base, seen))
+            if not made:
+                return
+            cell = _stamped(cell, base, seen)
+            self.writes += 1
+            try:
+                self._stored = await self._cells.write(self.key, data, on=self._stored, deadline_s=self._holder.until_s)
+                break
+            except CellChanged as changed:
+                base, self._stored = self._merged(changed), changed.stored or self._stored
+                if base.step == cell.step:
+                    cell = base  # this write was carried out, and another's acknowledgement is on top of it
+                    break
+        self.cell, self.size_bytes = cell, len(self._stored.data)
+        for waiting in made:
+            if not waiting.done():
+                waiting.set_result(cell)
+
+    def _merged(self, changed: CellChanged) -> QueueCell:
+        """The present cell, if it is still this owner's. Raises `OwnershipLost`."""
+        if changed.stored is None:
+            raise self._lost("the cell was deleted", changed)
+        stored = decode_cell(changed.stored.data, where=self.key)
+        if (stored.owner, stored.epoch) != (self._holder.id, self.cell.epoch):
+            raise self._lost(f"the queue was taken by {stored.owner or 'an operator'} in epoch {stored.epoch}", changed)
+        if stored.step < self.cell.step:
+            raise self._lost(f"the cell was put back to write {stored.step}, behind write {self.cell.step}", changed)
+        return stored
+
+    def _lost(self, message: str, cause: BaseException | None = None) -> OwnershipLost:
+        error = OwnershipLost(
+            message,
+            operation="write a queue's cell",
+            object=self.key,
+            expected=f"{self._holder.id} in epoch {self.cell.epoch}",
+            hint="what was in flight is run again by the next owner",
+        )
+        error.__cause__ = cause
+        return error
+
+
+async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, found: Stored | None) -> QueueKeeper | None:
+    """Take a queue whose owner is gone, as its cell was ``found``. ``begin`` is the cell of a queue that nobody has taken yet.
+
+    Returns None when another was quicker. Raises `UnknownOutcome` when the table does not tell; then read the cell again.
+    """
+    before = decode_cell(found.data, where=key) if found is not None else begin
+    cell = before.taken_by(holder.id)
+    try:
+        stored = await cells.write(key, encode_cell(cell), on=found, deadline_s=holder.until_s)
+    except CellChanged as changed:
+        if changed.stored is None:
+            return None
+        stored, standing = changed.stored, decode_cell(changed.stored.data, where=key)
+        if (standing.owner, standing.epoch) != (holder.id, cell.epoch):
+            return None
+        cell = standing
+    keeper = QueueKeeper(cells, holder, key, cell, stored)
+    keeper.taken_from = before.owner
+    return keeper
+
+
+def _stamped(cell: QueueCell, base: QueueCell, seen: Seen | None) -> QueueCell:
+    return replace(cell, step=base.step + 1, seen=cell.seen if seen is None else seen)
+
+
+def _apply(
+    base: QueueCell, gathered: list[tuple[Change, asyncio.Future[QueueCell]]]
+) -> tuple[QueueCell, list[asyncio.Future[QueueCell]]]:
+    """The cell with all changes that can be made, and the callers that wait for them. The caller of a failed change gets its error."""
+    cell, made = base, []
+    for change, waiting in gathered:
+        if waiting.done():
+            continue
+        try:
+            cell = change(cell)
+        except PenstockError as error:
+            waiting.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - a bug in one change must not stop those of others
+            waiting.set_exception(InternalError("a change of a cell failed", observed=repr(error)))
+        else:
+            made.append(waiting)
+    return cell, made
+
+
+def _apply_what_fits(
+    base: QueueCell, gathered: list[tuple[Change, asyncio.Future[QueueCell]]], room_bytes: int
+) -> tuple[QueueCell, list[asyncio.Future[QueueCell]]]:
+    """The same, without changes that make the cell too large."""
+    cell, made = base, []
+    for change, waiting in gathered:
+        if waiting.done():
+            continue
+        grown = change(cell)
+        if (size := len(encode_cell(grown))) <= room_bytes:
+            cell = grown
+            made.append(waiting)
+        else:
+            waiting.set_exception(
+                CellFull(
+                    "the queue's cell has no room for more waiting messages and blocked groups",
+                    operation="write a queue's cell",
+                    expected=f"at most {room_bytes} bytes",
+                    observed=f"{size} bytes",
+                    hint="it has room again as messages settle; release or skip parked groups",
+                )
+            )
+    return cell, made

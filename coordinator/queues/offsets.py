@@ -1,0 +1,275 @@
+"""Sets of a queue's offsets: those settled, and those in flight.
+
+A set is a whole number with a bit for every offset from some base on. So adding a range, removing one and moving a floor are a few
+operations on machine words, whatever the holes look like. It is stored in the smallest of four forms.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...log.limits import NUMBER_MAX
+from ..cells.varints import VarintReader, append_bytes, append_varint
+
+OffsetRange: TypeAlias = tuple[int, int]
+"""(first, limit): the offsets from ``first`` up to ``limit`` (exclusive)."""
+
+_RANGES, _BITMAP, _PACKED_RANGES, _PACKED_BITMAP = range(4)
+_SPAN_MAX = 1 << 24
+"""The longest span of a set above its base. Data that says more is damaged, and must not cost its reader all memory."""
+_RANGES_MAX = 1 << 18
+"""The most ranges of a set: five times those of the largest window with every other message settled. A few kilobytes can say that there
+are millions, and each is a separate object where they are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSet:
+    """Some offsets."""
+
+    base: int = 0
+    """The lowest offset of the set; 0 when it is empty."""
+    bits: int = 0
+    """The bits: bit ``i`` says whether ``base + i`` is in the set."""
+
+    @staticmethod
+    def of(ranges: Iterable[OffsetRange]) -> OffsetSet:
+        """The offsets of these ranges."""
+        found = OffsetSet()
+        for first, limit in ranges:
+            found = found.with_range(first, limit)
+        return found
+
+    @staticmethod
+    def of_offsets(offsets: Sequence[int]) -> OffsetSet:
+        """A set of these offsets, given in any order."""
+        if not offsets:
+            return OffsetSet()
+        array = np.asarray(offsets, np.int64)
+        base = int(array.min())
+        ones = np.zeros(int(array.max()) - base + 1, np.uint8)
+        ones[array - base] = 1
+        return OffsetSet(base, int.from_bytes(np.packbits(ones, bitorder="little").tobytes(), "little"))
+
+    def __contains__(self, offset: int) -> bool:
+        return offset >= self.base and bool(self.bits >> (offset - self.base) & 1)
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+    @property
+    def limit(self) -> int:
+        """The offset after the highest one; 0 when the set is empty."""
+        return self.base + self.bits.bit_length()
+
+    def with_range(self, first: int, limit: int) -> OffsetSet:
+        """The set with the offsets of a range added."""
+        return self.union(_of_range(first, limit))
+
+    def union(self, other: OffsetSet) -> OffsetSet:
+        """The offsets of both sets."""
+        if not self or not other:
+            return self or other
+        base = min(self.base, other.base)
+        return OffsetSet(base, self.bits << (self.base - base) | other.bits << (other.base - base))
+
+    def without(self, other: OffsetSet) -> OffsetSet:
+        """The offsets that are not in the other set."""
+        if not self or not other:
+            return self
+        shift = other.base - self.base
+        return _rebased(self.base, self.bits & ~(other.bits << shift if shift >= 0 else other.bits >> -shift))
+
+    def meets(self, other: OffsetSet) -> bool:
+        """Whether both sets have an offset in common."""
+        return self.without(other) != self
+
+    def without_range(self, first: int, limit: int) -> OffsetSet:
+        """The offsets that are not in a range."""
+        return self.without(_of_range(first, limit))
+
+    def ranges(self) -> list[OffsetRange]:
+        """The ranges of the set, ascending and as long as possible."""
+        if not self.bits & (self.bits + 1):  # a single one, or none
+            return [(self.base, self.limit)] if self.bits else []
+        return [(int(first), int(limit)) for first, limit in _edges(self.bits) + self.base]
+
+    def encode(self) -> bytes:
+        """The set as bytes: as few as its holes allow, and never more than a bit an offset, and some."""
+        data = bytearray()
+        append_varint(data, self.base)
+        append_bytes(data, _encode_bits(self.bits))
+        return bytes(data)
+
+    @staticmethod
+    def decode(reader: VarintReader) -> OffsetSet:
+        """The inverse of `encode`. Raises `DataDamaged`."""
+        base = reader.varint()
+        return _rebased(base, _decode_bits(reader, base))
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """All offsets below a floor, and some above it."""
+
+    floor: int = 0
+    """The lowest offset that is not in the set."""
+    above: int = 0
+    """The bits above the floor: bit ``i`` says whether ``floor + i`` is in the set, so bit 0 is never set."""
+
+    def __contains__(self, offset: int) -> bool:
+        return offset < self.floor or bool(self.above >> (offset - self.floor) & 1)
+
+    @property
+    def limit(self) -> int:
+        """The offset after the highest one."""
+        return self.floor + self.above.bit_length()
+
+    @property
+    def count_above(self) -> int:
+        """The number of offsets above the floor."""
+        return self.above.bit_count()
+
+    def with_range(self, first: int, limit: int) -> Settled:
+        """The set with the offsets of a range added."""
+        first = max(first, self.floor)
+        if limit <= first:
+            return self
+        return self._with(((1 << (limit - first)) - 1) << (first - self.floor))
+
+    def with_all(self, offsets: OffsetSet) -> Settled:
+        """The set with other offsets added."""
+        shift = offsets.base - self.floor
+        return self._with(offsets.bits << shift if shift >= 0 else offsets.bits >> -shift)
+
+    def meets(self, offsets: OffsetSet) -> bool:
+        """Whether any of these offsets is in the set."""
+        return bool(offsets) and (offsets.base < self.floor or bool(offsets.bits << (offsets.base - self.floor) & self.above))
+
+    def ranges(self) -> list[OffsetRange]:
+        """The ranges above the floor, ascending and as long as possible."""
+        return [(int(first), int(limit)) for first, limit in _edges(self.above) + self.floor]
+
+    def gaps(self, limit: int) -> list[OffsetRange]:
+        """The offsets below ``limit`` that are not in the set, ascending."""
+        found, start = [], self.floor
+        for first, end in self.ranges():
+            if first >= limit:
+                break
+            found.append((start, first))
+            start = end
+        return [*found, (start, limit)] if start < limit else found
+
+    def encode(self) -> bytes:
+        """The set as bytes: as few as its holes allow, and never more than a bit an offset, and some."""
+        data = bytearray()
+        append_varint(data, self.floor)
+        append_bytes(data, _encode_bits(self.above))
+        return bytes(data)
+
+    @staticmethod
+    def decode(reader: VarintReader) -> Settled:
+        """The inverse of `encode`. Raises `DataDamaged`."""
+        floor = reader.varint()
+        above = _decode_bits(reader, floor)
+        if above & 1:
+            raise reader.damaged("a set of settled offsets contradicts itself: its floor is in it", observed=floor)
+        return Settled(floor, above)
+
+    def _with(self, bits: int) -> Settled:
+        above = self.above | bits
+        ones = (~above & (above + 1)).bit_length() - 1
+        return Settled(self.floor + ones, above >> ones)
+
+
+def _of_range(first: int, limit: int) -> OffsetSet:
+    return OffsetSet(first, (1 << (limit - first)) - 1) if limit > first else OffsetSet()
+
+
+def _rebased(base: int, bits: int) -> OffsetSet:
+    if not bits:
+        return OffsetSet()
+    zeros = (bits & -bits).bit_length() - 1
+    return OffsetSet(base + zeros, bits >> zeros)
+
+
+def _encode_bits(bits: int) -> bytes:
+    if not bits:
+        return b""
+    if bits < 0x100:  # most messages with a history of their own are a set of one, and a cell may have a thousand
+        return bytes((_BITMAP, bits))
+    bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+    forms = {_BITMAP: bitmap, _PACKED_BITMAP: zlib.compress(bitmap, 6)}
+    edges = _edges(bits)
+    if len(edges) < len(bitmap):  # else two bytes and more a range are no gain
+        ranges, end = bytearray(), 0
+        for first, limit in edges.tolist():
+            append_varint(ranges, first - end)
+            append_varint(ranges, limit - first)
+            end = limit
+        forms |= {_RANGES: bytes(ranges), _PACKED_RANGES: zlib.compress(ranges, 6)}
+    form = min(forms, key=lambda form: (len(forms[form]), form))
+    return bytes([form]) + forms[form]
+
+
+def _decode_bits(reader: VarintReader, base: int) -> int:
+    data = reader.sized()
+    if not data:
+        return 0
+    form, payload = data[0], data[1:]
+    if form in (_PACKED_RANGES, _PACKED_BITMAP):
+        payload = _unpacked(payload, reader)
+    if form in (_BITMAP, _PACKED_BITMAP):
+        bits = int.from_bytes(payload, "little")
+    elif form in (_RANGES, _PACKED_RANGES):
+        bits = _decode_ranges(VarintReader(payload, where=reader.where))
+    else:
+        raise reader.damaged("a set of offsets has a form nobody knows", observed=form)
+    if bits.bit_length() > min(_SPAN_MAX, NUMBER_MAX - base):
+        raise reader.damaged("a set of offsets reaches too far", expected=f"{_SPAN_MAX} above its base", observed=bits.bit_length())
+    if bits.bit_length() > 2 * _RANGES_MAX and (ranges := (bits & ~(bits << 1)).bit_count()) > _RANGES_MAX:
+        raise reader.damaged("a set of offsets has too many holes", expected=f"at most {_RANGES_MAX} ranges", observed=ranges)
+    return bits
+
+
+def _decode_ranges(reader: VarintReader) -> int:
+    """The bits of ranges, set side by side in one array. One after another in a long number, each would cost as much as all."""
+    edges, end = [], 0
+    while not reader.done:
+        first = end + reader.varint()
+        end = first + reader.varint()
+        if end > _SPAN_MAX:
+            raise reader.damaged("a set of offsets reaches too far", expected=f"{_SPAN_MAX} above its base", observed=end)
+        edges.append((first, end))
+    steps = np.zeros(end + 1, np.int32)
+    firsts, ends = np.asarray(edges, np.int64).reshape(-1, 2).T
+    np.add.at(steps, firsts, 1)
+    np.add.at(steps, ends, -1)
+    return int.from_bytes(np.packbits(np.cumsum(steps, dtype=np.int32) > 0, bitorder="little").tobytes(), "little")
+
+
+def _unpacked(payload: bytes, reader: VarintReader) -> bytes:
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(payload, _SPAN_MAX // 8)
+    except zlib.error as error:
+        raise reader.damaged("a set of offsets cannot be unpacked", observed=str(error)) from error
+    if not unpacker.eof or unpacker.unused_data:
+        raise reader.damaged(
+            "a set of offsets is cut off, or reaches too far, or goes on behind its end", expected=f"at most {_SPAN_MAX // 8} bytes"
+        )
+    return data
+
+
+def _edges(bits: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The (first, limit) of every run of ones."""
+    if not bits:
+        return np.empty((0, 2), np.int64)
+    size = bits.bit_length() // 8 + 1  # the last bit of it is a zero
+    ones = np.unpackbits(np.frombuffer(bits.to_bytes(size, "little"), np.uint8), bitorder="little")
+    changes = np.flatnonzero(np.diff(ones, prepend=np.uint8(0), append=np.uint8(0)))
+    return changes.reshape(-1, 2).astype(np.int64)

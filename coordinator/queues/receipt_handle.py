@@ -1,0 +1,159 @@
+"""Receipt handles, with which any process acknowledges a message that was handed out, whoever owns its queue by then.
+
+A handle names the delivery. Nothing more is kept of it except in the queue's cell. It is opaque text that can be stored and passed to
+other processes. It is sealed with the consumer group's secret, so that topic, queue and offset are not enough to make one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import xxhash
+
+from ...log.errors import CallError, DataDamaged, InvalidArgument
+from ...log.limits import NUMBER_MAX
+from ..cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint
+
+_FORMAT = 1
+_SEAL_BYTES = 12
+_SEAL_PURPOSE = b"receipt handle"
+_CHECK_BYTES = 4
+
+
+class ReceiptRefused(CallError):
+    """The message cannot be acknowledged, or its invisible duration changed, by this receipt handle."""
+
+    kind = "receipt_refused"
+
+
+class ReceiptExpired(ReceiptRefused):
+    """The invisible duration has passed: the message is handed out again, or was, or was given up."""
+
+    kind = "receipt_expired"
+
+
+class AlreadySettled(ReceiptRefused):
+    """The message was acknowledged before, or given up."""
+
+    kind = "already_settled"
+
+
+class ReceiptOutdated(ReceiptRefused):
+    """The group's offsets were reset since. Messages handed out before do not count any more."""
+
+    kind = "receipt_outdated"
+
+
+class ReceiptAhead(ReceiptRefused):
+    """An earlier message of the same message group, handed out by the same receive, is not acknowledged."""
+
+    kind = "receipt_ahead"
+
+
+class ForeignReceipt(ReceiptRefused):
+    """The handle is another consumer group's, perhaps a deleted one's of the same name, or nobody's, or of a queue of which nothing was
+    ever handed out.
+    """
+
+    kind = "foreign_receipt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptHandle:
+    """One delivery of one message."""
+
+    group: str
+    topic: str
+    queue: int
+    offset: int
+    generation: int
+    """The generation of the group's position on the queue."""
+    attempt: int
+    """The delivery's number. Of two handles of one message at most one is good."""
+    lane: int | None = None
+    """ORDERLY: the hash of the message group, 0 for messages without one. CONCURRENT: None."""
+    following: int | None = None
+    """The next offset of the lane that was handed out by the same receive."""
+
+    @property
+    def where(self) -> str:
+        """The place of the message, for people."""
+        return f"{self.topic}, queue {self.queue}, offset {self.offset}, attempt {self.attempt}"
+
+    def encode(self, secret: str) -> str:
+        """The handle as text: letters, digits, ``-`` and ``_``; sealed with the consumer group's secret."""
+        data = bytearray([_FORMAT])
+        append_bytes(data, self.group.encode())
+        append_bytes(data, self.topic.encode())
+        for number in (self.queue, self.offset, self.generation, self.attempt):
+            append_varint(data, number)
+        append_varint(data, 0 if self.lane is None else self.lane + 1)
+        append_varint(data, 0 if self.following is None else self.following - self.offset)
+        data += _seal(data, secret)
+        data += _check(data)
+        return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+    @staticmethod
+    def decode(text: object) -> ReceiptHandle:
+        """The inverse of `encode`, sealed or not by the group that it names. Raises `InvalidArgument` for anything else."""
+        if not isinstance(text, str):
+            raise InvalidArgument("a receipt handle is a string", observed=type(text).__name__)
+        try:
+            reader = VarintReader(_parts(text)[0])
+            if (version := reader.byte()) != _FORMAT:
+                raise InvalidArgument(
+                    "the receipt handle was made by a later version of Penstock", expected=f"format {_FORMAT}", observed=version
+                )
+            group, topic = reader.text(), reader.text()
+            queue, offset, generation, attempt = (reader.varint() for _ in range(4))
+            lane, distance = reader.varint(HASH_MAX + 1), reader.varint(NUMBER_MAX - offset)
+        except (ValueError, DataDamaged) as error:
+            raise error if isinstance(error, InvalidArgument) else _no_handle(text) from error
+        return ReceiptHandle(
+            group=group,
+            topic=topic,
+            queue=queue,
+            offset=offset,
+            generation=generation,
+            attempt=attempt,
+            lane=lane - 1 if lane else None,
+            following=offset + distance if distance else None,
+        )
+
+
+def is_genuine(text: str, secret: str) -> bool:
+    """Whether a handle, as text, was sealed with this secret. Raises `InvalidArgument` for text that is no handle."""
+    data, seal = _parts(text)
+    return hmac.compare_digest(seal, _seal(data, secret))
+
+
+def _parts(text: str) -> tuple[bytes, bytes]:
+    """The content of a handle, and its seal. Raises `InvalidArgument` for text that was cut off or changed on its way."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise _no_handle(text) from error
+    sealed, check = data[:-_CHECK_BYTES], data[-_CHECK_BYTES:]
+    if check != _check(sealed):
+        raise _no_handle(text)
+    return sealed[:-_SEAL_BYTES], sealed[-_SEAL_BYTES:]
+
+
+def _seal(data: bytes | bytearray, secret: str) -> bytes:
+    return blake2b(data, digest_size=_SEAL_BYTES, key=bytes.fromhex(secret), person=_SEAL_PURPOSE).digest()
+
+
+def _check(data: bytes | bytearray) -> bytes:
+    return xxhash.xxh32_digest(bytes(data))[:_CHECK_BYTES]
+
+
+def _no_handle(text: str) -> InvalidArgument:
+    return InvalidArgument(
+        "this is not a receipt handle, or only a part of one",
+        expected="message.receipt_handle of a message from receive()",
+        observed=repr(text[:80]),
+    )

@@ -1,0 +1,149 @@
+"""Acknowledgements by processes that do not own the queue: written into its cell beside the owner, who merges them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...log.errors import PenstockError, UnknownOutcome, unforeseen
+from ...log.runtime.runtime import Runtime
+from ..cells.cells import CellChanged, Cells
+from .cell import QueueCell
+from .codec import decode_cell, encode_cell
+from .receipt_handle import ForeignReceipt, ReceiptOutdated, ReceiptRefused
+
+WRITE_S = 10.0
+"""How long the table may take to answer before it is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A write of a change whose outcome is not known."""
+
+    write: int
+    """The id of the write, as in `QueueCell.acks`."""
+    since: int
+    """The number of acknowledging writes before it, at least."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    change: Callable[[QueueCell], QueueCell]
+    done: asyncio.Future[None]
+    tried: list[Tried]
+    """The writes that were tried. Each may have been carried out, but at most one."""
+    made: bool = False
+    """Whether one of them was carried out, so that there is nothing left to do."""
+    in_doubt: bool = False
+    """Whether the cell does not tell any more about one of them."""
+    changes: bool = False
+    """Whether the change alters the cell."""
+    refusal: PenstockError | None = None
+
+    def recall(self, cell: QueueCell) -> None:
+        """Learn the outcome from the cell. A change that was not carried out yet still may be, but by none of the writes before this
+        cell.
+        """
+        found = [cell.has_ack(one.write, one.since) for one in self.tried]
+        self.made = self.made or True in found
+        self.in_doubt = self.in_doubt or None in found
+        self.tried = [Tried(one.write, cell.ack_writes) for one in self.tried]
+
+    def apply(self, cell: QueueCell) -> QueueCell:
+        """The cell with the change, or as it was when the change is refused, or was made before."""
+        self.refusal, after = None, cell
+        try:
+            after = cell if self.made else self.change(cell)
+        except ReceiptOutdated as refusal:
+            self.refusal = refusal
+        except ReceiptRefused as refusal:
+            self.refusal = _unknown(refusal) if self.in_doubt else refusal
+        self.changes = after is not cell
+        return after
+
+
+class Receipts:
+    """Changes cells that others own, by receipt handle. Owner and epoch stay, so that the owner finds its own cell, with one more
+    write.
+
+    Changes requested while a write is under way go into the next one together.
+    """
+
+    def __init__(self, cells: Cells, runtime: Runtime) -> None:
+        self._cells = cells
+        self._clock = runtime.clock
+        self._random = runtime.random
+        self._waiting: dict[str, list[_Waiting]] = {}
+        self._writing: dict[str, asyncio.Task[None]] = {}
+
+    def change(self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: Tried | None = None) -> asyncio.Future[None]:
+        """Change a cell; the future is done once the change is durable. Changes of one cell are made in the order of calls. ``tried``
+        is a write that may have made the change already.
+
+        Raises the `ReceiptRefused` errors of ``change``, what the table raises, and `UnknownOutcome` when neither the table nor the
+        cell tells.
+        """
+        waiting = _Waiting(change, asyncio.get_running_loop().create_future(), [tried] if tried else [])
+        self._waiting.setdefault(key, []).append(waiting)
+        if key not in self._writing:
+            self._writing[key] = asyncio.ensure_future(self._write_all(key))
+        return waiting.done
+
+    async def _write_all(self, key: str) -> None:
+        try:
+            while waiting := self._waiting.pop(key, []):
+                try:
+                    await self._write(key, waiting)
+                except PenstockError as error:
+                    _fail(waiting, error)
+                except Exception as error:  # noqa: BLE001 - it belongs to those who wait
+                    _fail(waiting, unforeseen(error, operation="acknowledge"))
+        finally:
+            del self._writing[key]
+
+    async def _write(self, key: str, waiting: list[_Waiting]) -> None:
+        deadline_s = self._clock.monotonic_s() + WRITE_S
+        stored = await self._cells.read(key)
+        while stored is not None:
+            before = decode_cell(stored.data, where=key)
+            after = before
+            for one in waiting:
+                one.recall(before)
+                after = one.apply(after)
+            if after is before:
+                break
+            trying = Tried(self._random.getrandbits(64), before.ack_writes)
+            try:
+                await self._cells.write(key, encode_cell(after.with_ack(trying.write)), on=stored, deadline_s=deadline_s)
+                break
+            except CellChanged as changed:
+                stored = changed.stored
+                for one in waiting:
+                    one.tried += [trying] if one.changes else []
+        if stored is None:
+            raise ForeignReceipt("nothing was ever handed out of this queue", operation="acknowledge", object=key)
+        for one in waiting:
+            if one.done.done():
+                continue
+            if one.refusal is not None:
+                one.done.set_exception(one.refusal)
+            else:
+                one.done.set_result(None)
+
+
+def _unknown(refusal: ReceiptRefused) -> UnknownOutcome:
+    unknown = UnknownOutcome(
+        "the acknowledgement may have been carried out, and so many followed it that the cell does not tell",
+        operation="acknowledge",
+        observed=refusal,
+        hint="the message is not out any more: either this was done, or the message expired before",
+    )
+    unknown.__cause__ = refusal
+    return unknown
+
+
+def _fail(waiting: list[_Waiting], error: PenstockError) -> None:
+    for one in waiting:
+        if not one.done.done():
+            one.done.set_exception(error)

@@ -1,0 +1,245 @@
+"""Roles: work that one process does for a topic, such as its maintenance, leased like queues and shared by all processes that have the
+lake open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ...log.errors import ClosedError, PenstockError, RetryError, UnknownOutcome, unforeseen
+from ...log.runtime.backoff import Backoff, pause
+from ...log.runtime.runtime import Runtime
+from ..cells.cells import CellChanged, Cells
+from ..cells.keys import players_key, role_key
+from ..groups.codec import decode_group, encode_group
+from ..groups.record import ALL, GroupRecord, GroupSettings
+from ..queues.cell import QueueCell
+from ..queues.keeper import OwnershipLost, QueueKeeper
+from ..workers.watch import Watch
+from ..workers.worker import LeaseLost, Member, Worker
+from .balance import Queue
+from .ownership import Ownership
+
+MAINTENANCE = "maintenance"
+"""Publish, compact, retain, trim and collect."""
+_LOOK_S = 60.0
+_PATIENCE_S = 10.0
+_PAUSE_S = 0.1
+_AGAIN_S = 5.0
+_WRITE_S = 10.0
+
+Play = Callable[[str, asyncio.Event], Awaitable[None]]
+"""A function that plays a role for a topic until the event is set, and then ends in order."""
+Report = Callable[[str, PenstockError], None]
+"""A callback for errors, with the topic (or ``-``)."""
+
+
+class Players:
+    """The cell that lists the players of a role. It is a group's record, of which only the members are used."""
+
+    def __init__(self, cells: Cells, runtime: Runtime) -> None:
+        self._cells = cells
+        self._clock = runtime.clock
+
+    async def get(self, role: str) -> GroupRecord:
+        stored = await self._cells.read(players_key(role))
+        return _EMPTY if stored is None else decode_group(stored.data, where=players_key(role))
+
+    async def update(self, role: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
+        key = players_key(role)
+        deadline_s = self._clock.monotonic_s() + _WRITE_S
+        stored = await self._cells.read(key)
+        while True:
+            before = _EMPTY if stored is None else decode_group(stored.data, where=key)
+            after = change(before)
+            if after == before:
+                return after
+            try:
+                await self._cells.write(key, encode_group(after), on=stored, deadline_s=deadline_s)
+            except CellChanged as changed:
+                stored = changed.stored
+            else:
+                return after
+
+
+_EMPTY = GroupRecord(settings=GroupSettings())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A role that a process offers to play."""
+
+    role: str = MAINTENANCE
+    topics: Callable[[], Awaitable[Collection[str]]]
+    """The topics to play it for; asked once a minute."""
+    play: Play
+    all_topics: bool = True
+    """Whether ``topics`` gives all topics of the lake. If not, only these are shared with other players of them."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """An event that is set when ``topics`` may give more than before."""
+    heard: Callable[[GroupRecord], None] = lambda record: None
+    """A callback with the record of the players, whenever it was read: some three times a lease."""
+
+
+async def run_roles(
+    cells: Cells,
+    worker: Worker,
+    watch: Watch,
+    runtime: Runtime,
+    part: Part,
+    stop: asyncio.Event,
+    *,
+    ready: Callable[[], Awaitable[None]] | None = None,
+    report: Report = lambda topic, error: None,
+    patience_s: float = _PATIENCE_S,
+) -> None:
+    """Play a role for a fair share of the topics until ``stop`` is set. Then end in order, and leave it to others.
+
+    ``ready`` is awaited before anything is written. Nothing is written in the first ``patience_s``, so that a process that opens a lake
+    for a moment takes no part. At most one process plays a role for a topic, except that paused ones may go on: so two at once must be
+    harmless. A player that dies is replaced when its lease has run out, which takes 75 s where nothing is consumed.
+
+    Faults of the table, and plays that end or raise, are reported, and tried again. When it is cancelled the plays are cancelled too.
+    """
+    await pause(stop, patience_s)
+    while not stop.is_set():
+        player = _Player(cells, watch, runtime, part, report)
+        try:
+            if ready is not None:
+                await ready()
+            member = await worker.join("", (ALL,) if part.all_topics else tuple(await part.topics()))
+        except ClosedError:
+            return
+        except PenstockError as error:
+            report("-", error)
+            await pause(stop, _AGAIN_S)
+        else:
+            with suppress(LeaseLost):  # it goes on as another member
+                await player.live(member, stop, lease_s=worker.lease_s)
+
+
+class _Player:
+    """One member's plays."""
+
+    def __init__(self, cells: Cells, watch: Watch, runtime: Runtime, part: Part, report: Report) -> None:
+        self._cells = cells
+        self._watch = watch
+        self._runtime = runtime
+        self._part = part
+        self._report = report
+        self._plays: dict[Queue, _Playing] = {}
+
+    async def live(self, member: Member, stop: asyncio.Event, *, lease_s: float) -> None:
+        """Play until told to stop. Raises `LeaseLost`; its plays have ended then too."""
+        ownership = Ownership(
+            self._cells,
+            Players(self._cells, self._runtime),
+            self._watch,
+            member,
+            self._runtime,
+            group=self._part.role,
+            queues={},
+            lease_s=lease_s,
+            key=lambda role, topic, _: role_key(topic, role),
+            begin=lambda record, queue: QueueCell(),
+        )
+        beside = [asyncio.ensure_future(self._look_forever(ownership)), asyncio.ensure_future(_wake_on(stop, ownership))]
+        try:
+            while not stop.is_set():
+                await self._round(ownership)
+                with suppress(RetryError, UnknownOutcome):
+                    await ownership.rest()
+            await asyncio.gather(*(playing.end() for playing in self._plays.values()))
+        except asyncio.CancelledError:
+            for playing in self._plays.values():
+                playing.break_off()
+            raise
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*(playing.end() for playing in self._plays.values()), return_exceptions=True)
+            if not member.ended.is_set():
+                await ownership.leave()
+
+    async def _round(self, ownership: Ownership) -> None:
+        try:
+            around = await ownership.round()
+        except LeaseLost:
+            raise
+        except PenstockError as error:
+            self._report("-", error)
+            return
+        self._part.heard(around.record)
+        for queue, keeper in around.taken.items():
+            self._plays[queue] = _Playing(queue[0], keeper, self._part.play, self._report, after=self._plays.get(queue))
+        owned = ownership.keepers
+        for queue, playing in list(self._plays.items()):
+            if playing.ended:
+                del self._plays[queue]
+            elif queue in around.drain or queue not in owned or not ownership.consumes(queue):
+                playing.stop()
+
+    async def _look_forever(self, ownership: Ownership) -> None:
+        """Give it the existing topics, again and again."""
+        while True:
+            try:
+                ownership.consume(dict.fromkeys(await self._part.topics(), 1))
+            except PenstockError as error:
+                self._report("-", error)
+            else:
+                ownership.wake()
+            await pause(self._part.news, _LOOK_S)
+            self._part.news.clear()
+
+
+class _Playing:
+    """One role being played, after its former play in this process, until it is to be given back."""
+
+    def __init__(self, topic: str, keeper: QueueKeeper, play: Play, report: Report, *, after: _Playing | None) -> None:
+        self._topic = topic
+        self._keeper = keeper
+        self._play = play
+        self._report = report
+        self._stop = asyncio.Event()
+        self._task = asyncio.ensure_future(self._run(after))
+
+    @property
+    def ended(self) -> bool:
+        return self._task.done()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def break_off(self) -> None:
+        """Cancel it. The role is still to be given back."""
+        self._task.cancel()
+
+    async def end(self) -> None:
+        """Let it end in order, and give the role back."""
+        self.stop()
+        await self._task
+
+    async def _run(self, after: _Playing | None) -> None:
+        if after is not None:
+            await after.end()
+        backoff = Backoff(_PAUSE_S)
+        while not self._stop.is_set():
+            try:
+                await self._play(self._topic, self._stop)
+            except PenstockError as error:
+                self._report(self._topic, error)
+            except Exception as error:  # noqa: BLE001 - a bug of one role must not end the others
+                self._report(self._topic, unforeseen(error, operation="play a role"))
+            await pause(self._stop, backoff.next_s())
+        if not self._keeper.ended.is_set():
+            with suppress(OwnershipLost):
+                await self._keeper.release()
+
+
+async def _wake_on(stop: asyncio.Event, ownership: Ownership) -> None:
+    await stop.wait()
+    ownership.wake()

@@ -1,0 +1,385 @@
+"""The consumer groups of a lake: the shell that reads and writes their records."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+
+from ...log.errors import InvalidArgument, LimitExceeded, TopicDeleted
+from ...log.runtime.runtime import Runtime
+from ..cells.cells import WRITE_ID_BYTES, CellChanged, Cells, Stored
+from ..cells.keys import GROUPS, group_key, queue_key
+from ..cells.lake_cell import LakeCell
+from ..groups.codec import decode_group, encode_group
+from ..groups.record import (
+    CommandKind,
+    GroupExists,
+    GroupNotFound,
+    GroupRecord,
+    GroupSettings,
+    Position,
+    check_agreement,
+    check_group_name,
+    differences,
+)
+from ..limits import CELL_BYTES_MAX, CELL_STORED_BYTES_MAX, GROUP_BYTES_MAX
+from ..queues.cell import QueueCell, parted
+from ..queues.codec import decode_cell, encode_cell
+
+log = logging.getLogger("penstock.coordinator")
+
+WRITE_S = 10.0
+"""How long the table may take to answer before it is given up."""
+
+
+class Groups:
+    """The records of a lake's groups. Every change is one write of one record, carried out as a whole or not at all.
+
+    All methods raise `InvalidArgument` or `LimitExceeded` for an invalid group's name, `UnknownOutcome` when the table does not tell
+    the outcome of a write, and what the table raises.
+    """
+
+    def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell) -> None:
+        self._cells = cells
+        self._runtime = runtime
+        self._lake = lake
+
+    # --- Reading ----------------------------------------------------------------------------------------------------------------
+
+    async def read(self, group: str) -> GroupRecord | None:
+        """The group's present record. None when there is no such group."""
+        check_group_name(group)
+        stored = await self._stored(group)
+        record = None if stored is None else decode_group(stored.data, where=group_key(group))
+        return None if record is None or record.deleted else record
+
+    async def get(self, group: str) -> GroupRecord:
+        """The group's present record. Raises `GroupNotFound`."""
+        record = await self.read(group)
+        if record is None:
+            raise _not_found(group)
+        return record
+
+    async def all(self) -> dict[str, GroupRecord]:
+        """Every group's record, by name. It may read the whole table: for operators."""
+        names = [key.removeprefix(GROUPS) for key in await self._cells.keys(GROUPS)]
+        records = [(name, await self.read(name)) for name in sorted(names)]
+        return {name: record for name, record in records if record is not None}
+
+    # --- Settings ---------------------------------------------------------------------------------------------------------------
+
+    async def create(self, group: str, settings: GroupSettings) -> GroupRecord:
+        """Make a group. Nothing happens when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
+        check_group_name(group)
+        await self._lake.claim()
+        secret = self._runtime.new_id()
+        record = await self._write(group, lambda found: _created(found, settings, secret))
+        stated = {one.name: getattr(settings, one.name) for one in fields(settings)}
+        if differing := differences(stated, record.settings, whole=True):
+            raise GroupExists(
+                "the consumer group exists with other settings",
+                operation="create_group",
+                object=group,
+                expected={name: asked for name, (asked, _) in differing.items()},
+                observed={name: stands for name, (_, stands) in differing.items()},
+            )
+        return record
+
+    async def ensure(self, group: str, stated: Mapping[str, object]) -> GroupRecord:
+        """The group of a consumer. If there is none, it is made with the stated settings over the defaults of its delivery order.
+
+        For an existing group only the stated settings are compared: raises `InvalidArgument`, showing both, when it has others. A
+        stated filter is adopted for a topic that the group has not begun and has no filter for.
+        """
+        check_group_name(group)
+        settings, secret = GroupSettings.stating(stated), self._runtime.new_id()
+        found = await self.read(group)
+        if found is None:
+            await self._lake.claim()
+
+        def agreed(before: GroupRecord | None) -> GroupRecord:
+            record = _created(before, settings, secret)
+            new = {
+                topic: tags
+                for topic, tags in settings.filters.items()
+                if topic not in {*record.positions, *record.settings.filters}
+            }
+            if new:
+                record = replace(record, settings=replace(record.settings, filters={**record.settings.filters, **new}))
+            check_agreement(stated, record.settings, group)
+            return record
+
+        if found is not None and agreed(found) == found:
+            return found
+        return await self._write(group, agreed)
+
+    async def update(self, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
+        """Write the result of ``change`` on the record, on top of what others write meanwhile.
+
+        Raises `GroupNotFound`, also when the group was deleted meanwhile, and made again.
+
+        ``change`` is called again when another's write came first, perhaps on its own result, which it must then leave unchanged.
+        """
+        check_group_name(group)
+        lives: list[int] = []
+
+        def changed(record: GroupRecord | None) -> GroupRecord:
+            if record is None or record.deleted or record.lives not in (lives or [record.lives]):
+                raise _not_found(group)
+            lives[:] = [record.lives]
+            return change(record)
+
+        return await self._write(group, changed)
+
+    async def delete(self, group: str, *, life: int | None = None, check: Callable[[GroupRecord], None] | None = None) -> None:
+        """Delete a group. A new one of its name begins anew.
+
+        Raises `GroupNotFound`, and what ``check`` raises on the record that is about to be deleted. With a ``life``
+        (`GroupRecord.lives`) only that life is deleted.
+        """
+        deleted: list[GroupRecord] = []
+
+        def gone(record: GroupRecord | None) -> GroupRecord:
+            if deleted and record is not None and record.lives >= deleted[0].lives:
+                return record  # carried out, by this process or another, and then somebody wrote
+            if record is None or record.deleted or life not in (None, record.lives):
+                raise _not_found(group)
+            if check is not None:
+                check(record)
+            deleted[:] = [record.gone()]
+            return deleted[0]
+
+        await self._write(group, gone)
+
+    # --- Positions --------------------------------------------------------------------------------------------------------------
+
+    async def begin(self, group: str, topic: str, life: int, resolve: Callable[[], Awaitable[tuple[int, ...]]]) -> GroupRecord:
+        """The record with a position on a topic: the one that ``resolve`` gives, unless the group has begun there before.
+
+        ``life`` is the entry that created the topic. A group that knew an earlier topic of the name begins at the first message of this
+        one. If several members begin at once, one resolves for all. Raises `GroupNotFound`, and `TopicDeleted` when the group knows a
+        later topic.
+        """
+        record = await self.get(group)
+        if topic in record.positions and record.positions[topic].life == life:
+            await self._part(group, topic, record.positions[topic])
+            return record
+        offsets = await resolve()
+
+        def begun(before: GroupRecord) -> GroupRecord:
+            known = before.positions.get(topic)
+            if known is None:
+                return before.begun(topic, offsets, life)
+            check_life(topic, known=known.life, life=life)
+            return before if known.life == life else before.begun(topic, (0,) * len(offsets), life)
+
+        record = await self.update(group, begun)
+        await self._part(group, topic, record.positions[topic])
+        return record
+
+    async def _part(self, group: str, topic: str, position: Position) -> None:
+        """Void the cells of queues that a former topic of the name had and this one has not. Log what is lost with them.
+
+        Each member does so when it begins, so that it is done even if one of them dies.
+        """
+        for queue in range(len(position.offsets), position.queues_max):
+            key = queue_key(group, topic, queue)
+            deadline_s = self._runtime.clock.monotonic_s() + WRITE_S
+            stored = await self._cells.read(key)
+            while stored is not None:
+                before = decode_cell(stored.data, where=key)
+                after = parted(before, position.since)
+                try:
+                    if after is not before:
+                        await self._cells.write(key, encode_cell(after), on=stored, deadline_s=deadline_s)
+                except CellChanged as changed:
+                    stored = changed.stored
+                    continue
+                if after is not before and before.dead_letters.assigned:
+                    log.error(
+                        "group %s, %s queue %d: the topic was made again with fewer queues; of the former one's messages that were given up, "
+                        "these are lost to the group, as they are not known to have a dead letter: offsets %s",
+                        group,
+                        topic,
+                        queue,
+                        ", ".join(map(str, before.dead_letters.assigned)),
+                    )
+                break
+
+    async def reset(self, group: str, topic: str, life: int, queues: int, offsets: Mapping[int, int]) -> GroupRecord:
+        """Begin a new generation at these offsets by queue, or of all ``queues`` of a topic that the group has not begun.
+
+        The members carry it out within seconds. Messages granted before do not count any more, nothing before the offsets is handed out
+        again, and nothing after them is lost.
+        """
+        first: list[GroupRecord] = []
+        taken = await self._queue_cells(group, [(topic, queue) for queue in offsets])
+        generation = max((cell.generation for cell in taken.values()), default=-1)
+
+        def reset(before: GroupRecord) -> GroupRecord:
+            before = before.raised(generation=generation)
+            known = before.positions.get(topic)
+            if known is not None:
+                check_life(topic, known=known.life, life=life)
+            if first and known is not None and _is_reset_so(known, first[0].positions[topic], offsets):
+                return before  # carried out, and then another wrote
+            if known is not None and known.life == life:
+                after = before.reset(topic, offsets)
+            elif len(offsets) == queues:
+                after = before.begun(topic, tuple(offsets[queue] for queue in range(queues)), life)
+            else:
+                raise InvalidArgument(
+                    "the consumer group has not begun on this topic, so its other queues have no position",
+                    operation="reset_offsets",
+                    object=f"{group}, {topic}",
+                    hint="reset all queues, or start a consumer first",
+                )
+            first[:] = [after]
+            return after
+
+        record = await self.update(group, reset)
+        await self._part(group, topic, record.positions[topic])
+        return record
+
+    # --- Commands ---------------------------------------------------------------------------------------------------------------
+
+    async def command(
+        self,
+        group: str,
+        kind: CommandKind,
+        parked: Mapping[tuple[str, int], Mapping[int, int]],
+        *,
+        generations: Mapping[tuple[str, int], int | None] | None = None,
+    ) -> GroupRecord:
+        """Order the owners to release or skip parked message groups.
+
+        The groups are named by (topic, queue), the offsets at which they are parked, and the attempts of the messages there. With
+        ``generations``, queues that are in another generation by now are left alone: groups parked there were not meant.
+
+        Earlier commands that were carried out leave the record at the same time. Raises `GroupNotFound`, and `LimitExceeded` for more
+        message groups than the record has room for.
+        """
+        ordered = [(command.topic, command.queue) for command in (await self.get(group)).commands]
+        taken = await self._queue_cells(group, list(dict.fromkeys([*ordered, *parked])))
+        done = {queue: cell.commands for queue, cell in taken.items()}
+        tried: list[GroupRecord] = []
+        meant: dict[tuple[str, int], Mapping[int, int]] = {}
+
+        def commanded(before: GroupRecord) -> GroupRecord:
+            if tried and set(tried[0].commands[-len(meant) :]) <= set(before.commands):
+                return before  # carried out, and then another wrote
+            stand = before.generations_of(parked)
+            meant.clear()
+            meant.update({queue: heads for queue, heads in parked.items() if stand[queue] == (generations or stand)[queue]})
+            if not meant:
+                tried.clear()
+                return before
+            before = before.raised(commands=max(done.values(), default=0))
+            left = tuple(one for one in before.commands if one.number > done.get((one.topic, one.queue), 0))
+            after = replace(before, commands=left).commanded_to(kind, meant)
+            if (size := len(encode_group(after))) > max(CELL_BYTES_MAX, len(encode_group(before))):
+                raise LimitExceeded(
+                    "the consumer group's record has no room for more orders until its owners have carried out some",
+                    operation=kind.value,
+                    object=group,
+                    expected=f"at most {CELL_BYTES_MAX} bytes",
+                    observed=f"{size} bytes",
+                    hint="order it for one queue after the other, and keep a consumer running that carries it out",
+                )
+            tried[:] = [after]
+            return after
+
+        return await self.update(group, commanded)
+
+    async def _queue_cells(self, group: str, queues: Sequence[tuple[str, int]]) -> dict[tuple[str, int], QueueCell]:
+        """The cells, of these (topic, queue), that somebody has taken."""
+        keys = [queue_key(group, *queue) for queue in queues]
+        stored = await asyncio.gather(*map(self._cells.read, keys))
+        found = zip(queues, keys, stored, strict=True)
+        return {queue: decode_cell(one.data, where=key) for queue, key, one in found if one is not None}
+
+    async def _stored(self, group: str) -> Stored | None:
+        stored = await self._cells.read(group_key(group))
+        # The check comes after the read: a process that makes a group has claimed the table for its lake before.
+        await self._lake.check()
+        return stored
+
+    async def _write(self, group: str, change: Callable[[GroupRecord | None], GroupRecord]) -> GroupRecord:
+        key = group_key(group)
+        deadline_s = self._runtime.clock.monotonic_s() + WRITE_S
+        stored = await self._stored(group)
+        while True:
+            before = None if stored is None else decode_group(stored.data, where=key)
+            after = change(before)
+            if after == before:
+                return after
+            _check_room(before, after, group)
+            try:
+                await self._cells.write(key, encode_group(after), on=stored, deadline_s=deadline_s)
+            except CellChanged as changed:
+                stored = changed.stored
+            else:
+                return after
+
+
+def _created(found: GroupRecord | None, settings: GroupSettings, secret: str) -> GroupRecord:
+    """The existing group, or a new one with this secret. A deleted one leaves the numbers that were given."""
+    if found is None:
+        return GroupRecord(settings=settings, secret=secret)
+    return replace(found, settings=settings, secret=secret, deleted=False) if found.deleted else found
+
+
+def _check_room(before: GroupRecord | None, after: GroupRecord, group: str) -> None:
+    """Raise `LimitExceeded` where a change would enlarge a full record."""
+    size_bytes, was_bytes = _settled_bytes(after), 0 if before is None else _settled_bytes(before)
+    if size_bytes > max(GROUP_BYTES_MAX, was_bytes):
+        raise LimitExceeded(
+            "the consumer group's record has no room for more topics, queues, filters or positions",
+            object=group,
+            expected=f"at most {GROUP_BYTES_MAX} bytes, without its members",
+            observed=f"{size_bytes} bytes",
+            hint="consume some of the topics in another group",
+        )
+    most_bytes = CELL_STORED_BYTES_MAX - WRITE_ID_BYTES
+    if len(encode_group(after)) > most_bytes:
+        raise LimitExceeded(
+            "the consumer group has too many members",
+            object=group,
+            expected=f"a record of at most {most_bytes} bytes",
+            observed=f"{len(after.all_members)} members",
+            hint="those that have died leave when their leases have run out",
+        )
+
+
+def _settled_bytes(record: GroupRecord) -> int:
+    """The size of a record without its members, which come and go."""
+    return len(encode_group(replace(record, members=(), assigned=())))
+
+
+def _is_reset_so(position: Position, tried: Position, queues: Iterable[int]) -> bool:
+    return position.life == tried.life and all(
+        (position.offsets[queue], position.generations[queue]) == (tried.offsets[queue], tried.generations[queue])
+        for queue in queues
+    )
+
+
+def check_life(topic: str, *, known: int, life: int) -> None:
+    """Raise `TopicDeleted` when the topic of this life was followed by the one that a group knows."""
+    if known > life:
+        raise TopicDeleted(
+            "the topic was deleted and created again, and the consumer group has begun on the later one",
+            object=topic,
+            expected=f"the topic of entry {known}",
+            observed=f"that of entry {life}",
+            hint="open it anew",
+        )
+
+
+def _not_found(group: str) -> GroupNotFound:
+    return GroupNotFound(
+        "there is no such consumer group",
+        object=group,
+        hint="create it with lake.create_group or `penstock group create`, or start a consumer, which makes it",
+    )

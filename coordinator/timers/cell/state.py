@@ -1,0 +1,166 @@
+"""The content of a topic's timer cell: which of the waiting messages have been delivered, or called back. Pure.
+
+Messages wait in the topic's timer log, in the order in which they were sent. Two bounds say which of them were delivered: all that were
+*known* (sent below an offset) and *due* (by delivery time, then offset, up to a message). Both bounds only rise.
+
+So one step delivers what lies within the new bounds and not within the old ones. The cell names it in four numbers. Every process that
+reads the same cell and the same timer log finds the same messages, in the same order, however many they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ....log.errors import CallError, LimitExceeded
+
+RECALLED_MAX = 4_096
+"""The number of recalled messages that may wait for their time in the cell; about 16 KiB."""
+
+
+class Due(NamedTuple):
+    """The time when a message is due, and its place among those due at the same time."""
+
+    time_us: int
+    """The time in microseconds since the epoch."""
+    offset: int
+    """The offset in the timer log."""
+
+
+NEVER = Due(-1, -1)
+
+
+class Bounds(NamedTuple):
+    """The bounds of the delivered messages: those below offset ``known`` of the timer log that were not due after ``due``."""
+
+    known: int = 0
+    """The offset of the timer log below which every delivered message lies."""
+    due: Due = NEVER
+    """The latest due time, with its offset, of a delivered message."""
+
+    def within(self, due: Due) -> bool:
+        return due.offset < self.known and due <= self.due
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Messages on their way into the topic: those within ``bounds`` and not within the bounds before."""
+
+    bounds: Bounds
+    sequence: int
+    """The sequence of the first of them, by delivery time and offset. The others follow without a gap."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Waiting messages, by delivery time, in an object that is written once."""
+
+    name: str
+    rows: int
+    size_bytes: int
+    last: Due
+    """The message that is due last. Once it was delivered the run is not needed any more."""
+
+
+class NotRecallable(CallError):
+    """The message was delivered, is on its way, or was recalled before."""
+
+    kind = "not_recallable"
+
+
+def not_recallable(*, again: bool) -> NotRecallable:
+    """The error of a recall of a message that was recalled before (``again``), or whose time is over. Recalls are forgotten then."""
+    return NotRecallable(
+        "the message cannot be recalled any more",
+        operation="recall",
+        expected="a message that waits",
+        observed="it was recalled before" if again else "it was delivered, is on its way, or was recalled and its time has passed",
+        hint="`penstock trace` tells what became of it",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TimerState:
+    """The state of one topic's timers."""
+
+    settled: Bounds = field(default_factory=Bounds)
+    """The bounds within which every message is in the topic, or was recalled."""
+    claim: Claim | None = None
+    next_sequence: int = 0
+    """The first sequence that was not given to a message yet."""
+    gathered: int = 0
+    """The offset of the timer log below which waiting messages are in runs. It does not rise above what is known to be delivered or to
+    wait."""
+    runs: tuple[Run, ...] = ()
+    recalled: frozenset[Due] = frozenset()
+    """Recalled messages, which go nowhere; listed until they are settled."""
+    recalls: tuple[Run, ...] = ()
+    """Objects with more recalled messages, which were known when the objects were written."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds of the messages that were delivered or are on their way, and so cannot be recalled."""
+        return self.settled if self.claim is None else self.claim.bounds
+
+    def waits(self, due: Due) -> bool:
+        """Whether a message is still to be delivered."""
+        return not self.bounds.within(due) and due not in self.recalled
+
+    def claimed(self, due: Due) -> bool:
+        """Whether a message that was not recalled is on its way."""
+        return self.bounds.within(due) and not self.settled.within(due) and due not in self.recalled
+
+    def with_claim(self, bounds: Bounds, count: int) -> TimerState:
+        """The state with the next messages on their way, once those before have arrived."""
+        before = self.bounds
+        if bounds.known < before.known or bounds.due < before.due:
+            raise ValueError(f"bounds only rise: {before} to {bounds}")
+        claim = Claim(bounds, self.next_sequence, count)
+        return replace(self.with_arrived(), claim=claim, next_sequence=self.next_sequence + count)
+
+    def with_arrived(self) -> TimerState:
+        """The state after the messages on their way have arrived in the topic."""
+        settled = self.bounds
+        return replace(
+            self,
+            settled=settled,
+            claim=None,
+            runs=tuple(run for run in self.runs if run.last > settled.due),
+            recalled=frozenset(due for due in self.recalled if not settled.within(due)),
+            recalls=tuple(run for run in self.recalls if run.last > settled.due),
+        )
+
+    def with_recalled(self, due: Due) -> TimerState:
+        """The state with a recalled message. Raises `NotRecallable`, and `LimitExceeded` when too many recalled messages have time
+        still to come.
+        """
+        if not self.waits(due):
+            raise not_recallable(again=due in self.recalled)
+        if len(self.recalled) >= RECALLED_MAX:
+            raise LimitExceeded(
+                "too many messages were recalled whose delivery time is still to come",
+                operation="recall",
+                expected=f"at most {RECALLED_MAX}",
+                observed=len(self.recalled),
+                hint="try again when some of their times have passed; or let the consumer see that the message is void",
+            )
+        return replace(self, recalled=self.recalled | {due})
+
+    def with_spilled(self, recalled: frozenset[Due], absorbed: frozenset[str], run: Run) -> TimerState:
+        """The state with some recalled messages in an object, in place of objects that are included in it."""
+        kept = tuple(one for one in self.recalls if one.name not in absorbed)
+        more = (run,) if run.last > self.settled.due else ()
+        return replace(self, recalled=self.recalled - recalled, recalls=(*kept, *more))
+
+    def with_run(self, run: Run | None, gathered: int) -> TimerState:
+        """The state with the messages below an offset of the timer log gathered in a run (None: none waited)."""
+        if not self.gathered <= gathered <= self.settled.known:
+            raise ValueError(f"only what is known is gathered: {self.gathered} to {gathered}, of {self.settled.known}")
+        return replace(self, gathered=gathered, runs=self.runs if run is None else (*self.runs, run))
+
+    def with_merged(self, merged: frozenset[str], run: Run | None) -> TimerState:
+        """The state with one run in place of some. Runs that are gone meanwhile held no waiting message any more."""
+        kept = tuple(one for one in self.runs if one.name not in merged)
+        more = () if run is None or run.last <= self.settled.due else (run,)
+        return replace(self, runs=(*kept, *more))

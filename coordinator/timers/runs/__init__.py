@@ -1,0 +1,4 @@
+"""Timed messages that wait: in memory, in runs on the store, and recalls for which the cell has no room.
+
+What is due goes out one level up.
+"""

@@ -1,0 +1,98 @@
+"""Spreads the news of topics that were made a moment ago.
+
+Players list the topics once a minute. A process that sends to a younger topic, or consumes it, tells them in the record of the role's
+players, which they all read some three times a lease anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from ...log.errors import PenstockError
+from ...log.runtime.runtime import Clock
+from ..groups.record import GroupRecord, Position
+from ..rebalance.roles import Players
+from .player import wait_for
+
+YOUNG_S = 120.0
+"""The age at which a topic is known to every player: two listings have passed."""
+_TOLD_MAX = 64
+"""The most topics that the record tells of. The record is one cell, and these are hints: the youngest stay."""
+_AGAIN_S = 5.0
+
+
+def is_young(made_ms: int, now_ms: int) -> bool:
+    """Whether some players may not know of a topic that was made at this time."""
+    return now_ms - made_ms < 1000 * YOUNG_S
+
+
+def told(record: GroupRecord, now_ms: int) -> dict[str, int]:
+    """The young topics that the record tells of, with the times when they were made."""
+    return {topic: position.life for topic, position in record.positions.items() if is_young(position.life, now_ms)}
+
+
+def telling(record: GroupRecord, made_ms: Mapping[str, int], now_ms: int) -> GroupRecord:
+    """The record, telling of these topics too: as positions without queues, whose life is the time when the topic was made."""
+    if all(topic in record.positions and record.positions[topic].life >= made for topic, made in made_ms.items()):
+        return record
+    known = told(record, now_ms)
+    together = {**known, **{topic: max(made, known.get(topic, made)) for topic, made in made_ms.items()}}
+    youngest = sorted(together.items(), key=lambda one: (-one[1], one[0]))[:_TOLD_MAX]
+    return replace(record, positions={topic: Position((), (), made) for topic, made in youngest})
+
+
+class YoungTopics:
+    """The news that one process tells the others, and hears from them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._told: dict[str, int] = {}
+        """The topics that all players know of now or soon, with the times when they were made."""
+        self._untold: dict[str, int] = {}
+        self._soon = asyncio.Event()
+
+    def notice(self, topic: str, made_ms: int) -> None:
+        """Note that this process knows of a topic, and when it was made."""
+        if is_young(made_ms, self._clock.wall_ms()) and made_ms > self._told.get(topic, -1):
+            self._told[topic] = self._untold[topic] = made_ms
+            self._soon.set()
+
+    def heard(self, record: GroupRecord) -> list[str]:
+        """The topics of which others told, and that were not known here."""
+        news = {topic: made for topic, made in told(record, self._clock.wall_ms()).items() if made > self._told.get(topic, -1)}
+        self._told |= news
+        return list(news)
+
+    async def tell(
+        self,
+        players: Players,
+        role: str,
+        stop: asyncio.Event,
+        *,
+        ready: Callable[[], Awaitable[None]],
+        report: Callable[[PenstockError], None],
+    ) -> None:
+        """Tell the players of a role which topics are noticed, until ``stop`` is set. Topics noticed before that are told, too.
+
+        ``ready`` is awaited before anything is written. A failure is reported, and the topic is told again as long as it is news.
+        """
+        while not stop.is_set() or self._untold:
+            await wait_for(None, stop, self._soon)
+            self._soon.clear()
+            now_ms = self._clock.wall_ms()
+            young = {topic: made_ms for topic, made_ms in self._untold.items() if is_young(made_ms, now_ms)}
+            self._untold = {}
+            if not young:
+                continue
+            try:
+                await ready()
+                await players.update(role, partial(telling, made_ms=young, now_ms=now_ms))
+            except PenstockError as error:
+                report(error)
+                if not stop.is_set():  # a process that ends leaves it to the players' own listings
+                    self._untold = {**young, **self._untold}
+                    self._soon.set()
+                    await wait_for(_AGAIN_S, stop)

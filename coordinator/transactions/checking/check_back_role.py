@@ -1,0 +1,192 @@
+"""The role ``checks`` of a producer group: its player asks its own checker about undecided transactions.
+
+A check is counted by a write of the transaction's row before the checker is asked, so of two players one asks. Two at once would be
+harmless too. The checker's answer is carried out as if the sender had given it, if nobody was quicker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol
+
+from ....log.errors import PenstockError, unforeseen
+from ....log.message.message import MessageView
+from ....log.runtime.backoff import pause
+from ....log.runtime.runtime import Clock
+from ..errors import AcksDecide, HalfMessagesMissing, TransactionEnded, TransactionNotFound
+from ..ids import member_of
+from ..members.member_cells import MemberCells
+from ..members.producer_groups import ProducerGroups
+from ..members.state import By, Decision, TransactionRow
+from .checker import AT_ONCE_MAX, Asked, CheckedTransaction, TransactionResolution, size_bytes
+
+log = logging.getLogger("penstock.transactions")
+
+CHECKS = "checks"
+"""The role's name."""
+CHECKS_MAX = 15
+"""The most questions to a checker about one transaction. When it would be asked once more, the transaction is rolled back. RocketMQ's
+number."""
+CHECK_EVERY_MS = 60_000
+"""The interval between checks of one transaction."""
+LOOK_S = 5.0
+"""The interval between two looks at the group's transactions."""
+
+
+class Finishing(Protocol):
+    """The operations on a transaction by others than its sender: `Transactions`."""
+
+    async def keep_time(self) -> None: ...
+
+    async def decide(self, id: str, decision: Decision, by: By, /) -> TransactionRow: ...
+
+    async def finish(self, id: str, /) -> TransactionRow | None: ...
+
+    async def messages(self, id: str, /) -> Sequence[MessageView]: ...
+
+    async def tidy(self, group: str, /) -> None: ...
+
+
+class CheckBacks:
+    """Plays the role for the producer groups whose checkers this process has. For the event loop's thread."""
+
+    def __init__(
+        self,
+        names: ProducerGroups,
+        members: MemberCells,
+        transactions: Finishing,
+        clock: Clock,
+        asked: Asked,
+        *,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._names = names
+        self._members = members
+        self._transactions = transactions
+        self._clock = clock
+        self._asked = asked
+        self._look_s = look_s
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._is_full = False
+        self._reading = asyncio.Lock()
+
+    async def play(self, group: str, stop: asyncio.Event) -> None:
+        """Check what is due until ``stop`` is set. Then open questions are cancelled; the next player asks them again."""
+        try:
+            while not stop.is_set():
+                try:
+                    await self.look(group)
+                except PenstockError as error:
+                    log.warning("producer group %s: its transactions cannot be read, and are looked at again: %s", group, error)
+                await pause(stop, self._look_s)
+        finally:
+            for task in self._running.values():
+                task.cancel()
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def look(self, group: str) -> None:
+        """Begin the checks that are due, as far as there is room for them, the longest due first."""
+        await self._transactions.keep_time()  # a machine that is hours ahead must not use up the checks
+        cells = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
+        now_ms = self._clock.wall_ms()
+        due = [row for cell in cells if cell is not None and cell.group == group for row in cell.to_check(now_ms)]
+        due = [row for row in sorted(due, key=lambda row: row.next_check_ms or 0) if row.id not in self._running]
+        room = max(0, AT_ONCE_MAX - self._asked.late - len(self._running))
+        if len(due) > room and not self._is_full:
+            log.error("producer group %s: its checker has %d questions before it, and is asked no more for now", group, AT_ONCE_MAX)
+        self._is_full = len(due) > room
+        for row in due[:room]:
+            task = asyncio.ensure_future(self._check_safely(group, row))
+            self._running[row.id] = task
+            task.add_done_callback(partial(self._over, row.id))
+
+    def _over(self, transaction: str, _: asyncio.Task[None]) -> None:
+        del self._running[transaction]
+
+    async def settle(self) -> None:
+        """Wait for the checks that were begun."""
+        await asyncio.gather(*self._running.values())
+
+    async def _check_safely(self, group: str, row: TransactionRow) -> None:
+        """Check one transaction, whose errors must not keep the others waiting."""
+        try:
+            await self.check(group, row)
+        except (TransactionEnded, TransactionNotFound, AcksDecide):
+            pass  # somebody was quicker
+        except PenstockError as error:
+            log.warning("transaction %s of producer group %s was not checked, and is looked at again: %s", row.id, group, error)
+        except Exception as error:
+            log.exception("transaction %s of producer group %s", row.id, group, exc_info=unforeseen(error, operation="check"))
+
+    async def check(self, group: str, row: TransactionRow) -> None:
+        """Ask about one transaction, or roll it back if it was asked about often enough.
+
+        Raises the error that keeps it from being done, and `TransactionEnded` or `TransactionNotFound` when somebody was quicker.
+        """
+        if is_given_up(row):
+            log.error(
+                "transaction %s of producer group %s is rolled back: its checker was asked %d times and did not know",
+                row.id,
+                group,
+                row.checks,
+            )
+            await self._carry_out(row, Decision.ROLLED_BACK, By.CHECKS)
+            return
+        match await self._answer(group, row):
+            case TransactionResolution.COMMIT:
+                await self._carry_out(row, Decision.COMMITTED, By.CHECKER)
+            case TransactionResolution.ROLLBACK:
+                await self._carry_out(row, Decision.ROLLED_BACK, By.CHECKER)
+            case TransactionResolution.UNKNOWN:
+                log.info("transaction %s of producer group %s: not known yet, at check %d", row.id, group, row.checks + 1)
+
+    async def _answer(self, group: str, row: TransactionRow) -> TransactionResolution | None:
+        """The checker's answer, once the question is counted. None when it was not asked. The messages stay in memory no longer than
+        that.
+        """
+        async with self._reading:  # one at a time: messages that are read must find room before the next are read
+            messages = await self._messages(group, row)  # first: a store that does not answer must not count as a check
+            held_bytes = size_bytes(messages or ())
+            await self._asked.take_room(held_bytes)
+        try:
+            await self._count(row)
+        except BaseException:
+            self._asked.give_back(held_bytes)
+            raise
+        if messages is None:
+            return None
+        transaction = CheckedTransaction(
+            id=row.id,
+            producer_group=group,
+            created=datetime.fromtimestamp(row.created_ms / 1000, UTC),
+            checks=row.checks + 1,
+            messages=tuple(messages),
+        )
+        return await self._asked.ask(transaction, held_bytes=held_bytes)
+
+    async def _messages(self, group: str, row: TransactionRow) -> Sequence[MessageView] | None:
+        """The messages of the transaction. None when they are not all there, as its sender died during a send or is still sending."""
+        try:
+            return await self._transactions.messages(row.id)
+        except HalfMessagesMissing as error:
+            log.warning("transaction %s of producer group %s cannot be checked yet: %s", row.id, group, error)
+            return None
+
+    async def _count(self, row: TransactionRow) -> None:
+        now_ms, checks = self._clock.wall_ms(), row.checks + 1
+        await self._members.change(
+            member_of(row.id), lambda cell: cell.with_check(row.id, checks=checks, now_ms=now_ms, every_ms=CHECK_EVERY_MS)
+        )
+
+    async def _carry_out(self, row: TransactionRow, decision: Decision, by: By) -> None:
+        await self._transactions.decide(row.id, decision, by)
+        await self._transactions.finish(row.id)
+
+
+def is_given_up(row: TransactionRow) -> bool:
+    """Whether its checker was asked as often as allowed, and time has passed since."""
+    return row.checks >= CHECKS_MAX

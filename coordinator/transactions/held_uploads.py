@@ -1,0 +1,34 @@
+"""Tells which uploads of transactions the collector leaves alone: those whose rows do not say that they were rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ...log.errors import InvalidArgument
+from ..cells.cells import Cells
+from ..cells.keys import transactions_key
+from .ids import member_of, transaction_of
+from .members.codec import decode_member
+
+
+async def held_jobs(cells: Cells, jobs: Collection[str]) -> frozenset[str]:
+    """The uploads, of these, of open and committed transactions, whether finished or not. Raises what the table raises, and
+    `DataDamaged`.
+
+    An upload that no row names was never begun, or is finished. Then its age decides, as for any upload.
+    """
+    by_member: dict[str, dict[str, str]] = {}
+    for job in jobs:
+        try:
+            transaction = transaction_of(job) or ""
+            by_member.setdefault(member_of(transaction), {})[transaction] = job
+        except InvalidArgument:
+            continue  # not a name that Penstock gives
+    held: set[str] = set()
+    for member, of_member in by_member.items():
+        key = transactions_key(member)
+        stored = await cells.read(key)
+        if stored is not None:
+            cell = decode_member(stored.data, where=key)
+            held.update(job for transaction, job in of_member.items() if cell.holds(transaction))
+    return frozenset(held)

@@ -1,0 +1,230 @@
+"""Reads and writes the cells of members, for all who handle a transaction: its sender, a checker, a finisher, an operator."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....log.errors import LimitExceeded, NotWritten, PenstockError, unforeseen
+from ....log.runtime.runtime import Runtime
+from ...cells.cells import CellChanged, Cells, Stored
+from ...cells.keys import transactions_key
+from ...limits import CELL_BYTES_MAX, CELL_STORED_BYTES_MAX
+from ..errors import TransactionNotFound
+from .codec import decode_member, encode_member
+from .state import MemberCell
+
+WRITE_S = 10.0
+"""How long the table may take to answer before it is given up."""
+NOTE_S = 1.0
+"""How long a mere note waits for another write to go with."""
+
+Change = Callable[[MemberCell], MemberCell]
+"""A change of a cell. It may be called again, also on its own result, and raises the error that forbids the change."""
+
+OnWrite = Callable[[MemberCell | None, MemberCell], None]
+"""A callback for every durable write of this process: the cell before (None: there was none), and after."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    change: Change
+    until_s: float
+    group: str | None
+    """The group of a cell that is made if there is none."""
+    grows: bool
+    """Whether the change can wait, or be refused, when the cell is full."""
+    done: asyncio.Future[MemberCell]
+    refusal: PenstockError | None = None
+
+    def apply(self, cell: MemberCell | None, *, member: str, now_s: float) -> MemberCell | None:
+        """The cell with the change, or as it was when the change is refused."""
+        self.refusal = None
+        try:
+            if cell is None and self.group is None:
+                raise TransactionNotFound("nothing is known of this member of a producer group", object=member)
+            before = MemberCell(group=self.group or "") if cell is None else cell
+            after = self.change(before)
+            if after is not before:
+                check_in_time(now_s, self.until_s)
+            return after
+        except PenstockError as refusal:
+            self.refusal = refusal
+            return cell
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A cell as this process last wrote or read it."""
+
+    stored: Stored | None
+    cell: MemberCell | None
+    size_bytes: int = 0
+
+
+_ABSENT = _Known(None, None)
+
+
+class MemberCells:
+    """The cells by member, for one process. Changes requested while a write is under way go into the next one together."""
+
+    def __init__(self, cells: Cells, runtime: Runtime, *, on_write: OnWrite = lambda before, after: None) -> None:
+        self._cells = cells
+        self._clock = runtime.clock
+        self._on_write = on_write
+        self._known: dict[str, _Known] = {}
+        self._asked: dict[str, list[_Asked]] = {}
+        self._later: dict[str, asyncio.TimerHandle] = {}
+        self._writing: dict[str, asyncio.Task[None]] = {}
+
+    async def read(self, member: str) -> MemberCell | None:
+        """The present cell. None: there is none."""
+        return (await self._fetch(member)).cell
+
+    def size_bytes(self, member: str) -> int:
+        """The size of the cell when this process last wrote or read it; 0: never."""
+        return self._known.get(member, _ABSENT).size_bytes
+
+    def change(
+        self, member: str, change: Change, *, group: str | None = None, until_s: float = math.inf, grows: bool = False
+    ) -> asyncio.Future[MemberCell]:
+        """The cell with the change, once that is durable. Changes of one cell are made in the order of calls.
+
+        A full cell refuses a change that ``grows``; changes that end transactions always find room. With a ``group`` a missing cell is
+        made. Nothing is written for the first time later than ``until_s``, by the monotonic clock.
+
+        Raises what ``change`` raises on the present cell. Raises `TransactionNotFound` when there is no cell, `LimitExceeded` when it
+        would be too large, and `NotWritten` when it is too late. Raises what the table raises, and `UnknownOutcome` when the table does
+        not tell.
+        """
+        asked = self._ask(member, change, group, until_s, grows=grows)
+        self._begin(member)
+        return asyncio.shield(asked.done)
+
+    def note(self, member: str, change: Change) -> None:
+        """Make a change that nobody waits for. It goes with the next write, or alone after a while. Failures are found out later."""
+        self._ask(member, change, None, math.inf, grows=False)
+        if member not in self._writing and member not in self._later:
+            self._later[member] = asyncio.get_running_loop().call_later(NOTE_S, self._begin, member)
+
+    async def drop(self, member: str) -> None:
+        """Remove a cell in which nothing begins any more, if it is still as this process read it."""
+        known = self._known.pop(member, _ABSENT)
+        if known.stored is not None and known.cell is not None and known.cell.left:
+            await self._cells.drop(transactions_key(member), on=known.stored)
+
+    async def close(self) -> None:
+        """Write the pending notes, and let all writes end."""
+        for member in list(self._later):
+            self._begin(member)
+        await asyncio.gather(*self._writing.values(), return_exceptions=True)
+
+    def _ask(self, member: str, change: Change, group: str | None, until_s: float, *, grows: bool) -> _Asked:
+        asked = _Asked(change, until_s, group, grows, asyncio.get_running_loop().create_future())
+        asked.done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting for it any more
+        self._asked.setdefault(member, []).append(asked)
+        return asked
+
+    def _begin(self, member: str) -> None:
+        if (timer := self._later.pop(member, None)) is not None:
+            timer.cancel()
+        if member not in self._writing:
+            self._writing[member] = asyncio.ensure_future(self._write_all(member))
+
+    async def _write_all(self, member: str) -> None:
+        try:
+            while asked := self._asked.pop(member, []):
+                try:
+                    await self._write(member, asked)
+                except PenstockError as error:
+                    self._known.pop(member, None)
+                    _fail(asked, error)
+                except Exception as error:  # noqa: BLE001 - it belongs to those who wait
+                    self._known.pop(member, None)
+                    _fail(asked, unforeseen(error, operation="write a transaction"))
+        finally:
+            del self._writing[member]
+
+    async def _write(self, member: str, asked: Sequence[_Asked]) -> None:
+        key = transactions_key(member)
+        deadline_s = self._clock.monotonic_s() + WRITE_S
+        known = self._known.get(member)
+        is_fresh = known is None
+        known = known or await self._fetch(member)
+        while True:
+            after = self._applied(known.cell, asked, member)
+            if not is_fresh and (after is known.cell or any(one.refusal for one in asked)):
+                # This process's memory may be old; only the present cell may refuse.
+                known, is_fresh = await self._fetch(member), True
+                continue
+            if after is None or after is known.cell:
+                break
+            data = encode_member(after)
+            try:
+                stored = await self._cells.write(key, data, on=known.stored, deadline_s=deadline_s)
+            except CellChanged as changed:
+                known, is_fresh = self._remembered(member, changed.stored), True
+            else:
+                self._known[member] = _Known(stored, after, len(data))
+                self._on_write(known.cell, after)
+                break
+        for one in asked:
+            if one.done.done():
+                continue
+            if one.refusal is not None:
+                one.done.set_exception(one.refusal)
+            else:
+                assert after is not None, "a change that was not refused made a cell, or found one"
+                one.done.set_result(after)
+
+    def _applied(self, cell: MemberCell | None, asked: Sequence[_Asked], member: str) -> MemberCell | None:
+        now_s = self._clock.monotonic_s()
+        after = cell
+        for one in asked:
+            after = one.apply(after, member=member, now_s=now_s)
+        if after is None or after is cell or len(encode_member(after)) <= CELL_BYTES_MAX:
+            return after
+        after = cell  # one by one: a change that comes when the cell is full is refused
+        for one in asked:
+            changed = one.apply(after, member=member, now_s=now_s)
+            room = CELL_BYTES_MAX if one.grows else CELL_STORED_BYTES_MAX
+            if changed is not None and changed is not after and len(encode_member(changed)) > room:
+                one.refusal = _too_large(member)
+            else:
+                after = changed
+        return after
+
+    async def _fetch(self, member: str) -> _Known:
+        return self._remembered(member, await self._cells.read(transactions_key(member)))
+
+    def _remembered(self, member: str, stored: Stored | None) -> _Known:
+        if stored is None:
+            known = _ABSENT
+        else:
+            known = _Known(stored, decode_member(stored.data, where=transactions_key(member)), len(stored.data))
+        self._known[member] = known
+        return known
+
+
+def check_in_time(now_s: float, until_s: float) -> None:
+    """Raise `NotWritten` when it is too late: an upload that began so long ago may have been given up."""
+    if now_s > until_s:
+        raise NotWritten("the transaction's messages were not staged in time", operation="send", hint="begin another transaction")
+
+
+def _too_large(member: str) -> LimitExceeded:
+    return LimitExceeded(
+        "the transactions of one process are too many or too large for their cell",
+        operation="send in a transaction",
+        object=transactions_key(member),
+        expected=f"at most {CELL_BYTES_MAX} bytes",
+        hint="end some of them first, or send more messages at a time",
+    )
+
+
+def _fail(asked: Sequence[_Asked], error: PenstockError) -> None:
+    for one in asked:
+        if not one.done.done():
+            one.done.set_exception(error)

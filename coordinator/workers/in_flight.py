@@ -1,0 +1,76 @@
+"""Messages held by this process's code: handed out by ``receive``, not acknowledged, and not expired.
+
+They are in flight in the process like those in a handler. If one of them ends the process, the others in flight at the same time must
+not be blamed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ...log.runtime.runtime import Clock
+from .worker import Worker
+
+_LOOK_MS = 1_000
+"""The least time between two looks at all of them."""
+
+
+@dataclass(slots=True)
+class _Delivery:
+    """Messages that become visible again together."""
+
+    due_ms: int
+
+
+class InHand:
+    """The held messages of one worker, whatever consumers received them. For the event loop's thread."""
+
+    def __init__(self, worker: Worker, clock: Clock) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._deliveries: dict[str, _Delivery] = {}
+        """The deliveries by receipt handle."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._look_ms = 0
+        """The time of the next look for expired ones."""
+
+    def begin(self, receipts: Iterable[Sequence[str]], due_ms: int) -> None:
+        """Count these messages, each with those that become visible together with it. To be called before the write that hands them
+        out.
+        """
+        for together in receipts:
+            self._worker.started(len(together))
+            delivery = _Delivery(due_ms)
+            self._deliveries.update(dict.fromkeys(together, delivery))
+            self._look_at(due_ms)
+
+    def end(self, receipts: Iterable[str]) -> None:
+        """Stop counting these messages: they are acknowledged, or were given to nobody. Messages of other processes are ignored."""
+        for receipt in receipts:
+            if self._deliveries.pop(receipt, None) is not None:
+                self._worker.finished(1)
+
+    def change(self, receipt: str, due_ms: int) -> None:
+        """Count a message, and those with it, until ``due_ms``."""
+        if (delivery := self._deliveries.get(receipt)) is not None:
+            delivery.due_ms = due_ms
+            self._look_at(due_ms)
+
+    def _look_at(self, due_ms: int) -> None:
+        """Look at ``due_ms``, or before."""
+        if self._timer is not None:
+            if self._look_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._look_ms = due_ms
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, (due_ms - self._clock.wall_ms()) / 1000), self._look)
+
+    def _look(self) -> None:
+        """Stop counting messages whose time is over."""
+        self._timer = None
+        now_ms = self._clock.wall_ms()
+        self.end([receipt for receipt, delivery in self._deliveries.items() if delivery.due_ms <= now_ms])
+        if self._deliveries:
+            self._look_at(max(now_ms + _LOOK_MS, min(delivery.due_ms for delivery in self._deliveries.values())))

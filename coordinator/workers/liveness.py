@@ -1,0 +1,111 @@
+"""Finds out which workers live by watching their heartbeats for a while, for operators. Consumers know it at less cost, by `Watch`."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...log.runtime.runtime import Runtime
+from ..cells.cells import Cells
+from ..cells.keys import WORKERS, worker_key
+from .lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighted
+
+_LOOK_S = 0.25
+_REMEMBERED_MS = 24 * 3_600_000
+
+
+class WorkerState(StrEnum):
+    """The known state of a worker."""
+
+    LIVES = "lives"
+    """Its heart beat while it was watched."""
+    SILENT = "silent"
+    """Its heart did not beat, and its lease may still run."""
+    EXPIRED = "expired"
+    """Its heart did not beat for its lease and the margin: others take its queues."""
+    FENCED = "fenced"
+    """Others have taken it for dead."""
+    LEFT = "left"
+    """It ended in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSeen:
+    """One worker after it was watched."""
+
+    worker: str
+    state: WorkerState
+    heartbeat: Heartbeat | None
+    """The newest heartbeat. None where there is none any more."""
+
+    @property
+    def may_live(self) -> bool:
+        """Whether it may be running anything."""
+        return self.state in (WorkerState.LIVES, WorkerState.SILENT)
+
+
+async def workers(cells: Cells) -> list[str]:
+    """The names of all workers that have a heartbeat, dead ones included. It may read the whole table."""
+    return [key.removeprefix(WORKERS) for key in await cells.keys(WORKERS)]
+
+
+async def forget_fenced(cells: Cells, runtime: Runtime) -> int:
+    """Remove the heartbeats of workers that were fenced more than a day ago, and return how many. It may read the whole table.
+
+    A missing heartbeat says the same to everybody: the worker is over. The worker's own writes are conditional on its last one, and it
+    tries for no longer than a lease. The day is for a first heartbeat that a network held up.
+    """
+    until_ms, forgotten = runtime.clock.wall_ms() - _REMEMBERED_MS, 0
+    for name in await workers(cells):
+        stored = await cells.read(worker_key(name))
+        heartbeat = None if stored is None else decode_heartbeat(stored.data, where=worker_key(name))
+        if stored is not None and heartbeat is not None and heartbeat.fenced and heartbeat.fenced_ms < until_ms:
+            await cells.drop(worker_key(name), on=stored)
+            forgotten += 1
+    return forgotten
+
+
+async def watched(
+    cells: Cells,
+    runtime: Runtime,
+    names: Collection[str],
+    *,
+    patience_s: float = math.inf,
+    enough: Callable[[WorkerSeen], bool] = lambda _: False,
+) -> list[WorkerSeen]:
+    """Watch these workers until it is known of each whether it lives.
+
+    That takes a dead one's lease and a quarter more. The watch ends after ``patience_s``, or when ``enough`` holds for one of them.
+    """
+    clock = runtime.clock
+    until_s = clock.monotonic_s() + patience_s
+    sightings: dict[str, Sighting] = {}
+    seen: dict[str, WorkerSeen] = {}
+    while True:
+        undecided = [name for name in names if name not in seen or seen[name].state is WorkerState.SILENT]
+        for name in undecided:
+            stored = await cells.read(worker_key(name))
+            found = None if stored is None else decode_heartbeat(stored.data, where=worker_key(name))
+            before, now_s = sightings.get(name), clock.monotonic_s()
+            if found is not None:
+                sightings[name] = sighted(before, found, now_s)
+            seen[name] = WorkerSeen(name, _state(found, before, sightings.get(name), now_s), found)
+            if enough(seen[name]):
+                return list(seen.values())
+        if all(one.state is not WorkerState.SILENT for one in seen.values()) or clock.monotonic_s() + _LOOK_S > until_s:
+            return [seen[name] for name in names]
+        await asyncio.sleep(_LOOK_S)
+
+
+def _state(found: Heartbeat | None, before: Sighting | None, now: Sighting | None, now_s: float) -> WorkerState:
+    if found is None:
+        return WorkerState.LEFT
+    if found.fenced:  # a worker that leaves fences itself once nobody lives in it
+        return WorkerState.FENCED if found.members else WorkerState.LEFT
+    if before is not None and now != before:
+        return WorkerState.LIVES
+    assert now is not None, "it was found"
+    return WorkerState.EXPIRED if is_expired(now, now_s) else WorkerState.SILENT

@@ -1,0 +1,4 @@
+"""Appending to a topic's log: appends in flight, contention, and the entry that is written next.
+
+How messages become batches is in `produce`.
+"""

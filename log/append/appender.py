@@ -1,0 +1,402 @@
+"""The one writer of a process to a topic's log: it appends entries, hands over what lost a race, and links what others handed over.
+
+The loop of `Appender` takes one decision at a time (`decide`, a pure function): append the next entry, hand over and follow, or wait.
+Safety rests on the fold alone. This module only makes appends quick and cheap in requests. `Outstanding` keeps the appends that are on
+their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
+
+import pyarrow as pa
+
+from ..errors import ClosedError, PenstockError, StoreUnavailable, ViewLost, unforeseen
+from ..format.checkpoint import CheckpointWriter
+from ..format.entry import encode_entry
+from ..format.fold import Folded
+from ..format.handover import prepare
+from ..format.header import Action, Batch, Opening
+from ..format.state import State
+from ..limits import ENTRY_INLINE_BYTES_MAX, MIB, VALIDITY_ENTRIES
+from ..paths import TopicPaths
+from ..runtime.backoff import Backoff, pause
+from ..runtime.runtime import Runtime
+from ..stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
+from ..tail.tail import Tail
+from .compose import Composed, compose
+from .contention import Contention, Pace, Role
+from .handed_over import Waiting
+from .in_flight import Outstanding, expose
+from .pending_append import Outcome, Pending, at_deadline, before_any
+
+ALONE_INLINE_TIMES = 8
+"""The factor by which an entry may be larger where nobody else appends: one request instead of two, and its reader wants its rows
+anyway."""
+_PUT_LARGE_BYTES = 8 * MIB
+
+
+class Appender:
+    """Appends for all producers of one process and topic."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        paths: TopicPaths,
+        runtime: Runtime,
+        tail: Tail,
+        *,
+        pace: Pace | None = None,
+    ) -> None:
+        self._store = store
+        self._paths = paths
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._tail = tail
+        self._pace = pace or Pace()
+        self._race = Contention(runtime.new_id(), self._pace, self._clock.monotonic_s())
+        self._waiting = Waiting(store, paths)
+        self._checkpoints = CheckpointWriter(store, paths)
+        self._pending = Outstanding()
+        self._backoff = Backoff(self._pace.retry_s)
+        """Waits after failed turns."""
+        self._look: asyncio.Task[None] | None = None
+        self._write_ids: OrderedDict[int, str] = OrderedDict()
+        self._own_ids: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._closing = False
+        tail.fold_listeners.append(self._on_fold)
+        tail.jump_listeners.append(self._on_jump)
+
+    async def append_batch(self, batch: Batch, rows: pa.Table | None, *, size_bytes: int, deadline_s: float) -> Outcome:
+        """Append one batch. ``rows`` are sorted by queue, or None when the batch's parts are staged. The caller sends a producer's
+        batches one by one.
+        """
+        return await self._append(batch=batch, rows=rows, size_bytes=size_bytes, deadline_s=deadline_s)
+
+    async def append_opening(self, opening: Opening, *, deadline_s: float) -> Outcome:
+        """Append a named producer's opening."""
+        return await self._append(opening=opening, deadline_s=deadline_s)
+
+    async def append_actions(self, actions: Iterable[Action], *, deadline_s: float) -> Outcome:
+        """Append actions in an entry of this process; they are never handed over."""
+        return await self._append(actions=tuple(actions), deadline_s=deadline_s)
+
+    def expect(self) -> None:
+        """Prepare for an append that will come in a moment: look meanwhile what others have appended, where others do."""
+        now_s = self._now_s()
+        if not self._race.leading and self._race.contended(now_s) and not self._race.looked(now_s):
+            self._start_look()
+
+    async def _append(
+        self,
+        *,
+        deadline_s: float,
+        batch: Batch | None = None,
+        opening: Opening | None = None,
+        actions: tuple[Action, ...] = (),
+        rows: pa.Table | None = None,
+        size_bytes: int = 0,
+    ) -> Outcome:
+        if self._closing:
+            return ClosedError("the topic was closed before the send was tried", operation="append", object=self._paths.topic)
+        loop = asyncio.get_running_loop()
+        pending = Pending(deadline_s, loop.create_future(), batch, opening, actions, rows, size_bytes)
+        pending.valid_from(self._tail.state.entry)
+        if (refusal := before_any(pending, self._tail.state)) is not None:
+            return refusal
+        self._pending.add(pending)
+        timer = loop.call_later(max(0.0, deadline_s - self._now_s()), self._time_out, pending)
+        self._news.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._run())
+        try:
+            return await asyncio.shield(pending.future)
+        finally:
+            timer.cancel()
+
+    async def close(self) -> None:
+        """Stop. Pending appends end by what is known of them."""
+        self._closing = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._checkpoints.finish()
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.gather(self._look, return_exceptions=True)
+        self._pending.end(self._tail.state)
+        self._tail.fold_listeners.remove(self._on_fold)
+        self._tail.jump_listeners.remove(self._on_jump)
+
+    async def _run(self) -> None:
+        """Take turns until nothing is pending. A fault that waiting does not mend ends everything pending."""
+        while not self._closing and (self._pending or self._race.in_charge(self._now_s())):
+            try:
+                await self._turn()
+            except Exception as error:  # noqa: BLE001 - whatever it is, whoever sent something must hear of it
+                fault = error if isinstance(error, PenstockError) else unforeseen(error, operation="append")
+                self._pending.fail(fault, self._tail.state)
+                return
+
+    async def _turn(self) -> None:
+        try:
+            await self._take_step()
+        except (ViewLost, StoreUnavailable) as error:
+            await self._recover(error)
+        else:
+            self._backoff = Backoff(self._pace.retry_s)
+
+    async def _take_step(self) -> None:
+        if self._tail.view.is_aged:  # on an aged view an append would end as unknown if the log has been trimmed past it
+            await self._catch_up()
+            return
+        pending = self._pending.open
+        role = self._race.role(self._now_s(), self._tail.state.entry, pending)
+        if any(one.actions for one in pending):
+            role = Role.APPEND
+        match role:
+            case Role.LOOK:
+                await self._catch_up()
+            case Role.FOLLOW:
+                await self._hand_over_and_follow(pending)
+            case Role.APPEND:
+                await self._append_entry()
+
+    async def _catch_up(self) -> None:
+        await asyncio.shield(self._start_look())
+
+    def _start_look(self) -> asyncio.Task[None]:
+        if self._look is None or self._look.done():
+            self._look = asyncio.ensure_future(self._look_once())
+            self._look.add_done_callback(lambda look: look.cancelled() or look.exception())  # nobody may be waiting for it
+        return self._look
+
+    async def _look_once(self) -> None:
+        await self._tail.catch_up()
+        self._race.looked_s = self._now_s()
+
+    async def _append_entry(self) -> None:
+        race = self._race
+        limit = ENTRY_INLINE_BYTES_MAX * (1 if race.contended(self._now_s()) else ALONE_INLINE_TIMES)
+        await self._hand_over([p for p in self._pending.open if p.size_bytes > limit])
+        now_s = self._now_s()
+        if self._pending:  # a process in charge with nothing of its own to append goes on only while it finds something
+            race.begin_append(now_s)
+        if collected := race.combines(now_s) and (race.leading or not self._pending):
+            await asyncio.sleep(max(race.moved_s, race.listed_s) + self._pace.combine_s - now_s)
+            await self._list()
+        self._end_overdue()
+        state = self._tail.state
+        # Large batches that came during this wait are handed over by the next turn.
+        fit = [p for p in self._pending.open if p.size_bytes <= limit or p.exposed_until]
+        composed = compose(
+            state,
+            fit,
+            self._waiting.handed,
+            write_id=self._runtime.new_id(),
+            now_ms=self._clock.wall_ms(),
+            combines=race.combines(self._now_s()),
+        )
+        self._waiting.drop(composed.useless)
+        if composed.empty:
+            if fit:
+                race.leading = False
+                await self._follow()
+            return
+        data = await self._runtime.offload(lambda: encode_entry(composed.header, composed.inline))
+        if self._tail.state.entry > state.entry:
+            return
+        listing = asyncio.ensure_future(self._list()) if race.lists_beside(self._now_s()) and not collected else None
+        try:
+            won = await self._write(state.entry + 1, data, composed)
+        finally:
+            if listing is not None:
+                await asyncio.gather(listing, return_exceptions=True)
+        if self._tail.state.entry > state.entry:  # it was folded, or another's stands in its place
+            self._own_ids.discard(composed.header.write_id)
+        race.note_race(self._now_s(), won=won)
+
+    async def _write(self, number: int, data: bytes, composed: Composed) -> bool:
+        """Make ``data`` entry ``number``, or learn whose entry has that number. True: ours. Raises `ViewLost` when neither can be
+        known.
+        """
+        view = self._tail.view
+        key = self._paths.entry(number)
+        write_id = composed.header.write_id
+        self._own_ids.add(write_id)
+        for pending in composed.put_in:
+            pending.write_ids.add(write_id)
+        take_back = expose(composed.put_in, number)
+        backoff = Backoff(self._pace.retry_s)
+        first = True
+        while True:
+            sent_s = self._now_s()
+            try:
+                await self._store.put(key, data, mode=Put.CREATE)
+            except Conflict:
+                pass  # refused, or refused after our own success: only the entry that stands there tells
+            except StoreUnavailable:
+                await asyncio.sleep(backoff.next_s())
+            except PenstockError:
+                if first:  # nothing can land later
+                    take_back()
+                raise
+            else:
+                await view.confirm(number - 1)
+                view.prove(number - 1, sent_s)
+                await view.take(number, data)
+                return self._write_ids.get(number) == write_id
+            first = False
+            found = await self._read_back(key)
+            await view.confirm(number - 1)
+            if found is not None:
+                await view.take(number, found)
+            if self._tail.state.entry >= number:
+                return self._write_ids.get(number) == write_id
+            if not self._pending and not self._waiting:
+                return False
+            await asyncio.sleep(backoff.next_s())
+
+    async def _read_back(self, key: str) -> bytes | None:
+        backoff = Backoff(self._pace.retry_s)
+        while True:
+            try:
+                return (await self._store.get(key)).data
+            except ObjectMissing:
+                return None
+            except StoreUnavailable:
+                if not self._pending:
+                    raise
+                await asyncio.sleep(backoff.next_s())
+
+    # --- Handing over and following ---------------------------------------------------------------------------------------------
+
+    async def _hand_over_and_follow(self, chosen: list[Pending]) -> None:
+        """Follow beside the request, since the next entries tell the same either way. A hand-over that was begun is always seen to its
+        end.
+        """
+        following = asyncio.ensure_future(self._follow())
+        try:
+            await self._hand_over(chosen)
+            await following
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _hand_over(self, chosen: list[Pending]) -> None:
+        """Put these where any appender finds them, this process's included."""
+        self._end_overdue()
+        tail = self._tail.state.entry
+        fresh: list[Pending] = []
+        for pending in chosen:
+            if pending.done or pending.actions or pending.handed_tail is not None:
+                continue
+            if pending.exposed_until <= tail:
+                pending.valid_from(tail)
+            if pending.valid_until == tail + VALIDITY_ENTRIES:
+                fresh.append(pending)
+        if not fresh:
+            return
+        over = prepare(
+            self._paths,
+            tail=tail,
+            write_id=self._runtime.new_id(),
+            openings=[p.opening for p in fresh if p.opening],
+            batches=[(p.batch, p.rows if not p.batch.parts else None) for p in fresh if p.batch],
+        )
+        take_back = expose(fresh, tail + VALIDITY_ENTRIES)
+        try:
+            if len(over.data) > _PUT_LARGE_BYTES:
+                await self._store.put_large(over.handed.key, over.data)
+            else:
+                await self._store.put(over.handed.key, over.data, mode=Put.REPLACE)
+        except StoreUnavailable:
+            raise
+        except PenstockError:  # there is nothing that anybody could link
+            take_back()
+            raise
+        placed = iter(over.handed.batches)
+        for pending in fresh:
+            batch = next(placed) if pending.batch else None
+            if pending.valid_until != tail + VALIDITY_ENTRIES:
+                continue  # the request took so long that the batch was formed anew meanwhile
+            pending.handed_tail = tail
+            pending.handed_ms = self._clock.wall_ms()
+            pending.handed_s = self._now_s()
+            pending.batch = batch
+
+    async def _follow(self) -> None:
+        """Look for the entry that brings what was handed over, until there is more to hand over or no hope is left."""
+        await self._pause(self._pace.follow_first_s)
+        while self._pending:
+            await self._catch_up()
+            pending = self._pending.open
+            if any(one.handed_tail is None or one.passed_over for one in pending):
+                return
+            if not self._race.served(self._now_s(), self._tail.state.entry, pending):
+                return
+            await self._pause(min(max(self._pace.follow_s, self._tail.next_s()), self._pace.follow_max_s))
+
+    async def _list(self) -> None:
+        found = False
+        try:
+            if await self._waiting.list(self._tail.state.entry):
+                self._waiting.review(self._tail.state)
+                found = bool(self._waiting)
+        finally:  # a failed one is followed by a pause too
+            self._race.note_listed(self._now_s(), found=found)
+
+    # --- What the tail tells ----------------------------------------------------------------------------------------------------
+
+    def _on_fold(self, folded: Folded, _: bytes) -> None:
+        self._write_ids[folded.number] = folded.header.write_id
+        while len(self._write_ids) > 2 * VALIDITY_ENTRIES:
+            self._write_ids.popitem(last=False)
+        if folded.header.write_id in self._own_ids:
+            self._own_ids.discard(folded.header.write_id)
+            self._race.note_own(self._now_s())
+            if not self._tail.view.skipped:
+                self._checkpoints.write_if_due(folded.state)
+        else:
+            age_s = max(0, self._clock.wall_ms() - folded.header.append_time_ms) / 1000
+            self._race.note_foreign(self._now_s(), age_s, folded.header)
+        self._pending.folded(folded)
+        self._waiting.review(folded.state)
+
+    def _on_jump(self, state: State) -> None:
+        self._race.leading = False
+        self._waiting.clear()
+        self._own_ids.clear()  # the entries they are of have been passed over
+        self._pending.jumped(state)
+
+    def _end_overdue(self) -> None:
+        self._pending.end_overdue(self._now_s(), self._tail.state)
+
+    def _time_out(self, pending: Pending) -> None:
+        pending.settle(at_deadline(pending, self._tail.state))
+        self._news.set()
+
+    async def write_missing_checkpoint(self) -> None:
+        """Write the newest due checkpoint that this process passed, unless it is there."""
+        if self._tail.due_checkpoint is not None and not self._tail.view.skipped:
+            await self._checkpoints.write(self._tail.due_checkpoint)
+
+    async def _recover(self, error: PenstockError) -> None:
+        if isinstance(error, ViewLost):
+            with suppress(StoreUnavailable):
+                await self._tail.reopen()
+                return
+        await asyncio.sleep(self._backoff.next_s())
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not longer than until something new is pending or known."""
+        self._news.clear()
+        await pause(self._news, seconds)
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_s()

@@ -1,0 +1,123 @@
+"""Decides what the next entry holds. Pure, so that it can be tested without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ..format.fold import Judge, Void, bases_of, follows, is_expired, is_of_epoch, is_of_generation, was_accepted
+from ..format.handover import Handed
+from ..format.header import Action, Batch, Header, Opening
+from ..format.state import State
+from ..limits import ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, VALIDITY_ENTRIES
+from .pending_append import Pending
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """The entry after a state, with nothing in it that the fold would void."""
+
+    header: Header
+    inline: Mapping[int, pa.Table]
+    """Rows of the inline batches, by position."""
+    put_in: Sequence[Pending]
+    """The pending appends of this process that it brings."""
+    useless: Sequence[str]
+    """Keys of handed-over objects that no later entry can bring either."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to append."""
+        return not (self.header.actions or self.header.openings or self.header.batches)
+
+
+def compose(
+    state: State,
+    pending: Sequence[Pending],
+    waiting: Mapping[str, Handed],
+    *,
+    write_id: str,
+    now_ms: int,
+    combines: bool = False,
+) -> Composed:
+    """Compose the next entry within the caps. Actions and openings come first, then what others handed over, oldest first, then this
+    process's batches.
+    """
+    judge = Judge(state, state.entry + 1)
+    judge.advance_time(now_ms)
+    open_pending = [one for one in pending if not one.done]
+    put_in = [one for one in open_pending if one.actions]
+    actions: list[Action] = [action for one in put_in for action in one.actions]
+    for action in actions:
+        judge.act(action)
+
+    openings: list[Opening] = []
+    own_openings = [one for one in open_pending if one.opening]
+    for opening in [opening for handed in waiting.values() for opening in handed.openings] + [
+        one.opening for one in own_openings if one.opening
+    ]:
+        if not isinstance(judge.open(opening, len(openings)), Void):
+            openings.append(opening)
+    put_in += own_openings
+
+    batches: list[Batch] = []
+    useless: list[str] = []
+    for key, handed in waiting.items():
+        for batch in handed.batches:
+            if len(batches) < ENTRY_LINKS_MAX and not isinstance(judge.accept(batch), Void):
+                batches.append(batch)
+        if not still_waits(handed, state):
+            useless.append(key)
+
+    inline: dict[int, pa.Table] = {}
+    inline_bytes = 0
+    for one in open_pending:
+        if one.batch is None or len(batches) >= ENTRY_LINKS_MAX:
+            continue
+        size = 0 if one.batch.parts else one.size_bytes
+        if inline and inline_bytes + size > ENTRY_INLINE_BYTES_MAX:
+            continue
+        if isinstance(judge.accept(one.batch), Void):
+            continue
+        if not one.batch.parts:
+            inline[len(batches)] = one.rows
+            inline_bytes += size
+        batches.append(one.batch)
+        put_in.append(one)
+
+    header = Header(
+        entry=state.entry + 1,
+        write_id=write_id,
+        append_time_ms=now_ms,
+        state_digest=state.digest,
+        bases=bases_of(state, tuple(batches)),
+        actions=tuple(actions),
+        openings=tuple(openings),
+        batches=tuple(batches),
+        combines=combines,
+    )
+    return Composed(header, inline, put_in, useless)
+
+
+def still_waits(handed: Handed, state: State) -> bool:
+    """Whether some entry after ``state`` could bring any of it, as far as the producers' rows tell."""
+    if state.entry < handed.tail:
+        return True  # it was formed on a later state than this one, which therefore cannot judge it
+    if is_expired(handed.tail + VALIDITY_ENTRIES, state.entry + 1) or not state.alive:
+        return False
+    openings = any(
+        not was_accepted(opening, state.openings) and is_of_generation(opening.generation, state.generation)
+        for opening in handed.openings
+    )
+    return openings or any(_waits(batch, state) for batch in handed.batches)
+
+
+def _waits(batch: Batch, state: State) -> bool:
+    if not is_of_generation(batch.generation, state.generation) or is_expired(batch.valid_until, state.entry + 1):
+        return False
+    row = (state.named if batch.named else state.unnamed).get(batch.producer)
+    if row is None:
+        return not batch.named
+    return is_of_epoch(row, batch) and follows(row, batch)

@@ -1,0 +1,177 @@
+"""Decides which process appends next, by what each knows of the others.
+
+Plain retries starve: whoever wrote last knows the tail first, and wins again. So a process that loses a race *combines* from then on:
+for a while it looks for what others hand over, and its entries say so. Others see that and hand over instead of racing. All of this is
+advice. No verdict of the fold depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import xxhash
+
+from ..format.header import Header
+from .pending_append import Pending
+
+LOST_RACES_MAX = 1
+"""The number of lost races in a row after which a process combines."""
+LIST_UNASKED_EVERY = 64
+"""A process that never loses a race lists hand-overs once in this many of its entries, so that no process that hands over starves."""
+PASSED_OVER_MAX = 2
+BUSY_BATCHES = 4
+"""The number of combined batches in an entry from which its writer is expected to go on for a second."""
+_NEVER_S = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The waiting times of an appender, in seconds."""
+
+    combine_s: float = 0.045
+    """The wait between an entry and the next look for what others handed over."""
+    linger_s: float = 0.5
+    """How long a process that combines goes on looking after it last found something."""
+    contended_s: float = 3.0
+    """How long a process looks before each append, after another process's entry or a lost race."""
+    looked_s: float = 0.1
+    """The age up to which a look at the tail is good enough to append on."""
+    trusted_s: float = 1.0
+    """The age up to which a look at the tail is good enough to hand over on: a hand-over may come some entries late."""
+    follow_first_s: float = 0.06
+    follow_s: float = 0.03
+    follow_max_s: float = 0.15
+    """The waits before the first look for the next entry after a hand-over, and between further looks, which go by the rhythm of
+    entries."""
+    step_in_s: float = 0.3
+    step_in_spread_s: float = 0.6
+    """The wait without an entry after which a follower appends itself, plus a share of the spread by rank. Less than ``linger_s``."""
+    retry_s: float = 0.05
+    """The wait after a request whose outcome is unknown; doubled up to a second."""
+
+
+class Role(Enum):
+    """What to do with what is pending."""
+
+    APPEND = "append"
+    LOOK = "look"
+    FOLLOW = "follow"
+
+
+def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed_over: int) -> Role:
+    """The next step of an appender that has something pending.
+
+    ``leading``: the log's last entry is ours. ``contended``: others append too. ``served``: somebody combines, and will bring what is or
+    was handed over. ``looked``: the view is fresh. ``passed_over``: entries since our oldest hand-over that did not bring it.
+    """
+    if leading or not contended:
+        return Role.APPEND
+    if served and passed_over < PASSED_OVER_MAX:
+        return Role.FOLLOW
+    return Role.APPEND if looked else Role.LOOK
+
+
+def rank(process: str, entry: int) -> float:
+    """A process's position among those waiting to take an entry, from 0 to 1."""
+    return xxhash.xxh64_intdigest(f"{process}/{entry}".encode()) / 2**64
+
+
+class Contention:
+    """What one process knows of the race for the next entry; every method takes the time by the monotonic clock, in seconds."""
+
+    def __init__(self, process: str, pace: Pace, now_s: float) -> None:
+        self._process = process
+        self._pace = pace
+        self.leading = False
+        """Whether the log's last entry is ours."""
+        self.moved_s = now_s
+        """When the last entry was folded."""
+        self.looked_s = _NEVER_S
+        """The time at which the known tail was last seen to be current."""
+        self.listed_s = _NEVER_S
+        self._own_in_a_row = 0
+        self._lost_in_a_row = 0
+        self._combines_until_s = _NEVER_S
+        self._contended_until_s = _NEVER_S
+        self._combiner_s = _NEVER_S
+        """When the last entry was appended, if it is of another process that combines."""
+        self._combiner_is_busy = False
+
+    def role(self, now_s: float, entry: int, pending: Sequence[Pending]) -> Role:
+        """What to do next; ``entry`` is the last one."""
+        return decide(
+            leading=self.leading or self.in_charge(now_s),
+            contended=self.contended(now_s),
+            served=self.served(now_s, entry, pending),
+            looked=self.looked(now_s),
+            passed_over=max((one.passed_over for one in pending), default=0),
+        )
+
+    def contended(self, now_s: float) -> bool:
+        """Whether others append too, or did a moment ago."""
+        return now_s < self._contended_until_s
+
+    def combines(self, now_s: float) -> bool:
+        """Whether this process looks for what others hand over."""
+        return now_s < self._combines_until_s
+
+    def in_charge(self, now_s: float) -> bool:
+        """Whether this process combines, and no other does: the last to begin is the one."""
+        return self.combines(now_s) and self._combiner_s == _NEVER_S
+
+    def looked(self, now_s: float) -> bool:
+        """Whether the view is fresh enough to append."""
+        return now_s - self.looked_s < self._pace.looked_s
+
+    def served(self, now_s: float, entry: int, pending: Sequence[Pending]) -> bool:
+        """Whether a process that combined as far as we know will bring what is pending."""
+        pace = self._pace
+        if now_s - self.looked_s > (pace.trusted_s if self._combiner_is_busy else pace.looked_s):
+            return False
+        if self.looked_s - self._combiner_s < pace.step_in_s:
+            return True
+        handed_s = [one.handed_s for one in pending if one.handed_tail is not None]
+        in_time = bool(handed_s) and min(handed_s) < self._combiner_s + pace.linger_s
+        spread_s = pace.step_in_spread_s if self._combiner_is_busy else pace.step_in_s / 2
+        patience_s = pace.step_in_s + spread_s * rank(self._process, entry)
+        return in_time and now_s < self._combiner_s + patience_s
+
+    def begin_append(self, now_s: float) -> None:
+        """An entry is about to be composed: decide whether to combine from now on."""
+        if self._lost_in_a_row >= LOST_RACES_MAX or now_s - self._combiner_s < self._pace.contended_s:
+            self._combines_until_s, self._combiner_s = now_s + self._pace.linger_s, _NEVER_S
+
+    def lists_beside(self, now_s: float) -> bool:
+        """Whether to list hand-overs beside the PUT of an entry."""
+        return self.combines(now_s) or self._own_in_a_row % LIST_UNASKED_EVERY == LIST_UNASKED_EVERY - 1
+
+    def note_race(self, now_s: float, *, won: bool) -> None:
+        """An entry of ours, or another's, stands where we wanted to write."""
+        self.leading = won
+        self._own_in_a_row = self._own_in_a_row + 1 if won else 0
+        self._lost_in_a_row = 0 if won else self._lost_in_a_row + 1
+        if not won:
+            self._contended_until_s = now_s + self._pace.contended_s
+
+    def note_listed(self, now_s: float, *, found: bool) -> None:
+        """What is handed over was listed; where something waits, this process combines for longer."""
+        self.listed_s = now_s
+        if found:
+            self._combines_until_s = now_s + self._pace.linger_s
+
+    def note_own(self, now_s: float) -> None:
+        """An entry of this process was folded."""
+        self.moved_s = now_s
+        self._combiner_s = _NEVER_S
+
+    def note_foreign(self, now_s: float, age_s: float, header: Header) -> None:
+        """An entry of another process, ``age_s`` old, was folded."""
+        self.moved_s = now_s
+        if header.combines:
+            self._combiner_s, self._combines_until_s = now_s - age_s, _NEVER_S
+            self._combiner_is_busy = len(header.batches) >= BUSY_BATCHES
+        self.looked_s = max(self.looked_s, now_s - age_s)
+        self._contended_until_s = max(self._contended_until_s, now_s - age_s + self._pace.contended_s)
+        self.leading = False

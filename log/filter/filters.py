@@ -1,0 +1,40 @@
+"""The filter of a subscription, written as text: tags, or a condition on properties after ``SQL92:``."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from .sql_evaluate import SqlFilter
+from .tags import SQL92, TagFilter
+
+
+class Filter(Protocol):
+    """Decides which messages pass. Equal filters let the same messages pass."""
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that it reads."""
+        ...
+
+    def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """The rows that pass, in their order."""
+        ...
+
+
+def filters_of(tags: str | None, where: str | None) -> list[Filter]:
+    """The filters that a reader was given, all of which must hold: tags, and a condition on properties. Raises as `parse_filter` does."""
+    return [TagFilter.parse(tags), *([] if where is None else [SqlFilter.parse(where)])]
+
+
+def parse_filter(text: str | None) -> Filter:
+    """The filter that a text states.
+
+    ``paid || refunded`` passes messages with one of these tags. ``SQL92: price > 10 AND region = 'north'`` passes messages for which that
+    is true (docs/0012). ``*``, the empty text and None pass all. Raises `InvalidArgument`, and `LimitExceeded` for an expression that is too
+    long or nested too deeply.
+    """
+    if isinstance(text, str) and text.lstrip().startswith(SQL92):
+        return SqlFilter.parse(text.lstrip().removeprefix(SQL92).lstrip())  # columns are counted in what the error shows
+    return TagFilter.parse(text)

@@ -1,0 +1,249 @@
+"""Conditions evaluated on whole columns, with RocketMQ's rules of NULL and types (docs/0012).
+
+A condition has two columns: its truth (true, false, NULL), and where it *failed*, which means that a text that is no number was
+compared with a number. RocketMQ raises an error there and does not deliver the message, whatever the rest of the expression says. The
+exception is an AND or OR that was decided before.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .sql_expressions import (
+    And,
+    Cast,
+    Compare,
+    Condition,
+    Equal,
+    Expression,
+    In,
+    IsNull,
+    Literal,
+    Matches,
+    Not,
+    Or,
+    Property,
+    Scalar,
+    properties_of,
+)
+from .sql_numbers import doubles, integers, number_of
+from .sql_parser import parse
+
+_ORDERINGS: dict[str, tuple[Callable[..., bool], Callable[..., pa.Array]]] = {
+    ">": (operator.gt, pc.greater),
+    ">=": (operator.ge, pc.greater_equal),
+    "<": (operator.lt, pc.less),
+    "<=": (operator.le, pc.less_equal),
+    "=": (operator.eq, pc.equal),
+}
+_COLUMNS = {"TAGS": "tag", "KEYS": "keys"}
+"""The columns that hold the system properties, by the names that expressions give them."""
+_MATCHERS = {"CONTAINS": pc.match_substring, "STARTSWITH": pc.starts_with, "ENDSWITH": pc.ends_with}
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFilter:
+    """Passes the messages for which the condition is true and nothing failed on the way."""
+
+    condition: Condition
+
+    @classmethod
+    def parse(cls, expression: str) -> SqlFilter:
+        """Parse a condition. Raises `InvalidArgument`, which names the column of the mistake, and `LimitExceeded`."""
+        return cls(parse(expression))
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that it reads."""
+        return frozenset(_COLUMNS.get(name, "properties") for name in properties_of(self.condition))
+
+    def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """The rows that pass, in their order."""
+        if rows.num_rows == 0:
+            return rows
+        return rows.filter(_Evaluation(rows).passing(self.condition))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a condition says of each row."""
+
+    truth: pa.Array
+    failed: pa.Array
+
+
+class _Evaluation:
+    """One condition on one batch; each property is looked up once."""
+
+    def __init__(self, rows: pa.RecordBatch | pa.Table) -> None:
+        self._rows = rows
+        self._columns: dict[str, pa.Array] = {}
+        self._nowhere = self._all(False)
+
+    def passing(self, condition: Condition) -> pa.Array:
+        found = self._condition(condition)
+        return pc.and_not(pc.fill_null(found.truth, False), found.failed)
+
+    def _condition(self, of: Condition) -> _Found:
+        match of:
+            case Literal(value):
+                return self._always(value if isinstance(value, bool) else None)
+            case Cast(Property(name)):
+                return self._sure(pc.if_else(pc.is_null(self._column(name)), self._all(None), self._nowhere))
+            case Not(inner):
+                found = self._condition(inner)
+                return _Found(pc.invert(found.truth), found.failed)
+            case And(terms):
+                return self._joined(terms, pc.and_kleene, decided=pc.invert)
+            case Or(terms):
+                return self._joined(terms, pc.or_kleene, decided=lambda truth: truth)
+            case Equal(left, right):
+                return self._equal(left, right)
+            case Compare(symbol, left, right):
+                return self._compare(symbol, left, right)
+            case IsNull(inner):
+                return self._is_null(inner)
+            case In(Property(name), texts, negated):
+                column = self._column(name)
+                inside = pc.is_in(column, value_set=pa.array(texts, pa.string()))
+                truth = pc.invert(inside) if negated else inside
+                return self._sure(pc.if_else(pc.is_null(column), self._all(None), truth))
+            case Matches(word, of=text, sought=sought, negated=negated):
+                return self._matches(word, text, sought, negated=negated)
+
+    def _joined(self, terms: tuple[Condition, ...], join: Callable[..., pa.Array], *, decided: Callable[..., pa.Array]) -> _Found:
+        found = self._condition(terms[0])
+        for term in terms[1:]:
+            # A term fails only where those before it have not decided.
+            more = self._condition(term)
+            open_here = pc.invert(pc.fill_null(decided(found.truth), False))
+            found = _Found(join(found.truth, more.truth), pc.or_(found.failed, pc.and_(more.failed, open_here)))
+        return found
+
+    # --- Comparisons --------------------------------------------------------------------------------------------------------
+
+    def _equal(self, left: Expression, right: Expression) -> _Found:
+        if (
+            not isinstance(left, Property | Literal)
+            or not isinstance(right, Property | Literal)
+            or _is_truth(left)
+            or _is_truth(right)
+        ):
+            return self._equal_truths(left, right)
+        if _is_text(left) and _is_text(right):
+            found = self._sure(pc.equal(self._texts(left), self._texts(right)))
+        else:
+            found = self._compare("=", left, right)
+        return _Found(_null_rule(self._is_absent(left), self._is_absent(right), found.truth), found.failed)
+
+    def _equal_truths(self, left: Expression, right: Expression) -> _Found:
+        """Equality of truth values. A text is true if it says so, in capitals or not, and false otherwise. A number is no truth value
+        and equals none.
+        """
+        if any(isinstance(side, Literal) and not isinstance(side.value, bool | str) for side in (left, right)):
+            return self._always(False)
+        first, second = self._truths(left), self._truths(right)
+        truth = _null_rule(pc.is_null(first.truth), pc.is_null(second.truth), pc.equal(first.truth, second.truth))
+        return _Found(truth, pc.or_(first.failed, second.failed))
+
+    def _compare(self, symbol: str, left: Property | Literal, right: Property | Literal) -> _Found:
+        on_values, on_columns = _ORDERINGS[symbol]
+        whole = any(isinstance(side, Literal) and isinstance(side.value, int) for side in (left, right))
+        if isinstance(left, Literal) and isinstance(right, Literal):
+            assert left.value is not None  # the parser refuses NULL where numbers are compared
+            assert right.value is not None
+            first, second = number_of(left.value, whole=whole), number_of(right.value, whole=whole)
+            if first is None or second is None:
+                return _Found(self._all(None), self._all(True))
+            return self._always(on_values(first, second))
+        truth = on_columns(self._numbers(left, whole=whole), self._numbers(right, whole=whole))
+        absent = pc.or_(self._is_absent(left), self._is_absent(right))
+        return _Found(truth, pc.and_not(pc.is_null(truth), absent))
+
+    def _numbers(self, of: Property | Literal, *, whole: bool) -> pa.Array | pa.Scalar:
+        if isinstance(of, Literal):
+            return pa.scalar(of.value, pa.int64() if whole else pa.float64())
+        return integers(self._column(of.name)) if whole else doubles(self._column(of.name))
+
+    def _is_null(self, of: Expression) -> _Found:
+        match of:
+            case Property(name):
+                return self._sure(pc.is_null(self._column(name)))
+            case Literal(value):
+                return self._always(value is None)
+            case _:
+                found = self._condition(of)
+                return _Found(pc.is_null(found.truth), found.failed)
+
+    def _matches(self, word: str, text: Expression, sought: str, *, negated: bool) -> _Found:
+        if not sought:
+            return self._always(False)
+        if not isinstance(text, Property | Literal):
+            return _Found(self._nowhere, self._condition(text).failed)
+        if not _is_text(text):
+            return self._always(False)
+        truth = _MATCHERS[word](self._texts(text), sought)
+        return self._sure(pc.fill_null(pc.invert(truth) if negated else truth, False))
+
+    # --- Columns ------------------------------------------------------------------------------------------------------------
+
+    def _truths(self, of: Expression) -> _Found:
+        match of:
+            case Property() | Literal(str()):
+                return self._sure(pc.equal(pc.utf8_lower(self._texts(of)), "true"))
+            case _:
+                return self._condition(of)
+
+    def _texts(self, of: Property | Literal) -> pa.Array:
+        return self._column(of.name) if isinstance(of, Property) else self._repeated(str(of.value), pa.string())
+
+    def _is_absent(self, of: Property | Literal) -> pa.Array:
+        return pc.is_null(self._column(of.name)) if isinstance(of, Property) else self._nowhere
+
+    def _column(self, name: str) -> pa.Array:
+        if name not in self._columns:
+            self._columns[name] = self._looked_up(name)
+        return self._columns[name]
+
+    def _looked_up(self, name: str) -> pa.Array:
+        if name == "TAGS":
+            return _one(self._rows.column("tag"))
+        if name == "KEYS":
+            joined = pc.binary_join(_one(self._rows.column("keys")), " ")
+            return pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), joined)
+        return pc.map_lookup(_one(self._rows.column("properties")), pa.scalar(name), "first")
+
+    def _all(self, value: bool | None) -> pa.Array:
+        return self._repeated(value, pa.bool_())
+
+    def _repeated(self, value: Scalar, type: pa.DataType) -> pa.Array:
+        return pa.repeat(pa.scalar(value, type), self._rows.num_rows)
+
+    def _always(self, value: bool | None) -> _Found:
+        return self._sure(self._all(value))
+
+    def _sure(self, truth: pa.Array) -> _Found:
+        return _Found(truth, self._nowhere)
+
+
+def _is_truth(of: Property | Literal) -> bool:
+    return isinstance(of, Literal) and isinstance(of.value, bool)
+
+
+def _is_text(of: Property | Literal) -> bool:
+    return isinstance(of, Property) or isinstance(of.value, str)
+
+
+def _null_rule(no_left: pa.Array, no_right: pa.Array, truth: pa.Array) -> pa.Array:
+    """What equality says of NULL: true if both sides are NULL, NULL if only the left is, false if only the right is."""
+    truth = pc.if_else(pc.and_not(no_right, no_left), pa.scalar(False), truth)
+    return pc.if_else(pc.and_(no_left, no_right), pa.scalar(True), truth)
+
+
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,73 @@
+"""The tag filter: ``a || b``, or ``*`` for all, evaluated on Arrow columns."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import InvalidArgument
+
+SQL92 = "SQL92:"
+"""The prefix of a condition on properties, where a filter is a text (`parse_filter`)."""
+
+_SQL = re.compile(r"\s(=|<>|!=|<=?|>=?)\s|[=<>]\s*'|\sis\s+(not\s+)?null\b|\sbetween\s.+\sand\s", re.IGNORECASE)
+"""Syntax of conditions on properties, which hardly occurs in a tag. Taken for a tag, a condition would let nothing pass, for ever and
+silently."""
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """Decides by tag which messages pass."""
+
+    tags: frozenset[str] | None
+    """The tags that pass: exact and case-sensitive. None: all messages pass, also those without a tag."""
+
+    @classmethod
+    def parse(cls, expression: str | None) -> TagFilter:
+        """Parse a tag filter: tags separated by two pipes. ``None``, ``""`` and ``*`` let all pass. Raises `InvalidArgument`, also for
+        SQL.
+        """
+        if expression is not None and not is_unicode(expression):
+            raise InvalidArgument("a tag filter is a text", operation="filter", expected="a str", observed=repr(expression))
+        if expression is None or expression.strip() in ("", "*"):
+            return cls(None)
+        tags = [tag.strip() for tag in expression.split("||")]
+        if not all(tags) or any("|" in tag for tag in tags):
+            raise InvalidArgument(
+                "bad tag filter", operation="filter", expected="tags separated by '||', or '*'", observed=expression
+            )
+        if any(_SQL.search(tag) for tag in tags):
+            raise InvalidArgument(
+                "a condition on properties stands where tags are expected",
+                operation="filter",
+                expected="tags separated by '||', or '*'",
+                observed=expression,
+                hint=f"as the filter of a subscription write {SQL92} before it",
+            )
+        return cls(frozenset(tags))
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that it reads."""
+        return frozenset() if self.tags is None else frozenset({"tag"})
+
+    def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """The rows that pass, in their order."""
+        if self.tags is None:
+            return rows
+        return rows.filter(pc.is_in(rows.column("tag"), value_set=pa.array(sorted(self.tags), pa.string())))
+
+
+def is_unicode(value: object) -> TypeGuard[str]:
+    """Whether a value is a text that can be stored; text with lone surrogates cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""Folded states as objects, so that a log can be opened without reading it from the start.
+
+A checkpoint is a pure function of the entries up to its own, so any process may write a missing one, and two writers write the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from ..errors import DataDamaged, PenstockError
+from ..limits import CHECKPOINT_ENTRIES, FORMAT_VERSION, MIB
+from ..paths import TopicPaths
+from ..stores.protocol import ObjectStore, Put
+from .header import StateForm
+from .sealed import digest
+from .state import State, state_document, state_of
+from .stored_json import parse_stored
+
+_LARGE_BYTES = MIB
+
+
+class _CheckpointForm(StateForm, frozen=True, kw_only=True):
+    format: int
+    digest: str
+
+
+def is_due(entry: int, size_bytes: int) -> bool:
+    """Whether the writer of this entry writes a checkpoint: at each 64th entry, or less often the larger checkpoints are."""
+    return entry % (CHECKPOINT_ENTRIES * max(1, size_bytes // _LARGE_BYTES)) == 0
+
+
+def encode_checkpoint(state: State) -> bytes:
+    body = json.dumps({"format": FORMAT_VERSION, "digest": state.digest, **state_document(state)}, separators=(",", ":"))
+    return f"{body}\n{digest(body.encode())}\n".encode()
+
+
+def decode_checkpoint(data: bytes, *, where: str) -> State:
+    """Raises `DataDamaged` or `NewerFormatError`. The returned state has been checked by hash, and against its own digest."""
+    body, _, check = data.partition(b"\n")
+    if check != digest(body).encode() + b"\n":
+        raise DataDamaged("the checkpoint is not what was written", object=where)
+    form = parse_stored(body, _CheckpointForm, what="a checkpoint", where=where)
+    state = state_of(form)
+    if state.digest != form.digest:
+        raise DataDamaged("the checkpoint's digest is wrong", object=where, expected=form.digest, observed=state.digest)
+    return state
+
+
+class CheckpointWriter:
+    """Writes due checkpoints in the background. A failure does no harm, as any process can write the checkpoint later."""
+
+    def __init__(self, store: ObjectStore, paths: TopicPaths) -> None:
+        self._store = store
+        self._paths = paths
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def write_if_due(self, state: State) -> None:
+        """Begin to write this state's checkpoint if its entry is one that gets a checkpoint."""
+        if state.entry % CHECKPOINT_ENTRIES or not is_due(state.entry, len(encode_checkpoint(state))):
+            return
+        task = asyncio.ensure_future(self.write(state))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def write(self, state: State) -> None:
+        """Write this state's checkpoint unless it exists."""
+        try:
+            await self._store.put(self._paths.checkpoint(state.entry), encode_checkpoint(state), mode=Put.CREATE)
+        except PenstockError:
+            # The checkpoint exists, or the store is full, refuses or does not answer. Nothing depends on this one: the next process
+            # that appends or opens tries again, and a lasting fault of the store ends the sends themselves.
+            return
+
+    async def finish(self) -> None:
+        """Wait for the writes that were begun."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)

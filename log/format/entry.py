@@ -1,0 +1,50 @@
+"""Entries and staged row files as bytes: the rows in their order, and the footer that describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from ..errors import DataDamaged, InternalError
+from ..message.message import LOG_SCHEMA
+from .header import Header, decode_header, encode_header
+from .sealed import read_footer, write_file
+
+FOOTER_KEY = "penstock.entry"
+ROWS_KEY = "penstock.rows"
+
+
+def encode_entry(header: Header, inline: Mapping[int, pa.Table]) -> bytes:
+    """An entry with the rows of its inline batches. ``inline`` maps a batch's position to its rows, sorted by queue."""
+    if sorted(inline) != header.inline:
+        raise InternalError("inline rows and header disagree", expected=header.inline, observed=sorted(inline))
+    pieces: list[pa.Table] = []
+    taken = dict.fromkeys(inline, 0)
+    for queue in sorted({queue for position in inline for queue in header.batches[position].rows}):
+        for position in sorted(inline):
+            count = header.batches[position].rows.get(queue, 0)
+            pieces.append(inline[position].slice(taken[position], count))
+            taken[position] += count
+    table = pa.concat_tables(pieces) if len(inline) > 1 else next(iter(inline.values()), LOG_SCHEMA.empty_table())
+    return write_file(table, {FOOTER_KEY: encode_header(header)})
+
+
+def encode_rows(tables: Sequence[pa.Table]) -> bytes:
+    """A staged file: the rows of one batch after another, each sorted by queue."""
+    return write_file(pa.concat_tables(tables), {ROWS_KEY: "1"})
+
+
+def read_header(data: bytes, *, where: str, number: int | None = None) -> Header:
+    """The header of a whole entry. Checks that its seal holds and that its number is ``number``. Raises `DataDamaged` or
+    `NewerFormatError`.
+
+    The number must be checked here: a repair is folded on any state, so only its key tells that it comes next.
+    """
+    footer = read_footer(data, where=where)
+    if FOOTER_KEY not in footer:
+        raise DataDamaged("the file is not an entry", object=where)
+    header = decode_header(footer[FOOTER_KEY], where=where)
+    if number is not None and header.entry != number:
+        raise DataDamaged("the entry says it is another one", object=where, expected=number, observed=header.entry)
+    return header

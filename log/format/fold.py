@@ -1,0 +1,338 @@
+"""The judge: a topic's state as a pure function of its entries.
+
+``fold(state, header)`` gives the state after an entry and what became of everything in it. Producers use the same `Judge` to leave out
+what would be void, but safety does not rest on that. An entry may hold anything, and every process that folds it comes to the same
+verdicts. The invariants I2, I3 and I5 to I8 of ``docs/0001-the-log-protocol.md`` are, as far as they concern verdicts, properties of
+this module alone. All others, and that every process folds the same entries, also depend on writers and readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ..errors import DataDamaged
+from ..limits import (
+    ENTRY_ROWS_MAX,
+    NAMED_ROW_MS,
+    NUMBER_MAX,
+    QUEUES_MAX,
+    STORE_TIME_STEP_MAX_MS,
+    TIME_MAX_MS,
+    UNNAMED_ROW_ENTRIES,
+    VALIDITY_ENTRIES,
+)
+from ..paths import is_staged
+from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Repair
+from .state import ProducerRow, State, item_hash, row_hash, state_of
+from .stored_json import shown
+
+
+class Void(StrEnum):
+    """Why a batch or an opening does not count."""
+
+    NO_TOPIC = "the topic was deleted or not created yet"
+    GENERATION = "its routing generation is not the current one"
+    EXPIRED = "the entry comes after the last that may bring it"
+    NO_QUEUE = "it names a queue that the topic does not have"
+    MALFORMED = "its row counts and sequences do not fit together"
+    JOB_CLOSED = "its staged upload was closed or linked before"
+    UNKNOWN_NAME = "the producer's name has no opening in the state"
+    FENCED = "a later opening of the producer's name stands before it"
+    PREVIOUS = "it does not follow the producer's last accepted batch"
+    TOO_MANY = "it has more rows than an entry may bring, or than its queues have offsets left"
+    REPEATED = "this opening was accepted before"
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """An entry and its verdicts."""
+
+    state: State
+    """The state after the entry."""
+    header: Header
+    epochs: tuple[Epoch | Void, ...]
+    """The epoch of every opening, or why it is void."""
+    verdicts: tuple[Mapping[int, int] | Void, ...]
+    """The verdict on every batch: the first offset in each of its queues, or why it is void."""
+
+    @property
+    def number(self) -> int:
+        return self.state.entry
+
+    @property
+    def store_time_ms(self) -> int:
+        return self.state.store_time_ms
+
+    @property
+    def is_repair(self) -> bool:
+        """Whether the entry brings its state along."""
+        return any(isinstance(action, Repair) for action in self.header.actions)
+
+
+def fold(state: State, header: Header, *, where: str = "") -> Folded:
+    """The state after the entry that follows ``state``, and its verdicts.
+
+    Raises `DataDamaged` when the entry was not built on this state: its number, digest or offset bases disagree. An entry with a repair
+    is accepted on any state, as it brings its own.
+    """
+    repair = next((action for action in header.actions if isinstance(action, Repair)), None)
+    if repair is not None:
+        # A repair carries the state after itself and nothing else: what it replaces may not be foldable at all.
+        return Folded(replace(state_of(repair.state), entry=header.entry), header, (), ())
+    _check_built_on(state, header, where)
+    judge = Judge(state, header.entry)
+    judge.advance_time(header.append_time_ms)
+    for action in header.actions:
+        judge.act(action)
+    epochs = tuple(judge.open(opening, position) for position, opening in enumerate(header.openings))
+    verdicts = tuple(judge.accept(batch) for batch in header.batches)
+    return Folded(judge.state(), header, epochs, verdicts)
+
+
+def bases_of(state: State, batches: tuple[Batch, ...]) -> dict[int, int]:
+    """The footer's offset bases: the next offset of every queue that any of these batches names and the topic has."""
+    touched = {queue for batch in batches for queue in batch.rows}
+    return {queue: state.next_offsets[queue] for queue in sorted(touched) if 0 <= queue < state.queues}
+
+
+def _check_built_on(state: State, header: Header, where: str) -> None:
+    if header.entry != state.entry + 1:
+        raise DataDamaged("the entry says it is another one", object=where, expected=state.entry + 1, observed=header.entry)
+    if header.state_digest != state.digest:
+        raise DataDamaged(
+            "the entry was built on another state", object=where, expected=state.digest, observed=shown(header.state_digest)
+        )
+    bases = bases_of(state, header.batches)
+    if dict(header.bases) != bases:
+        raise DataDamaged("the entry's offset bases are wrong", object=where, expected=shown(bases), observed=shown(header.bases))
+
+
+class Judge:
+    """A working copy of a state, to which the parts of entry ``entry`` are applied one after another."""
+
+    def __init__(self, state: State, entry: int) -> None:
+        self._before = state
+        self._entry = entry
+        self._incarnation = state.incarnation
+        self._alive = state.alive
+        self._created_entry = state.created_entry
+        self._generation = state.generation
+        self._next = list(state.next_offsets)
+        self._unnamed = dict(state.unnamed)
+        self._named = dict(state.named)
+        self._openings = dict(state.openings)
+        self._jobs = dict(state.closed_jobs)
+        self._time_ms = state.store_time_ms
+        self._sum = state.sum
+        self._rows = 0
+        """The number of rows that the entry has brought so far."""
+        self._expire()
+
+    def advance_time(self, append_time_ms: int) -> None:
+        self._time_ms = store_time(self._before.store_time_ms, append_time_ms)
+        for name, row in list(self._named.items()):
+            if row.time_ms >= self._time_ms - NAMED_ROW_MS:
+                break
+            self._drop_row(self._named, name, "named")
+
+    def act(self, action: Action) -> None:
+        match action:
+            case Created() if not self._alive and may_begin(action, self._incarnation):
+                self._begin(action)
+            case Deleted() if self._alive and action.incarnation == self._incarnation:
+                self._alive = False
+            case CloseJob() if action.job not in self._jobs:
+                self._close_job(action.job)
+            case ForgetJob() if action.job in self._jobs and may_forget(self._entry, self._jobs[action.job]):
+                self._sum -= item_hash("job", action.job, self._jobs.pop(action.job))
+
+    def open(self, opening: Opening, position: int) -> Epoch | Void:
+        """The epoch the opening gets, or why it is void."""
+        if (refusal := self._refusal(opening.generation, opening.valid_until)) is not None:
+            return refusal
+        if was_accepted(opening, self._openings):
+            return Void.REPEATED
+        self._openings[opening.write_id] = self._entry
+        self._sum += item_hash("opening", opening.write_id, self._entry)
+        epoch = Epoch(self._entry, position)
+        last = goes_on_from(self._named.get(opening.producer), opening)
+        self._put_row(self._named, opening.producer, ProducerRow(last, self._entry, self._time_ms, epoch), "named")
+        return epoch
+
+    def accept(self, batch: Batch) -> Mapping[int, int] | Void:
+        """The batch's first offset in each of its queues, or why it is void."""
+        if (refusal := self._batch_refusal(batch)) is not None:
+            return refusal
+        rows, kind = (self._named, "named") if batch.named else (self._unnamed, "unnamed")
+        self._put_row(rows, batch.producer, ProducerRow(batch.last, self._entry, self._time_ms, batch.epoch), kind)
+        if batch.job is not None:
+            self._close_job(batch.job)
+        self._rows += batch.row_count
+        offsets = {queue: self._next[queue] for queue in batch.rows}
+        for queue, count in batch.rows.items():
+            self._move_offset(queue, self._next[queue] + count)
+        return offsets
+
+    def state(self) -> State:
+        return State(
+            entry=self._entry,
+            incarnation=self._incarnation,
+            alive=self._alive,
+            created_entry=self._created_entry,
+            generation=self._generation,
+            next_offsets=tuple(self._next),
+            unnamed=self._unnamed,
+            named=self._named,
+            openings=self._openings,
+            closed_jobs=self._jobs,
+            store_time_ms=self._time_ms,
+            sum=self._sum % 2**128,
+        )
+
+    def _refusal(self, generation: int, valid_until: int) -> Void | None:
+        if not self._alive:
+            return Void.NO_TOPIC
+        if not is_of_generation(generation, self._generation):
+            return Void.GENERATION
+        if is_expired(valid_until, self._entry):
+            return Void.EXPIRED
+        return None
+
+    def _is_closed(self, job: str) -> bool:
+        return job in self._jobs
+
+    def _batch_refusal(self, batch: Batch) -> Void | None:
+        refusal = self._refusal(batch.generation, batch.valid_until)
+        if refusal is not None:
+            return refusal
+        if not all(0 <= queue < len(self._next) for queue in batch.rows):
+            return Void.NO_QUEUE
+        if not is_well_formed(batch):
+            return Void.MALFORMED
+        if not has_room(batch, self._rows, self._next):
+            return Void.TOO_MANY
+        if batch.job is not None and self._is_closed(batch.job):
+            return Void.JOB_CLOSED
+        known = (self._named if batch.named else self._unnamed).get(batch.producer)
+        if known is None:
+            return Void.UNKNOWN_NAME if batch.named else None
+        if not is_of_epoch(known, batch):
+            return Void.FENCED
+        return None if follows(known, batch) else Void.PREVIOUS
+
+    def _begin(self, created: Created) -> None:
+        for queue in range(len(self._next)):
+            self._sum -= item_hash("queue", queue, self._next[queue])
+        for name in list(self._unnamed):
+            self._drop_row(self._unnamed, name, "unnamed")
+        for name in list(self._named):
+            self._drop_row(self._named, name, "named")
+        self._next = [0] * created.queues
+        self._sum += sum(item_hash("queue", queue, 0) for queue in range(created.queues))
+        self._incarnation = created.incarnation
+        self._alive = True
+        self._created_entry = self._entry
+        self._generation += 1
+
+    def _expire(self) -> None:
+        """Drop rows that no late link can need any more: exactly after UNNAMED_ROW_ENTRIES, so that all processes agree."""
+        oldest = self._entry - UNNAMED_ROW_ENTRIES
+        for name, row in list(self._unnamed.items()):
+            if row.entry >= oldest:
+                break
+            self._drop_row(self._unnamed, name, "unnamed")
+        for write_id, entry in list(self._openings.items()):
+            if entry >= oldest:
+                break
+            self._sum -= item_hash("opening", write_id, self._openings.pop(write_id))
+
+    def _close_job(self, job: str) -> None:
+        self._jobs[job] = self._entry
+        self._sum += item_hash("job", job, self._entry)
+
+    def _move_offset(self, queue: int, following: int) -> None:
+        self._sum += item_hash("queue", queue, following) - item_hash("queue", queue, self._next[queue])
+        self._next[queue] = following
+
+    def _put_row(self, rows: dict[str, ProducerRow], name: str, row: ProducerRow, kind: str) -> None:
+        if name in rows:
+            self._drop_row(rows, name, kind)  # so that it moves to the end: rows stay in the order of their last use
+        rows[name] = row
+        self._sum += row_hash(kind, name, row)
+
+    def _drop_row(self, rows: dict[str, ProducerRow], name: str, kind: str) -> None:
+        self._sum -= row_hash(kind, name, rows.pop(name))
+
+
+# --- The guards, one by one: each is needed, and the simulation notices when one is missing -----------------------------------------
+
+
+def is_of_generation(generation: int, current: int) -> bool:
+    """Whether a batch or opening was meant for this life of the topic, and for its routing."""
+    return generation == current
+
+
+def is_expired(valid_until: int, entry: int) -> bool:
+    """Whether ``entry`` comes after the last that may bring it."""
+    return entry > valid_until
+
+
+def is_of_epoch(known: ProducerRow, batch: Batch) -> bool:
+    """Whether no later opening of the producer's name fences the batch off; unnamed producers have one epoch, None."""
+    return known.epoch == batch.epoch
+
+
+def follows(known: ProducerRow, batch: Batch) -> bool:
+    """Whether the batch is the one right behind the producer's last accepted one."""
+    return known.last == batch.previous
+
+
+def was_accepted(opening: Opening, accepted: Mapping[str, int]) -> bool:
+    """Whether an earlier entry brought this opening; a second epoch would fence its own opener off."""
+    return opening.write_id in accepted
+
+
+def goes_on_from(known: ProducerRow | None, opening: Opening) -> int:
+    """The last sequence of a name that is opened: the opener is asked only about a name that the state does not know."""
+    return opening.last_sequence if known is None else known.last
+
+
+def may_begin(created: Created, former: str) -> bool:
+    """Whether a creation belongs to the life after the ``former`` one, and is of a topic that can exist."""
+    return created.replaces == former and 0 < created.queues <= QUEUES_MAX
+
+
+def has_room(batch: Batch, entry_rows: int, next_offsets: Sequence[int]) -> bool:
+    """Whether an entry that has brought ``entry_rows`` may bring the batch too, and its queues have offsets left for it."""
+    return entry_rows + batch.row_count <= ENTRY_ROWS_MAX and all(
+        next_offsets[queue] + count <= NUMBER_MAX for queue, count in batch.rows.items()
+    )
+
+
+def may_forget(entry: int, closed_entry: int) -> bool:
+    """Whether ``entry`` may forget a job: no batch formed before the job was closed can still be brought by then."""
+    return entry > closed_entry + VALIDITY_ENTRIES
+
+
+def store_time(before_ms: int, append_time_ms: int) -> int:
+    """The store timestamp of an entry: its appender's clock, but never earlier than the entry before, and at most a day ahead of it."""
+    latest_ms = append_time_ms if before_ms == 0 else min(append_time_ms, before_ms + STORE_TIME_STEP_MAX_MS)
+    return max(before_ms, min(latest_ms, TIME_MAX_MS))
+
+
+def is_well_formed(batch: Batch) -> bool:
+    """Whether a batch's rows, parts and sequences fit together."""
+    if batch.row_count < 1 or min(batch.rows.values()) < 1 or batch.previous < -1:
+        return False
+    if batch.parts:
+        staged: dict[int, int] = {}
+        for part in batch.parts:
+            if not is_staged(part.key):
+                return False
+            for queue, count in part.rows.items():
+                staged[queue] = staged.get(queue, 0) + count
+        if staged != dict(batch.rows):
+            return False
+    return batch.last >= batch.previous + batch.row_count

@@ -1,0 +1,315 @@
+"""The values in an entry's footer: its writer, the state it was built on, and the batches it brings.
+
+They are JSON on the outside, frozen values on the inside. Decoding checks types, ranges and lengths, and refuses what a newer version
+wrote. Only the fold decides whether a batch counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType
+
+from ..limits import ENTRY_LINKS_MAX, FORMAT_VERSION, QUEUES_MAX
+from .stored_json import Digest, Id, Name, Number, SequenceNumber, Stored, TimeMs, damaged, parse_stored, plain
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Epoch:
+    """One opening of a producer's name, by its place in the log. Later openings are larger, and no two are equal."""
+
+    entry: int
+    position: int
+
+    def __str__(self) -> str:
+        return f"opened by entry {self.entry}" + (f", position {self.position}" if self.position else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A staged object, or a run of its rows, sorted by queue, that belongs to one batch."""
+
+    key: str
+    """Relative to the topic's root."""
+    first_row: int
+    rows: Mapping[int, int]
+    """Rows of every queue, in queue order from ``first_row`` on."""
+    size_bytes: int
+    digest: str
+    """The digest of the whole object, as `sealed.digest` gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one producer, accepted or voided as one."""
+
+    producer: str
+    named: bool
+    epoch: Epoch | None
+    """None for unnamed producers."""
+    previous: int
+    """The sequence of the producer's last accepted message before this batch; -1 for none."""
+    last: int
+    """The sequence of this batch's last message."""
+    generation: int
+    """The routing generation its queues were computed with."""
+    rows: Mapping[int, int]
+    """Rows of every touched queue."""
+    valid_until: int
+    """The last entry number that may bring it."""
+    parts: tuple[Part, ...] = ()
+    """The places of its rows, in order; none: inline in the entry."""
+    job: str | None = None
+    """The staged upload that its parts belong to, closed by the entry that brings it."""
+
+    @property
+    def row_count(self) -> int:
+        return sum(self.rows.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A named producer's opening. It fences the name's former instance, and its place in the log is the new epoch."""
+
+    producer: str
+    write_id: str
+    """The id by which the opener recognises it."""
+    generation: int
+    valid_until: int
+    last_sequence: int = -1
+    """The last sequence from which a name goes on if the state does not know it."""
+
+
+class Created(Stored, frozen=True, tag=True):
+    """The topic begins, with fresh queues.
+
+    Ignored in three cases: the topic lives; its last life was not the one to be replaced; it has no queue or more than `QUEUES_MAX`.
+    """
+
+    incarnation: Name
+    queues: Number
+    replaces: Name = ""
+    """The life before it, which has ended; empty: there was none."""
+
+
+class Deleted(Stored, frozen=True, tag=True):
+    """The topic ends. Ignored unless this incarnation lives."""
+
+    incarnation: Name
+
+
+class CloseJob(Stored, frozen=True, tag=True):
+    """No later entry may link this staged upload."""
+
+    job: Name
+
+
+class ForgetJob(Stored, frozen=True, tag=True):
+    """The objects of this closed upload are gone, so its id need not be remembered."""
+
+    job: Name
+
+
+class RowForm(Stored, frozen=True, array_like=True):
+    """The stored form of what a state knows of one producer."""
+
+    name: Name
+    last: SequenceNumber
+    entry: Number
+    time_ms: TimeMs
+    epoch: Number | None = None
+    position: Number | None = None
+
+
+class StateForm(Stored, frozen=True):
+    """The stored form of a state, in checkpoints and repairs. The order of its lists is part of it."""
+
+    entry: Number
+    incarnation: Name
+    alive: bool
+    created_entry: Number
+    generation: Number
+    next_offsets: Annotated[tuple[Number, ...], Meta(max_length=QUEUES_MAX)]
+    unnamed: tuple[RowForm, ...]
+    named: tuple[RowForm, ...]
+    openings: tuple[tuple[Name, Number], ...]
+    closed_jobs: tuple[tuple[Name, Number], ...]
+    store_time_ms: TimeMs
+
+
+class Repair(Stored, frozen=True, tag=True):
+    """The whole state after this entry, as entries ``lost_first`` to ``lost_last`` cannot be read any more."""
+
+    state: StateForm
+    lost_first: Number
+    lost_last: Number
+
+
+Action: TypeAlias = Created | Deleted | CloseJob | ForgetJob | Repair
+
+# --- The forms of the rest: short, as every entry carries them ---------------------------------------------------------------------
+
+_Counts: TypeAlias = Annotated[tuple[Number, ...], Meta(max_length=2 * QUEUES_MAX)]
+"""{queue: n} as a flat list, by queue."""
+OpeningForm: TypeAlias = tuple[Name, Name, Number, Number, SequenceNumber]
+PartForm: TypeAlias = tuple[Name, Number, _Counts, Number, Digest]
+
+
+class BatchForm(Stored, frozen=True):
+    """The stored form of a batch. Empty values are left out."""
+
+    p: Name
+    s: tuple[SequenceNumber, SequenceNumber]
+    g: Number
+    r: _Counts
+    v: Number
+    e: tuple[Number, Number] | UnsetType | None = UNSET
+    l: tuple[PartForm, ...] = ()  # noqa: E741 - the name is stored
+    j: Id | None = None
+
+
+class _EntryForm(Stored, frozen=True):
+    format: int
+    entry: Number
+    write_id: Name
+    time_ms: TimeMs
+    state: Name
+    bases: _Counts
+    actions: tuple[Action, ...]
+    openings: tuple[OpeningForm, ...]
+    batches: Annotated[tuple[BatchForm, ...], Meta(max_length=ENTRY_LINKS_MAX)]
+    combines: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """An entry without its inline rows. The fold takes actions, then openings, then batches, each in list order."""
+
+    entry: int
+    write_id: str
+    append_time_ms: int
+    """The time by the appender's clock, corrected by the store's answers."""
+    state_digest: str
+    """The digest of the state it was built on."""
+    bases: Mapping[int, int]
+    """The next offset of every touched queue in that state."""
+    actions: tuple[Action, ...] = ()
+    openings: tuple[Opening, ...] = ()
+    batches: tuple[Batch, ...] = ()
+    combines: bool = False
+    """Whether its writer goes on looking for hand-overs for a while. This is advice, and no verdict depends on it."""
+
+    @property
+    def inline(self) -> list[int]:
+        """The positions of the batches whose rows are in the entry itself, in list order."""
+        return [position for position, batch in enumerate(self.batches) if not batch.parts and batch.rows]
+
+
+def encode_header(header: Header) -> str:
+    document = {
+        "format": FORMAT_VERSION,
+        "entry": header.entry,
+        "write_id": header.write_id,
+        "time_ms": header.append_time_ms,
+        "state": header.state_digest,
+        "bases": _counts(header.bases),
+        "actions": list(header.actions),
+        "openings": [opening_document(opening) for opening in header.openings],
+        "batches": [batch_document(batch) for batch in header.batches],
+        **({"combines": True} if header.combines else {}),
+    }
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=True, default=plain)
+
+
+def decode_header(text: str, *, where: str) -> Header:
+    """The inverse of `encode_header`. Raises `DataDamaged` or `NewerFormatError`, naming ``where``."""
+    what = "an entry's footer"
+    form = parse_stored(text, _EntryForm, what=what, where=where)
+    try:
+        return Header(
+            entry=form.entry,
+            write_id=form.write_id,
+            append_time_ms=form.time_ms,
+            state_digest=form.state,
+            bases=_parse_counts(form.bases),
+            actions=form.actions,
+            openings=parse_openings(form.openings),
+            batches=parse_batches(form.batches),
+            combines=form.combines,
+        )
+    except ValueError as error:
+        raise damaged(what, error, where=where) from error
+
+
+def batch_document(batch: Batch) -> dict[str, Any]:
+    """A batch as JSON. Empty values are left out."""
+    document: dict[str, Any] = {
+        "p": batch.producer,
+        "s": [batch.previous, batch.last],
+        "g": batch.generation,
+        "r": _counts(batch.rows),
+        "v": batch.valid_until,
+    }
+    if batch.named:
+        document["e"] = [batch.epoch.entry, batch.epoch.position] if batch.epoch else None
+    if batch.parts:
+        document["l"] = [part_document(part) for part in batch.parts]
+    if batch.job is not None:
+        document["j"] = batch.job
+    return document
+
+
+def parse_batches(forms: Iterable[BatchForm]) -> tuple[Batch, ...]:
+    """Raises `ValueError` for counts that do not pair up."""
+    return tuple(map(_parse_batch, forms))
+
+
+def _parse_batch(form: BatchForm) -> Batch:
+    return Batch(
+        producer=form.p,
+        named=form.e is not UNSET,
+        epoch=Epoch(*form.e) if form.e else None,
+        previous=form.s[0],
+        last=form.s[1],
+        generation=form.g,
+        rows=_parse_counts(form.r),
+        valid_until=form.v,
+        parts=tuple(map(_parse_part, form.l)),
+        job=form.j,
+    )
+
+
+def opening_document(opening: Opening) -> OpeningForm:
+    """An opening as JSON."""
+    return opening.producer, opening.write_id, opening.generation, opening.valid_until, opening.last_sequence
+
+
+def parse_openings(forms: Iterable[OpeningForm]) -> tuple[Opening, ...]:
+    return tuple(Opening(*form) for form in forms)
+
+
+def part_document(part: Part) -> list[Any]:
+    """A part as JSON."""
+    return [part.key, part.first_row, _counts(part.rows), part.size_bytes, part.digest]
+
+
+def _parse_part(form: PartForm) -> Part:
+    key, first_row, rows, size_bytes, digest = form
+    return Part(key, first_row, _parse_counts(rows), size_bytes, digest)
+
+
+def _counts(counts: Mapping[int, int]) -> list[int]:
+    """{queue: n} as a flat list, by queue."""
+    return [number for pair in sorted(counts.items()) for number in pair]
+
+
+def _parse_counts(flat: Sequence[int]) -> dict[int, int]:
+    """The inverse of `_counts`, with each queue once and in order. Raises `ValueError`."""
+    queues = flat[::2]
+    if len(flat) % 2 or any(behind <= before for before, behind in pairwise(queues)):
+        raise ValueError(f"counts that do not pair, or not in the queues' order: {list(flat[:16])}")
+    return dict(zip(queues, flat[1::2], strict=True))

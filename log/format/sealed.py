@@ -1,0 +1,174 @@
+"""Parquet files that prove their own integrity.
+
+Every file Penstock writes to the log carries a seal: a hash of its data pages and a hash of its footer. The seal is patched into a
+footer value of fixed length after the file is complete. A reader of the whole file checks both hashes, so a change of any byte is
+found. A reader of the footer alone checks the footer's. Parquet's page checksums guard readers that fetch single pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from ..errors import DataDamaged, ForeignObject, PenstockError
+from ..limits import MIB
+from .stored_json import shown
+
+_SEAL = b"penstock.seal"
+_HALF = 32
+_BLANK = b"0" * (2 * _HALF)
+UNSEALED = {_SEAL.decode(): _BLANK.decode()}
+"""The footer value that a file is written with before `seal` sets it."""
+_MAGIC = b"PAR1"
+ROW_GROUP_ROWS = 64 * 1024
+ROWS_BYTES_MIN = 256 * MIB
+ROWS_BYTES_RATIO = 4096
+"""The most memory that rows may take, as a multiple of the file's bytes; at least `ROWS_BYTES_MIN`. Rows that are all alike take 1,000
+times."""
+_VALUE_BYTES = 8
+"""The average memory of a value, without its text."""
+_DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
+
+
+def digest(data: bytes | memoryview) -> str:
+    """A hash of 128 bits, as 32 hexadecimal digits, that tells any two honest files apart."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:
+    """``table`` as a sealed Parquet file with these footer values."""
+    sink = pa.BufferOutputStream()
+    columns = [name for name in _DICTIONARY_COLUMNS if name in table.column_names]
+    with pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=columns,
+        write_statistics=False,
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        writer.add_key_value_metadata({**footer, **UNSEALED})
+    return seal(sink.getvalue())
+
+
+def seal(written: pa.Buffer) -> bytes:
+    """A complete Parquet file, whose footer has the value `UNSEALED`, with its seal set."""
+    file = bytearray(written)
+    start = _footer_start(file, "a new file")
+    at = _seal_at(file, start, "a new file")
+    file[at : at + _HALF] = digest(memoryview(file)[:start]).encode()
+    file[at + _HALF : at + 2 * _HALF] = digest(memoryview(file)[start:]).encode()
+    return bytes(file)
+
+
+def read_footer(file: bytes, *, where: str) -> dict[str, str]:
+    """The footer values of a whole file, after both halves of its seal were checked. Raises `DataDamaged` or `ForeignObject`."""
+    check_seal(file, where=where)
+    return _footer_values(file, where)
+
+
+def read_footer_alone(file: bytes, *, where: str) -> dict[str, str]:
+    """The footer values of a file whose rows may be damaged, or of which only the last part is given. Raises `DataDamaged`."""
+    if len(file) < 12 or file[-4:] != _MAGIC or (size := int.from_bytes(file[-8:-4], "little") + 8) > len(file):
+        raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
+    check_footer(memoryview(file)[-size:], where=where)
+    return _footer_values(_MAGIC + file[-size:], where)
+
+
+def _footer_values(file: bytes, where: str) -> dict[str, str]:
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(file)).metadata or {}
+        return {key.decode(): value.decode() for key, value in metadata.items()}
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise DataDamaged("the footer cannot be read", object=where, observed=shown(error)) from error
+
+
+def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
+    """The rows of a file whose seal was checked. With ``schema``, the file must have these columns and types, and valid text in them.
+
+    The file's own statement of its rows' size is checked before memory is taken for them. Raises `DataDamaged`.
+    """
+    try:
+        parquet = pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True)
+        if schema is not None and not parquet.schema_arrow.equals(schema):
+            raise DataDamaged(
+                "the file has other columns",
+                object=where,
+                expected=_columns(schema),
+                observed=shown(_columns(parquet.schema_arrow)),
+            )
+        _check_size(parquet.metadata, len(file), where)
+        rows = parquet.read(columns=columns, use_threads=False)
+        if schema is not None:
+            rows.validate(full=True)
+    except (OSError, pa.ArrowException) as error:
+        raise DataDamaged("the file cannot be read", object=where, observed=shown(error)) from error
+    return rows
+
+
+def _check_size(metadata: pq.FileMetaData, size_bytes: int, where: str) -> None:
+    """Raise when the rows would need far more memory than rows that Penstock wrote into so few bytes."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    rows = sum(group.num_rows for group in groups)
+    needed = rows * metadata.num_columns * _VALUE_BYTES + sum(group.total_byte_size for group in groups)
+    limit = max(ROWS_BYTES_MIN, ROWS_BYTES_RATIO * size_bytes)
+    if min((group.num_rows for group in groups), default=0) < 0 or rows != metadata.num_rows or not 0 <= needed <= limit:
+        raise DataDamaged(
+            "the file claims rows that it cannot hold",
+            object=where,
+            expected=f"at most {limit} bytes of rows",
+            observed=f"{rows} rows, {needed} bytes",
+        )
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(map(str, schema))
+
+
+def check_seal(file: bytes, *, where: str) -> int:
+    """Raise unless every byte is as it was written. Returns the position where the footer starts."""
+    start = _footer_start(file, where)
+    at = _seal_at(file, start, where)
+    if digest(memoryview(file)[:start]).encode() != bytes(file[at : at + _HALF]):
+        raise _damaged("the rows are not what was written", where)
+    check_footer(memoryview(file)[start:], where=where)
+    return start
+
+
+def check_footer(footer: bytes | memoryview, *, where: str) -> None:
+    """Raise unless a file's last bytes, from where its footer starts, are as they were written."""
+    at = _seal_at(bytes(footer), 0, where)
+    hasher = xxhash.xxh3_128()
+    hasher.update(footer[: at + _HALF])
+    hasher.update(_BLANK[_HALF:])
+    hasher.update(footer[at + 2 * _HALF :])
+    if hasher.hexdigest().encode() != bytes(footer[at + _HALF : at + 2 * _HALF]):
+        raise _damaged("the footer is not what was written", where)
+
+
+def _footer_start(file: bytes | bytearray, where: str) -> int:
+    if len(file) < 12 or bytes(file[:4]) != _MAGIC or bytes(file[-4:]) != _MAGIC:
+        raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
+    start = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
+    if start < 4:
+        raise _damaged("the footer's length is wrong", where)
+    return start
+
+
+def _seal_at(file: bytes | bytearray, start: int, where: str) -> int:
+    """The position of the seal's value: behind its key, a type byte and a length byte of Thrift's compact protocol."""
+    found = file.rfind(_SEAL, start)
+    at = found + len(_SEAL) + 2
+    if found < 0 or at + 2 * _HALF > len(file):
+        raise ForeignObject("a Parquet file without a seal: not Penstock's, or damaged", object=where)
+    return at
+
+
+def _damaged(message: str, where: str) -> PenstockError:
+    return DataDamaged(message, object=where, hint="`penstock verify` shows what is affected")

@@ -1,0 +1,141 @@
+"""A topic's state as a value: what the fold computes, how it is hashed, and how it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import xxhash
+
+from .header import Epoch, RowForm, StateForm
+from .stored_json import plain
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRow:
+    """What the state knows of one producer."""
+
+    last: int
+    """Sequence of its last accepted message; -1 for none."""
+    entry: int
+    """The entry of its last accepted batch or opening."""
+    time_ms: int
+    """The store time of that entry."""
+    epoch: Epoch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A topic's state after ``entry``. Mappings keep the order of last use, oldest first, and are never changed."""
+
+    entry: int = 0
+    incarnation: str = ""
+    """The incarnation of the topic's present or last life; empty: it never had one."""
+    alive: bool = False
+    created_entry: int = 0
+    """The entry that created it."""
+    generation: int = 0
+    """The routing generation. It rises with every creation, so that batches of a deleted topic never count in its successor."""
+    next_offsets: tuple[int, ...] = ()
+    unnamed: Mapping[str, ProducerRow] = field(default_factory=dict)
+    named: Mapping[str, ProducerRow] = field(default_factory=dict)
+    openings: Mapping[str, int] = field(default_factory=dict)
+    """The entries of openings, by write id, that a late link could still bring again."""
+    closed_jobs: Mapping[str, int] = field(default_factory=dict)
+    """The entries that closed jobs, by job, until the jobs are forgotten."""
+    store_time_ms: int = 0
+    sum: int = 0
+    """The sum of the digests of all rows above, kept up to date by each fold; `row_sum` computes it anew."""
+
+    @property
+    def queues(self) -> int:
+        return len(self.next_offsets)
+
+    @property
+    def digest(self) -> str:
+        """The digest that the next entry's footer must name."""
+        scalars = (
+            self.entry,
+            self.incarnation,
+            self.alive,
+            self.created_entry,
+            self.generation,
+            self.store_time_ms,
+            len(self.next_offsets),
+        )
+        return f"{(self.sum + item_hash('state', *scalars)) % 2**128:032x}"
+
+
+def row_sum(state: State) -> int:
+    """`State.sum` computed from scratch, to check a loaded checkpoint."""
+    total = sum(item_hash("queue", queue, offset) for queue, offset in enumerate(state.next_offsets))
+    total += sum(row_hash("unnamed", name, row) for name, row in state.unnamed.items())
+    total += sum(row_hash("named", name, row) for name, row in state.named.items())
+    total += sum(item_hash("opening", write_id, entry) for write_id, entry in state.openings.items())
+    total += sum(item_hash("job", job, entry) for job, entry in state.closed_jobs.items())
+    return total % 2**128
+
+
+def row_hash(kind: str, name: str, row: ProducerRow) -> int:
+    epoch = (row.epoch.entry, row.epoch.position) if row.epoch else ()
+    return item_hash(kind, name, row.last, row.entry, row.time_ms, *epoch)
+
+
+def item_hash(*values: object) -> int:
+    return xxhash.xxh3_128_intdigest(repr(values).encode())
+
+
+def state_form(state: State) -> StateForm:
+    """The stored form of a state; the mappings' order is part of it."""
+
+    def rows(mapping: Mapping[str, ProducerRow]) -> tuple[RowForm, ...]:
+        return tuple(
+            RowForm(name, row.last, row.entry, row.time_ms, *((row.epoch.entry, row.epoch.position) if row.epoch else (None, None)))
+            for name, row in mapping.items()
+        )
+
+    return StateForm(
+        entry=state.entry,
+        incarnation=state.incarnation,
+        alive=state.alive,
+        created_entry=state.created_entry,
+        generation=state.generation,
+        next_offsets=state.next_offsets,
+        unnamed=rows(state.unnamed),
+        named=rows(state.named),
+        openings=tuple(state.openings.items()),
+        closed_jobs=tuple(state.closed_jobs.items()),
+        store_time_ms=state.store_time_ms,
+    )
+
+
+def state_document(state: State) -> dict[str, object]:
+    """A state as JSON values."""
+    return plain(state_form(state))
+
+
+def state_of(form: StateForm) -> State:
+    """The inverse of `state_form`."""
+
+    def rows(forms: tuple[RowForm, ...]) -> dict[str, ProducerRow]:
+        return {
+            row.name: ProducerRow(
+                row.last, row.entry, row.time_ms, None if row.epoch is None else Epoch(row.epoch, row.position or 0)
+            )
+            for row in forms
+        }
+
+    state = State(
+        entry=form.entry,
+        incarnation=form.incarnation,
+        alive=form.alive,
+        created_entry=form.created_entry,
+        generation=form.generation,
+        next_offsets=form.next_offsets,
+        unnamed=rows(form.unnamed),
+        named=rows(form.named),
+        openings=dict(form.openings),
+        closed_jobs=dict(form.closed_jobs),
+        store_time_ms=form.store_time_ms,
+    )
+    return replace(state, sum=row_sum(state))

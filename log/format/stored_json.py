@@ -1,0 +1,132 @@
+"""Stored JSON is input: whoever may write to the bucket chooses its bytes.
+
+Each kind of stored object has a form: a `Stored` struct whose fields have types, ranges and lengths. `parse_stored` reads bytes as a
+form, or raises `DataDamaged`. Nothing is converted (``"1"``, ``1.0`` and ``true`` are no numbers). A field that the form does not have
+is an error, since it may mean something to the process that wrote it. So nesting is as deep as the form, and every process reads the
+same bytes in the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ..errors import DataDamaged, NewerFormatError
+from ..limits import FORMAT_VERSION, NAME_CHARS_MAX, NUMBER_MAX, TIME_MAX_MS
+
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+"""A count or number of entries, offsets, rows or bytes, which fits into 63 bits."""
+SequenceNumber: TypeAlias = Annotated[int, Meta(ge=-1, le=NUMBER_MAX)]
+"""The sequence of a message; -1 for none."""
+TimeMs: TypeAlias = Annotated[int, Meta(ge=0, le=TIME_MAX_MS)]
+"""Milliseconds since 1970, up to the year 9999."""
+Name: TypeAlias = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
+"""A name of a producer and the like, and text that an error may show as it is."""
+Id: TypeAlias = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=r"\A[A-Za-z0-9_.-]*\Z")]
+"""An id that may be part of a key."""
+Digest: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+
+_OBSERVED_CHARS_MAX = 200
+
+
+class Stored(Struct, frozen=True, forbid_unknown_fields=True, tag_field=None):
+    """A form: the fields of a stored JSON object."""
+
+
+T = TypeVar("T")
+
+
+class _Versioned(Struct):
+    format: int
+
+
+def parse_stored(
+    data: bytes | str, form: type[T], *, what: str, where: str, operation: str | None = None, hint: str | None = None
+) -> T:
+    """``data`` as a value of ``form``. ``what`` names it: "an entry's footer".
+
+    Raises `NewerFormatError` when a field ``format`` says that another version of Penstock wrote the data, otherwise `DataDamaged`.
+    """
+    try:
+        value: T = _decoder(form).decode(data)  # type: ignore[arg-type]
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        check_version(_version(data), where=where)
+        raise damaged(what, error, where=where, operation=operation, hint=hint) from error
+    check_version(getattr(value, "format", FORMAT_VERSION), where=where)
+    return value
+
+
+def check_stored(
+    value: object, form: type[T], *, what: str, where: str, operation: str | None = None, hint: str | None = None
+) -> T:
+    """The same for values that were not read from JSON. Raises `DataDamaged`."""
+    try:
+        return msgspec.convert(value, form)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise damaged(what, error, where=where, operation=operation, hint=hint) from error
+
+
+def check_version(version: object, *, where: str) -> None:
+    """Raise `NewerFormatError` unless the version is this process's, or there is none."""
+    if isinstance(version, int) and version != FORMAT_VERSION:
+        raise NewerFormatError(
+            "written by another version of Penstock",
+            object=where,
+            expected=f"format {FORMAT_VERSION}",
+            observed=f"format {version}",
+            hint="upgrade this process",
+        )
+
+
+def damaged(what: str, error: object, *, where: str, operation: str | None = None, hint: str | None = None) -> DataDamaged:
+    """The error for an object that is not what its name says."""
+    return DataDamaged(
+        f"the object is not {what}",
+        operation=operation,
+        object=where,
+        expected=f"{what} in the form that Penstock writes",
+        observed=shown(error),
+        hint=hint,
+    )
+
+
+def shown(observed: object) -> str:
+    """An observed value, short and printable, since its text is foreign."""
+    text = "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in str(observed)[:_OBSERVED_CHARS_MAX]
+    )
+    return text[:_OBSERVED_CHARS_MAX]
+
+
+def plain(value: object) -> dict[str, object]:
+    """A form, or another mapping, as JSON values; usable as ``default`` of `json.dumps`."""
+    found: dict[str, object] = dict(value) if isinstance(value, Mapping) else msgspec.to_builtins(value)
+    return found
+
+
+def whole_number(text: str) -> int | None:
+    """The number that ``text`` states, if it is written as Penstock writes numbers: no sign, space, underscore, leading zero or foreign
+    digit.
+    """
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+def _version(data: bytes | str) -> object:
+    """The value of the field ``format``, as far as it can be read."""
+    try:
+        return _decoder(_Versioned).decode(data).format
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+@cache
+def _decoder(form: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(form)

@@ -1,0 +1,201 @@
+"""Checks Arrow data that users send: as single messages are checked, but column by column."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import InvalidArgument, LimitExceeded, MessageTypeMismatch, SequenceError
+from ..limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits
+from .message import NOTHING_SENT, SEND_SCHEMA, MessageType, limit_hint
+
+_Refusal: TypeAlias = type[InvalidArgument | LimitExceeded | MessageTypeMismatch]
+
+
+def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queues: int) -> pa.Table:
+    """``data`` as a table with all of `SEND_SCHEMA`'s columns, the missing ones empty, and ``message_group`` dictionary-encoded.
+
+    Raises `InvalidArgument`, `LimitExceeded` or `MessageTypeMismatch` naming the column and the first bad row.
+    """
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    if not isinstance(data, pa.Table):
+        raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
+    if topic_type is MessageType.TRANSACTION:
+        raise MessageTypeMismatch(
+            "the topic takes TRANSACTION messages, and these are in no transaction",
+            operation="send_batch",
+            expected=MessageType.TRANSACTION,
+            hint="send them in a transaction, or to a topic of another type",
+        )
+    unknown = sorted(set(data.column_names) - set(SEND_SCHEMA.names))
+    twice = sorted({name for name in data.column_names if data.column_names.count(name) > 1})
+    if unknown or twice or "body" not in data.column_names:
+        wrong = f"unknown columns {unknown}" if unknown else f"columns {twice} are there twice"
+        raise InvalidArgument(
+            wrong if unknown or twice else "the column body is missing",
+            operation="send_batch",
+            expected=", ".join(SEND_SCHEMA.names),
+            observed=", ".join(data.column_names),
+        )
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {field.name: _column(data, field) for field in SEND_SCHEMA}
+    columns["message_group"] = groups = _distinct(columns["message_group"])
+    table = pa.table(columns)
+    _check_bodies(table["body"], limits)
+    _check_groups(groups, topic_type, limits)
+    _check_type(table["delivery_timestamp"], topic_type)
+    chosen = table["queue"]
+    if chosen.null_count < len(chosen):
+        outside = pc.or_(pc.less(chosen, 0), pc.greater_equal(chosen, queues))
+        _refuse(outside, f"the topic has queues 0 to {queues - 1}", InvalidArgument)
+    if any(table[name].null_count < table.num_rows for name in ("tag", "keys", "properties")):
+        _check_labels(table, limits)
+    return table
+
+
+def _column(data: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    if field.name not in data.column_names:
+        return pa.nulls(data.num_rows, field.type)
+    given = data.schema.field(field.name).type
+    if pa.types.is_timestamp(field.type) and pa.types.is_timestamp(given) and given.tz is None:
+        raise InvalidArgument(
+            f"column {field.name} has no zone", operation="send_batch", expected=field.type, observed=given, hint=NOTHING_SENT
+        )
+    try:
+        return data[field.name].cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidArgument(
+            f"column {field.name} has the wrong type",
+            operation="send_batch",
+            expected=field.type,
+            observed=given,
+        ) from error
+
+
+def _check_bodies(bodies: pa.ChunkedArray, limits: TopicLimits) -> None:
+    if bodies.null_count:
+        _refuse(pc.is_null(bodies), "column body is null", InvalidArgument)
+    lengths = pc.binary_length(bodies)
+    if (pc.max(lengths).as_py() or 0) > limits.body_bytes:
+        said = f"the body is over {limits.body_bytes} bytes"
+        _refuse(pc.greater(lengths, limits.body_bytes), said, LimitExceeded, setting="body_bytes")
+
+
+def _check_groups(groups: pa.DictionaryArray, topic_type: MessageType, limits: TopicLimits) -> None:
+    if topic_type is MessageType.FIFO and groups.null_count:
+        said = "the topic takes FIFO messages, and this is a NORMAL message: message_group is null"
+        _refuse(pc.is_null(groups), said, MessageTypeMismatch)
+    if topic_type not in (MessageType.FIFO, MessageType.DELAY) and groups.null_count < len(groups):
+        said = "the topic takes NORMAL messages, and this is a FIFO message: message_group is given"
+        _refuse(pc.is_valid(groups), said, MessageTypeMismatch)
+    _check_texts("the message group", groups, limits.group_bytes, setting="group_bytes")
+
+
+def _check_type(due: pa.ChunkedArray, topic_type: MessageType) -> None:
+    """Check that all messages are delayed ones, or none."""
+    if topic_type is MessageType.DELAY and due.null_count:
+        said = "the topic takes DELAY messages, and this is none: delivery_timestamp is null"
+        _refuse(pc.is_null(due), said, MessageTypeMismatch)
+    if topic_type is not MessageType.DELAY and due.null_count < len(due):
+        said = f"the topic takes {topic_type} messages, and this is a DELAY message: delivery_timestamp is given"
+        _refuse(pc.is_valid(due), said, MessageTypeMismatch)
+
+
+def check_delivery_times(due: pa.ChunkedArray, limit: timedelta, now_us: int) -> None:
+    """Raise `InvalidArgument` or `LimitExceeded`, naming the first row whose time is not allowed."""
+    due_us = due.cast(pa.int64())
+    _refuse(pc.less(due_us, 0), "delivery_timestamp is before 1970", InvalidArgument)
+    latest_us = now_us + limit // timedelta(microseconds=1)
+    _refuse(pc.greater(due_us, latest_us), f"delivery_timestamp is more than {limit} from now", LimitExceeded, setting="delay")
+
+
+def _check_labels(table: pa.Table, limits: TopicLimits) -> None:
+    tags = _distinct(table["tag"])
+    _check_texts("the tag", tags, TAG_BYTES_MAX)
+    _refuse(pc.match_substring(table["tag"], "|"), "a tag must not contain '|', which separates tags in filters", InvalidArgument)
+    keys, properties = table["keys"].combine_chunks(), table["properties"].combine_chunks()
+    for lists, count_max, what, setting in (
+        (keys, KEYS_MAX, "keys", None),
+        (properties, limits.properties, "properties", "properties"),
+    ):
+        too_many = pa.array(np.diff(np.asarray(lists.offsets)) > count_max)
+        _refuse(too_many, f"more than {count_max} {what}", LimitExceeded, setting=setting)
+    _check_list("a key", keys, keys.values)
+    _check_list("a property's name", properties, properties.keys)
+    _check_list("a property's value", properties, properties.items, may_be_empty=True)
+    sizes = _list_bytes(properties, properties.keys) + _list_bytes(properties, properties.items)
+    sizes = sizes + _list_bytes(keys, keys.values) + pc.binary_length(table["tag"]).combine_chunks().fill_null(0).to_numpy()
+    said = f"properties, tag and keys together are over {limits.properties_bytes} bytes"
+    _refuse(pa.array(sizes > limits.properties_bytes), said, LimitExceeded, setting="properties_bytes")
+
+
+def _check_texts(what: str, column: pa.DictionaryArray, bytes_max: int, *, setting: str | None = None) -> None:
+    """Check every distinct text once."""
+    texts = column.dictionary
+    for bad, message, error in (
+        (pc.greater(pc.binary_length(texts), bytes_max), f"{what} is over {bytes_max} bytes", LimitExceeded),
+        (_invisible(texts), f"{what} must be visible characters", InvalidArgument),
+    ):
+        if (number := pc.index(bad, True).as_py()) >= 0:
+            _refuse(pc.equal(column.indices, number), message, error, setting=setting if error is LimitExceeded else None)
+
+
+def _check_list(what: str, lists: pa.Array, texts: pa.Array, *, may_be_empty: bool = False) -> None:
+    offsets = np.asarray(lists.offsets)
+    bad = _invisible(texts.slice(offsets[0], offsets[-1] - offsets[0]), may_be_empty=may_be_empty)
+    if (number := pc.index(bad, True).as_py()) >= 0:
+        row = int(np.searchsorted(offsets - offsets[0], number, side="right")) - 1
+        raise _refusal(row, f"{what} must be visible characters", InvalidArgument)
+
+
+def _invisible(texts: pa.Array, *, may_be_empty: bool = False) -> pa.Array:
+    """Whether each text is null or unreadable."""
+    bad = pc.invert(pc.utf8_is_printable(texts))
+    if not may_be_empty:
+        bad = pc.or_(bad, pc.equal(pc.binary_length(pc.utf8_trim_whitespace(texts)), 0))
+    return pc.fill_null(bad, True)
+
+
+def check_rising(sequences: npt.NDArray[np.int64]) -> None:
+    """Raise `SequenceError`, naming the first row whose sequence is not above the one before it."""
+    stuck = np.flatnonzero(sequences[1:] <= sequences[:-1])
+    if len(stuck):
+        row = int(stuck[0]) + 1
+        raise SequenceError(
+            "the sequences do not rise from row to row",
+            operation="send_batch",
+            object=f"row {row}",
+            expected=f"above {sequences[row - 1]}",
+            observed=sequences[row],
+            hint=NOTHING_SENT,
+        )
+
+
+def _refuse(bad: pa.ChunkedArray | pa.Array, message: str, error: _Refusal, *, setting: str | None = None) -> None:
+    if (row := pc.index(bad, True).as_py()) >= 0:
+        raise _refusal(row, message, error, setting=setting)
+
+
+def _refusal(
+    row: int, message: str, error: _Refusal, *, setting: str | None = None
+) -> InvalidArgument | LimitExceeded | MessageTypeMismatch:
+    hint = NOTHING_SENT if setting is None else f"{NOTHING_SENT}; {limit_hint(setting)}"
+    return error(message, operation="send_batch", object=f"row {row}", hint=hint)
+
+
+def _distinct(texts: pa.Array | pa.ChunkedArray) -> pa.DictionaryArray:
+    whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    return whole.dictionary_encode()
+
+
+def _list_bytes(lists: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
+    """The bytes of the strings in each row of a list or map column."""
+    offsets = np.asarray(lists.offsets, np.int64)
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.r_[0, np.cumsum(lengths)]
+    return np.asarray(ends[offsets[1:] - offsets[0]] - ends[offsets[:-1] - offsets[0]], np.int64)

@@ -1,0 +1,241 @@
+"""Builds the rows of a batch from messages: columns at once, routed, and sorted by queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .message import LOG_SCHEMA, Message, from_us
+from .routing import Router
+
+_HEX = np.frombuffer(b"".join(b"%04x" % number for number in range(1 << 16)), np.uint32)
+_ID_CHARS = 32
+_KEYS_TYPE = LOG_SCHEMA.field("keys").type
+_PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
+_TIME_TYPE = LOG_SCHEMA.field("born_timestamp").type
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The queues of a batch's messages; small, so that receipts may keep it."""
+
+    queues: npt.NDArray[np.int32]
+    """The queue of every message, in sending order."""
+
+    @cached_property
+    def rows(self) -> dict[int, int]:
+        """The number of rows of every queue."""
+        counts = np.bincount(self.queues)
+        return {int(queue): int(counts[queue]) for queue in np.flatnonzero(counts)}
+
+    @cached_property
+    def order(self) -> npt.NDArray[np.int64]:
+        """The messages by queue, and by sending order within each queue."""
+        return np.argsort(self.queues.astype(np.uint16), kind="stable")  # 16 bits: numpy sorts them by radix
+
+    @cached_property
+    def ranks(self) -> npt.NDArray[np.int64]:
+        """The number of messages of the same queue before each message."""
+        order = self.order
+        sorted_queues = self.queues[order]
+        first = np.flatnonzero(np.r_[True, sorted_queues[1:] != sorted_queues[:-1]]) if len(order) else np.empty(0, np.int64)
+        lengths = np.diff(np.r_[first, len(order)])
+        starts = np.arange(len(order)) - np.repeat(first, lengths)
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = starts
+        return ranks
+
+
+@dataclass(frozen=True, eq=False)
+class BatchRows:
+    """The rows of one batch. Parts of them can be built by several threads at once."""
+
+    columns: Mapping[str, pa.Array | pa.ChunkedArray]
+    """Columns that differ from message to message, ids and queues apart, in sending order. Columns that are not here are empty."""
+    places: Places
+    ids: MessageIds | KeptIds
+    producer: str
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.places.queues)
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate size of the rows in memory, uncompressed."""
+        return self.count * (_ID_CHARS + len(self.producer) + 16) + sum(column.nbytes for column in self.columns.values())
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The rows with `LOG_SCHEMA`, sorted by queue, and by sending order within each queue."""
+        return self.part(0, self.count)
+
+    def part(self, start: int, count: int) -> pa.Table:
+        """``count`` rows of `table` from ``start`` on."""
+        order = self.places.order[start : start + count]
+        count = len(order)
+        taken = pa.array(order)
+
+        def column(name: str) -> pa.Array | pa.ChunkedArray:
+            if name in self.columns:
+                return self.columns[name].take(taken)
+            return _empty(LOG_SCHEMA.field(name).type, count)
+
+        rest = {name: column(name) for name in LOG_SCHEMA.names if name not in {"queue", "message_id", "producer"}}
+        fixed = {
+            "queue": pa.array(self.places.queues[order]),
+            "message_id": self.ids.column(order),
+            "producer": pa.repeat(pa.scalar(self.producer), count),
+        }
+        return pa.table({name: fixed.get(name, rest.get(name)) for name in LOG_SCHEMA.names}, schema=LOG_SCHEMA)
+
+
+def message_id(prefix: int, number: int) -> str:
+    """32 hexadecimal digits: a random number of the open producer, and the message's number in it."""
+    return f"{prefix:016x}{number:016x}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageIds:
+    """The ids of a batch's messages. The ids of one open producer have the same prefix, and count up."""
+
+    prefix: int
+    first_number: int
+
+    def column(self, indices: npt.NDArray[np.int64]) -> pa.Array:
+        """The ids of these messages, built without a Python object for each."""
+        count = len(indices)
+        text = np.empty((count, _ID_CHARS // 4), np.uint32)  # four digits at a time
+        text[:, :4] = np.frombuffer(f"{self.prefix:016x}".encode(), np.uint32)
+        numbers = indices.astype(np.uint64) + np.uint64(self.first_number)
+        for place in range(4):
+            text[:, -1 - place] = _HEX[numbers >> np.uint64(16 * place) & np.uint64(0xFFFF)]
+        offsets = np.arange(0, (count + 1) * _ID_CHARS, _ID_CHARS, dtype=np.int32)
+        return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class KeptIds:
+    """The ids of messages that were sent before."""
+
+    ids: pa.ChunkedArray
+
+    def column(self, indices: npt.NDArray[np.int64]) -> pa.ChunkedArray:
+        """The ids of these messages."""
+        return self.ids.take(pa.array(indices))
+
+
+def rows_of_messages(
+    bodies: Sequence[bytes],
+    groups: Sequence[str | None],
+    labelled: Mapping[int, Message],
+    queues: Mapping[int, int],
+    born_us: npt.NDArray[np.int64],
+    router: Router,
+    *,
+    producer: str,
+    ids: MessageIds,
+) -> BatchRows:
+    """Rows for checked messages. ``queues`` has the queue, by index, of each message whose sender chose one.
+
+    Tag, keys, properties and delivery time are those of the messages in ``labelled`` (by index); the others have none.
+    """
+    group_column = pa.array(groups, pa.string())
+    routed = router.route(group_column)
+    for index, queue in queues.items():
+        routed[index] = queue
+    columns = {"body": pa.array(bodies, pa.binary()), "born_timestamp": _times(born_us)}
+    if group_column.null_count < len(groups):
+        columns["message_group"] = group_column
+    if any(message.tag is not None for message in labelled.values()):
+        columns["tag"] = pa.array(_spread({at: one.tag for at, one in labelled.items()}, None, len(bodies)), pa.string())
+    if any(message.keys for message in labelled.values()):
+        columns["keys"] = pa.array(_spread({at: list(one.keys) for at, one in labelled.items()}, [], len(bodies)), _KEYS_TYPE)
+    if any(message.properties for message in labelled.values()):
+        pairs = {at: list(one.properties.items()) for at, one in labelled.items()}
+        columns["properties"] = pa.array(_spread(pairs, [], len(bodies)), _PROPERTIES_TYPE)
+    if any(message.delivery_timestamp is not None or message.delay is not None for message in labelled.values()):
+        due = {at: _due(one, int(born_us[at])) for at, one in labelled.items()}
+        columns["delivery_timestamp"] = pa.array(_spread(due, None, len(bodies)), _TIME_TYPE)
+    return BatchRows(columns, Places(routed), ids, producer)
+
+
+def _due(message: Message, born_us: int) -> datetime | None:
+    """The time when a message is due; a delay counts from its birth."""
+    return message.delivery_timestamp if message.delay is None else from_us(born_us) + message.delay
+
+
+def _spread(given: Mapping[int, T], absent: T, count: int) -> list[T]:
+    """``count`` values: the given ones at their indices, ``absent`` elsewhere."""
+    values = [absent] * count
+    for at, value in given.items():
+        values[at] = value
+    return values
+
+
+def rows_of_arrow(
+    data: pa.Table,
+    born_us: int,
+    router: Router,
+    *,
+    producer: str,
+    ids: MessageIds,
+) -> BatchRows:
+    """Rows for a table that `check_arrow` has passed, or for copies, which keep their ids and birth times."""
+    count = data.num_rows
+    chosen = data["queue"].combine_chunks()
+    if count and chosen.null_count == 0:
+        routed = chosen.to_numpy()
+    else:
+        routed = router.route(data["message_group"].combine_chunks())
+        if chosen.null_count < count:
+            named = chosen.is_valid().to_numpy(zero_copy_only=False)
+            routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)
+    are_copies = "message_id" in data.column_names
+    columns = {"body": data["body"], "born_timestamp": data["born_timestamp"] if are_copies else _times(np.full(count, born_us))}
+    plain = ("message_group", "tag", "delivery_timestamp")
+    columns |= {name: data[name] for name in plain if data[name].null_count < count}
+    if data["keys"].null_count < count:
+        columns["keys"] = _empty_for_null(data["keys"])
+    if data["properties"].null_count < count:
+        columns["properties"] = _without_nulls(data["properties"].combine_chunks())
+    return BatchRows(columns, Places(routed), KeptIds(data["message_id"]) if are_copies else ids, producer)
+
+
+def _empty_for_null(lists: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """A column of lists with empty ones for nulls."""
+    if lists.null_count == 0:
+        return lists
+    return pc.if_else(lists.is_valid(), lists, pa.scalar([], _KEYS_TYPE))
+
+
+def _times(times_us: npt.NDArray[np.int64]) -> pa.Array:
+    return pa.array(times_us).view(_TIME_TYPE)
+
+
+def _empty(kind: pa.DataType, count: int) -> pa.Array:
+    """``count`` empty lists or maps, or nulls for other types."""
+    if not pa.types.is_nested(kind):
+        return pa.nulls(count, kind)
+    offsets = pa.array(np.zeros(count + 1, np.int32))
+    if pa.types.is_map(kind):
+        return pa.MapArray.from_arrays(offsets, pa.array([], kind.key_type), pa.array([], kind.item_type), type=kind)
+    return pa.ListArray.from_arrays(offsets, pa.array([], kind.value_type), type=kind)
+
+
+def _without_nulls(maps: pa.Array) -> pa.Array:
+    """A map column with empty maps for nulls."""
+    if maps.null_count == 0:
+        return maps
+    return pa.array([one or [] for one in maps.to_pylist()], _PROPERTIES_TYPE)

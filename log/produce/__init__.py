@@ -1,0 +1,4 @@
+"""The producer: the accumulator, delays, and the receipts that callers get.
+
+The write itself is in `append`.
+"""

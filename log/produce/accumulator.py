@@ -1,0 +1,375 @@
+"""Messages waiting in memory to become batches: the part of a producer that its callers' threads use."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+import pyarrow as pa
+
+from ..errors import BackPressureError, ClosedError, FencedError, InvalidArgument, PenstockError, ProducerFailedError, SequenceError
+from ..limits import LINGER_MAX, MEMORY_BYTES_MAX, MIB, SEQUENCE_MAX, WAIT_MAX, check_count, check_duration, plain
+from ..message.message import Message
+from ..runtime.patience import patiently
+from .receipts import BatchFuture, Settled
+
+MESSAGE_OVERHEAD_BYTES = 450
+"""The memory that a message takes beside its body: the tuple, its receipt, its columns."""
+_GROWTH_MAX = 4
+_COPIES = 2
+"""A batch on its way is in memory twice: as columns, and as encoded parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSent:
+    """The outcome of a batch, for metrics."""
+
+    messages: int
+    size_bytes: int
+    """The bytes that the caller gave: bodies, properties, keys and groups."""
+    took_s: float
+    """The time since its first message was sent."""
+    durable: bool
+    """False: it failed, or its outcome is unknown."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProducerOptions:
+    """The settings by which a producer gathers and waits."""
+
+    linger: timedelta = timedelta(milliseconds=25)
+    """How long the first message of a batch waits for further ones."""
+    linger_max: timedelta = timedelta(milliseconds=400)
+    """How long it waits where half a batch comes together in that time. That makes fewer, larger and cheaper requests."""
+    batch_bytes: int = 4 * MIB
+    """The size at which a batch goes at once. While another is on its way it grows on, up to four times this or a quarter of
+    ``memory_bytes``."""
+    memory_bytes: int = 64 * MIB
+    """The bytes that may wait in memory, overhead included."""
+    on_full: Literal["block", "raise"] = "block"
+    """The action of ``send`` when ``memory_bytes`` are waiting. On the event loop's own thread it always raises."""
+    block_timeout: timedelta = timedelta(seconds=60)
+    delivery_timeout: timedelta = timedelta(seconds=120)
+    """The time after which a batch ends as not written, where that is proved, or as unknown. A batch of more than 8 MiB ends after 24
+    hours at most."""
+    on_batch: Callable[[BatchSent], None] | None = None
+    """Called with each batch once it is durable or failed, on the event loop, for metrics. It must be quick, and raise nothing."""
+
+    def __post_init__(self) -> None:
+        for name, most in (
+            ("linger", LINGER_MAX),
+            ("linger_max", LINGER_MAX),
+            ("block_timeout", WAIT_MAX),
+            ("delivery_timeout", WAIT_MAX),
+        ):
+            check_duration(name, getattr(self, name), most=most, operation="producer")
+        for name in ("batch_bytes", "memory_bytes"):
+            check_count(name, getattr(self, name), most=MEMORY_BYTES_MAX, operation="producer")
+        if self.on_full not in ("block", "raise"):
+            raise InvalidArgument("on_full must be 'block' or 'raise'", operation="producer", observed=plain(self.on_full))
+        if self.on_batch is not None and not callable(self.on_batch):
+            raise InvalidArgument("on_batch must be callable", operation="producer", observed=plain(self.on_batch))
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStatistics:
+    """Counts since the producer was opened."""
+
+    messages_durable: int
+    batches_durable: int
+    bytes_waiting: int
+    """The bytes in memory, overhead included."""
+    failed: bool
+
+
+@dataclass(eq=False, slots=True)
+class Gathering:
+    """The content of a future batch: messages one by one, or a table."""
+
+    first_number: int
+    started_s: float
+    id_prefix: int = 0
+    bodies: list[bytes] = field(default_factory=list)
+    """The body of every message, as ``groups`` and ``born_s`` hold theirs. The messages are not kept: they would burden the garbage
+    collector."""
+    groups: list[str | None] = field(default_factory=list)
+    born_s: list[float] = field(default_factory=list)
+    """The times when the messages were sent, by the monotonic clock."""
+    labelled: dict[int, Message] = field(default_factory=dict)
+    """Messages, by index, that may have a tag, keys or properties."""
+    queues: dict[int, int] = field(default_factory=dict)
+    """The queues, by index, of messages whose sender chose one."""
+    table: pa.Table | None = None
+    last_sequence: int | None = None
+    """The sequence of the last message, where the application gives sequences."""
+    size_bytes: int = 0
+    notice_bytes: int = 0
+    """The size at which the appending side is told that it has grown."""
+    full: bool = False
+    """Whether it is large enough to go at once."""
+    closed: bool = False
+    """Whether nothing more may join: it is a batch of its own, or as large as a batch may be."""
+    future: BatchFuture = field(default_factory=BatchFuture)
+    taken_count: int = 0
+    """The number of messages that were turned into rows."""
+    sent_bytes: int = 0
+    """The size at the moment it was taken for the append."""
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Gathering:
+        """A separate batch of checked messages."""
+        bodies, groups = [one.body for one in messages], [one.message_group for one in messages]
+        return cls(0, 0.0, bodies=bodies, groups=groups, labelled=dict(enumerate(messages)))
+
+    @property
+    def count(self) -> int:
+        """The number of messages so far."""
+        return self.taken_count + (self.table.num_rows if self.table is not None else len(self.bodies))
+
+    @property
+    def payload_bytes(self) -> int:
+        """The size of its content, without what the messages take as objects."""
+        return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.bodies)
+
+    def built(self) -> None:
+        """Drop what nobody needs any more: the rows were built, and receipts may be kept for long."""
+        self.taken_count, self.table = self.count, None
+        self.bodies, self.groups, self.born_s, self.labelled, self.queues = [], [], [], {}, {}
+
+    def settle(self, outcome: Settled | PenstockError) -> None:
+        """Tell all receipts the outcome."""
+        self.built()
+        if isinstance(outcome, Settled):
+            self.future.set_result(outcome)
+        else:
+            self.future.set_exception(outcome)
+
+
+def tell(options: ProducerOptions, gathering: Gathering, *, now_s: float, durable: bool) -> None:
+    """Report a batch's outcome to the metrics callback."""
+    if options.on_batch is not None and gathering.count:
+        options.on_batch(BatchSent(gathering.count, gathering.sent_bytes, now_s - gathering.started_s, durable))
+
+
+def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
+    """How long the first message of a batch waits for further ones, at this rate of sending."""
+    if not options.linger:
+        return 0.0  # a caller that asks for no delay sends one by one and waits for each
+    longest_s = options.linger_max.total_seconds()
+    pays = bytes_per_s * longest_s >= options.batch_bytes / 2
+    return max(longest_s, options.linger.total_seconds()) if pays else options.linger.total_seconds()
+
+
+class Sequences:
+    """The rules of a producer's sequences, over the calls of ``send``."""
+
+    def __init__(self, accepted: int, *, named: bool) -> None:
+        self._accepted = accepted
+        self._named = named
+        self._last: int | None = None
+        self._given: bool | None = None
+
+    @property
+    def none(self) -> bool:
+        """Whether this producer's messages have no sequences, so that a message without one needs no check."""
+        return self._given is False
+
+    def check(self, sequence: int | None) -> bool:
+        """Whether a message with this sequence (None: not given) is a duplicate. Raises `SequenceError` or `InvalidArgument`."""
+        if self._given is not None and self._given != (sequence is not None):
+            raise InvalidArgument("give a sequence to all messages of a producer, or to none", operation="send", observed=sequence)
+        if sequence is None:
+            self._given = False
+            return False
+        if not self._named:
+            raise InvalidArgument("only a named producer takes sequences", operation="send", hint="open it with name=…")
+        if not isinstance(sequence, int) or isinstance(sequence, bool) or not 0 <= sequence <= SEQUENCE_MAX:
+            raise InvalidArgument("a sequence must be a whole number from 0 to 2^63 - 1", operation="send", observed=sequence)
+        if self._last is not None and sequence <= self._last:
+            raise SequenceError("the sequence does not rise", operation="send", expected=f"above {self._last}", observed=sequence)
+        self._given, self._last = True, sequence
+        return sequence <= self._accepted
+
+
+class Buffer:
+    """Gatherings in order, within a memory limit. Senders call all methods but ``take`` and ``release``, under ``lock``."""
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        *,
+        id_prefix: int,
+        loop_thread: int,
+        now_s: Callable[[], float],
+        wake: Callable[[], None],
+    ) -> None:
+        self._options = options
+        self.id_prefix = id_prefix
+        self._loop_thread = loop_thread
+        self._now_s = now_s
+        self._wake = wake
+        self._largest_bytes = max(options.batch_bytes, min(_GROWTH_MAX * options.batch_bytes, options.memory_bytes // 4))
+        self.lock = threading.Lock()
+        self.room = threading.Condition(self.lock)
+        self.queue: deque[Gathering] = deque()
+        self.open: Gathering | None = None
+        """The gathering that the next message joins, the last of ``queue``."""
+        self.size_bytes = 0
+        """The bytes waiting or on their way."""
+        self.room_bytes = options.memory_bytes
+        """The number of bytes from which a sender must `await_room`; zero once nothing may be sent any more."""
+        self._number = 0
+        """The number of the first message behind all closed gatherings."""
+        self.bytes_per_s = 0.0
+        """The rate at which bytes were lately taken."""
+        self._taken_s = now_s()
+        self.failure: PenstockError | None = None
+        self.heard = False
+        """Whether a caller knows of the failure."""
+        self.closed = False
+
+    def await_room(self) -> None:
+        """Return when there is room. Raises what forbids sending, or `BackPressureError`."""
+        limit = self._options.memory_bytes
+        block = self._options.on_full == "block" and threading.get_ident() != self._loop_thread
+        timeout_s = self._options.block_timeout.total_seconds()
+        if block and not (self.closed or self.failure):
+
+            def wait(step_s: float) -> None:
+                if not self.room.wait_for(lambda: self.size_bytes < limit or self.closed or self.failure is not None, step_s):
+                    raise TimeoutError
+
+            with suppress(TimeoutError):
+                patiently(wait, timeout_s)
+        if self.failure is not None:
+            self.heard = True
+            raise failed_before(self.failure)
+        if self.closed:
+            raise ClosedError("the producer is closed", operation="send", hint="open another: lake.producer(…)")
+        if self.size_bytes >= limit:
+            raise BackPressureError(
+                "too much waits to be written",
+                operation="send",
+                expected=f"below {limit} bytes",
+                observed=f"{self.size_bytes} bytes",
+                hint="wait for receipts, raise memory_bytes, or look why the store is slow",
+            )
+
+    def open_gathering(self) -> Gathering:
+        """The gathering that the next message joins."""
+        if self.open is None:
+            gathering = Gathering(self._number, self._now_s(), self.id_prefix)
+            self.queue.append(gathering)
+            self.open = gathering
+        return self.open
+
+    def add(self, gathering: Gathering, size_bytes: int) -> None:
+        """Queue a separate batch behind all that was sent before."""
+        self._close_open()
+        gathering.first_number, gathering.id_prefix = self._number, self.id_prefix
+        gathering.started_s, gathering.closed = self._now_s(), True
+        gathering.size_bytes = size_bytes
+        self._number += gathering.count
+        self.size_bytes += size_bytes
+        self.queue.append(gathering)
+        self._wake()
+
+    def notice(self, gathering: Gathering) -> None:
+        """React to the growth of the open gathering: its first message, a full batch, or as much as a batch may be."""
+        payload_bytes, batch_bytes = gathering.payload_bytes, self._options.batch_bytes
+        if payload_bytes >= self._largest_bytes:
+            self._close_open()
+        goal = batch_bytes if payload_bytes < batch_bytes else self._largest_bytes
+        # A gathering with few bytes in many messages is checked again and again, but seldom.
+        gathering.notice_bytes = gathering.size_bytes + max(goal - payload_bytes, batch_bytes // 64)
+        wake = gathering.count == 1 or (payload_bytes >= batch_bytes and not gathering.full)
+        gathering.full = payload_bytes >= batch_bytes
+        if wake:
+            self._wake()
+
+    def _close_open(self) -> None:
+        if self.open is not None:
+            self.open.closed = True
+            self._number = self.open.first_number + self.open.count
+            self.open = None
+
+    def cut(self, gathering: Gathering, count: int, size_bytes: int, last_sequence: int | None) -> None:
+        """Restore ``gathering`` as it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
+        del gathering.bodies[count:], gathering.groups[count:], gathering.born_s[count:]
+        gathering.queues.pop(count, None)
+        gathering.labelled.pop(count, None)
+        self.size_bytes += size_bytes - gathering.size_bytes
+        gathering.size_bytes, gathering.last_sequence = size_bytes, last_sequence
+        if gathering.closed:
+            self._number = gathering.first_number + count
+
+    def head(self) -> Gathering | None:
+        """The oldest gathering with something in it; an interrupted ``send`` may leave empty ones."""
+        with self.lock:
+            while self.queue and self.queue[0].count == 0:
+                if self.queue.popleft() is self.open:
+                    self.open = None
+            return self.queue[0] if self.queue else None
+
+    def take(self) -> Gathering:
+        """The oldest gathering, to be appended. Nothing joins it any more."""
+        with self.lock:
+            if self.queue[0] is self.open:
+                self._close_open()
+            now_s = self._now_s()
+            lately = self.queue[0].payload_bytes / max(now_s - self._taken_s, 0.001)
+            self.bytes_per_s += 0.5 * (lately - self.bytes_per_s)
+            self._taken_s = now_s
+            gathering = self.queue.popleft()
+            gathering.sent_bytes = gathering.payload_bytes
+            encoded_bytes = _COPIES * gathering.sent_bytes
+            gathering.size_bytes += encoded_bytes
+            self.size_bytes += encoded_bytes
+            return gathering
+
+    def release(self, gathering: Gathering) -> None:
+        """Free the bytes of a gathering."""
+        with self.lock:
+            self.size_bytes -= gathering.size_bytes
+            self.room.notify_all()
+
+    def fail(self, error: PenstockError) -> None:
+        """Refuse all further messages. Waiting ones end with an error that says why."""
+        with self.lock:
+            self.failure = self.failure or error
+            waiting, self.queue = list(self.queue), deque()
+            self.open, self.size_bytes, self.room_bytes = None, 0, 0
+            self.room.notify_all()
+        for gathering in waiting:
+            gathering.settle(failed_before(error))
+
+    def close(self) -> None:
+        """Refuse further messages. Waiting ones are still to be taken."""
+        with self.lock:
+            self.closed, self.room_bytes = True, 0
+            self.room.notify_all()
+
+    def after_fork(self, error: PenstockError) -> None:
+        """Prepare a child process, in which the lock may be held by a thread that does not exist there."""
+        self.lock = threading.Lock()
+        self.room = threading.Condition(self.lock)
+        self.failure, self.room_bytes = error, 0
+
+
+def failed_before(error: PenstockError) -> PenstockError:
+    """The error of a send after ``error`` ended its producer."""
+    if isinstance(error, FencedError | ClosedError) or error.kind == "forked":
+        return error
+    failed = ProducerFailedError(
+        "an earlier send of this producer failed, so this one was not tried",
+        operation="send",
+        observed=str(error),
+        hint="reopen the producer",
+    )
+    failed.__cause__ = error
+    return failed

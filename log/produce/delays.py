@@ -1,0 +1,268 @@
+"""Delayed messages on their way into the timer log: their due times, their queues, and the handles that recall them."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import InvalidArgument, LimitExceeded
+from ..format.stored_json import whole_number
+from ..limits import QUEUES_MAX, TopicLimits
+from ..message.arrow import check_delivery_times
+from ..message.batch_rows import MessageIds, message_id
+from ..message.message import LOG_SCHEMA, Message, from_us, limit_hint, to_us, views
+from ..runtime.runtime import Clock
+
+QUEUE = 0
+"""The only queue of a timer log."""
+DESTINATION_QUEUE = "\tqueue"
+"""The property that holds, in the timer log, the queue that the sender named. No sender can set it: names are visible characters."""
+_MICROSECOND = timedelta(microseconds=1)
+_MINUTES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)
+DELAY_LEVELS = (*(timedelta(seconds=s) for s in (1, 5, 10, 30)), *(timedelta(minutes=m) for m in _MINUTES))
+"""RocketMQ's 18 delay levels."""
+_PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
+
+
+def delay_level(level: int) -> timedelta:
+    """The delay of one of RocketMQ's 18 levels. They are 1 s, 5 s, 10 s, 30 s, 1 to 10 min by the minute, 20 min, 30 min, 1 h and 2 h.
+
+    Raises `InvalidArgument` for any other number. That includes 0, which RocketMQ takes for no delay, and numbers above 18, which it
+    takes for 18.
+    """
+    if not isinstance(level, int) or isinstance(level, bool) or not 1 <= level <= len(DELAY_LEVELS):
+        raise InvalidArgument("there is no such delay level", expected=f"1 to {len(DELAY_LEVELS)}", observed=repr(level))
+    return DELAY_LEVELS[level - 1]
+
+
+def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
+    """The time when a message is due. Raises `InvalidArgument` or `LimitExceeded` for a time that is not allowed."""
+    at: object = message.delivery_timestamp
+    delay: object = message.delay
+    if at is not None and delay is not None:
+        raise InvalidArgument(
+            "a message has a delivery_timestamp or a delay, not both", operation="send", observed=f"{at}, {delay}"
+        )
+    if delay is not None:
+        if not isinstance(delay, timedelta):
+            raise InvalidArgument(
+                "a delay must be a timedelta",
+                operation="send",
+                observed=repr(delay),
+                hint="penstock.delay_level(3) is the delay of level 3",
+            )
+        if delay < timedelta(0):
+            raise InvalidArgument("a delay must not be negative", operation="send", observed=delay)
+        due_us = now_us + delay // _MICROSECOND
+    else:
+        if not isinstance(at, datetime):
+            raise InvalidArgument(
+                "a delivery_timestamp must be a datetime",
+                operation="send",
+                observed=repr(at),
+                hint="datetime.fromtimestamp(seconds, UTC)" if isinstance(at, int | float) else None,
+            )
+        if at.tzinfo is None:
+            raise InvalidArgument(
+                "a delivery_timestamp must have a zone",
+                operation="send",
+                observed=at.isoformat(),
+                hint="datetime.now(UTC) + timedelta(…), or attach a tzinfo",
+            )
+        due_us = to_us(at)
+    if due_us < 0:
+        raise InvalidArgument("a delivery_timestamp must not be before 1970", operation="send", observed=at)
+    if due_us - now_us > limit // _MICROSECOND:
+        raise LimitExceeded(
+            "the delivery time is too far ahead",
+            operation="send",
+            expected=f"at most {limit} from now",
+            observed=timedelta(microseconds=due_us - now_us),
+            hint=limit_hint("delay"),
+        )
+    return due_us
+
+
+class RecallHandle(NamedTuple):
+    """The identity of a waiting message, for its recall."""
+
+    topic: str
+    offset: int
+    """The offset in the timer log."""
+    due_us: int
+    message_id: str
+
+    def encode(self) -> str:
+        """The handle as text of letters, digits, ``-`` and ``_``."""
+        return urlsafe_b64encode(f"v1 {self.topic} {self.offset} {self.due_us} {self.message_id}".encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, handle: str) -> RecallHandle:
+        """The inverse of `encode`. Raises `InvalidArgument` for anything else."""
+        try:
+            text = urlsafe_b64decode(handle.encode("ascii") + b"=" * (-len(handle) % 4)).decode("ascii")
+            version, topic, offset, due_us, identity = text.split(" ")
+            found = cls(topic, int(offset), int(due_us), identity)
+            if version == "v1" and found.encode() == handle and found.offset >= 0 and identity.isprintable():
+                return found
+        except (ValueError, AttributeError):
+            pass  # raised below
+        raise InvalidArgument(
+            "this is no recall handle",
+            operation="recall",
+            expected="the recall_handle of a delayed message's SendResult",
+            observed=repr(handle)[:80],
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Delayed:
+    """The part of a batch of delayed messages that its receipts need."""
+
+    topic: str
+    due_us: npt.NDArray[np.int64]
+    ids: MessageIds
+
+    def handle(self, index: int, offset: int | None) -> str | None:
+        """The recall handle of the message sent as number ``index`` of the batch. None where its offset is not known."""
+        if offset is None:
+            return None
+        identity = message_id(self.ids.prefix, self.ids.first_number + index)
+        return RecallHandle(self.topic, offset, int(self.due_us[index]), identity).encode()
+
+
+class RecallHandles(Sequence[str]):
+    """The recall handles of a batch's messages, in sending order, each made when it is asked for."""
+
+    def __init__(self, delayed: Delayed, first_offset: int) -> None:
+        self._delayed, self._first_offset = delayed, first_offset
+
+    def __len__(self) -> int:
+        return len(self._delayed.due_us)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        at = range(len(self))[index]
+        return self._of(at) if isinstance(at, int) else [self._of(one) for one in at]
+
+    def _of(self, index: int) -> str:
+        handle = self._delayed.handle(index, self._first_offset + index)
+        assert handle is not None, "the offset is known"
+        return handle
+
+
+class WaitingMessage(NamedTuple):
+    """A delayed message that is still to be delivered."""
+
+    topic: str
+    """The topic to which it will be delivered."""
+    message_id: str
+    message_group: str | None
+    tag: str | None
+    keys: tuple[str, ...]
+    properties: dict[str, str]
+    body: bytes
+    queue: int | None
+    """The queue that its sender named. None: its message group's queue, or any."""
+    born_timestamp: datetime
+    """When ``send`` was called."""
+    delivery_timestamp: datetime
+    """When it is due."""
+    producer: str
+    recall_handle: str
+    """The handle with which ``lake.recall`` calls it back."""
+
+
+def waiting_messages(topic: str, rows: pa.Table) -> Iterator[WaitingMessage]:
+    """Rows of the topic's timer log, with `MESSAGE_SCHEMA`, as messages that wait."""
+    for row in views(topic, rows):
+        due = row.delivery_timestamp or from_us(0)  # a row without one, which no producer writes, is due at once
+        handle = RecallHandle(topic, row.offset, to_us(due), row.message_id).encode()
+        yield WaitingMessage(
+            topic=topic,
+            message_id=row.message_id,
+            message_group=row.message_group,
+            tag=row.tag,
+            keys=row.keys,
+            properties={name: value for name, value in row.properties.items() if name != DESTINATION_QUEUE},
+            body=row.body,
+            queue=named_queue(row.properties),
+            born_timestamp=row.born_timestamp,
+            delivery_timestamp=due,
+            producer=row.producer,
+            recall_handle=handle,
+        )
+
+
+class Delays:
+    """A producer's messages as they go into the timer log of its topic."""
+
+    def __init__(self, topic: str, limits: TopicLimits, clock: Clock) -> None:
+        self._topic, self._limit, self._clock = topic, limits.delay, clock
+
+    def timed(self, message: Message, queue: int | None) -> Message:
+        """A checked message with its delivery time, and the queue that its sender named. A delay counts from the message's birth.
+
+        Raises what `delivery_us` raises.
+        """
+        due_us = delivery_us(message, self._limit, 1000 * self._clock.wall_ms())
+        body, group, tag, keys, properties, _, delay = message
+        if queue is not None:
+            properties = {**properties, DESTINATION_QUEUE: str(queue)}
+        return Message(body, group, tag, keys, properties, from_us(due_us) if delay is None else None, delay)
+
+    def timed_table(self, table: pa.Table) -> pa.Table:
+        """Checked rows, with the queues that their sender named. Raises `InvalidArgument` or `LimitExceeded`."""
+        check_delivery_times(table["delivery_timestamp"], self._limit, 1000 * self._clock.wall_ms())
+        return with_destinations(table)
+
+    def of(self, due: pa.Array | pa.ChunkedArray, ids: MessageIds) -> Delayed:
+        """The part of these messages that their receipts need."""
+        return Delayed(self._topic, due.cast(pa.int64()).to_numpy(), ids)
+
+
+def named_queue(properties: Mapping[str, str]) -> int | None:
+    """The queue that the sender of a row of the timer log named. None: it named none, or what it named is no queue."""
+    queue = whole_number(properties.get(DESTINATION_QUEUE, ""))
+    return queue if queue is not None and queue < QUEUES_MAX else None
+
+
+def with_destinations(table: pa.Table) -> pa.Table:
+    """Rows for the timer log, with the named queues as properties."""
+    queues = table["queue"]
+    if queues.null_count == table.num_rows:
+        return table
+    properties = [
+        [*(given or ()), *([] if queue is None else [(DESTINATION_QUEUE, str(queue))])]
+        for given, queue in zip(table["properties"].to_pylist(), queues.to_pylist(), strict=True)
+    ]
+    return _with(table, pa.nulls(table.num_rows, pa.int32()), properties)
+
+
+def without_destinations(table: pa.Table) -> pa.Table:
+    """Rows of the timer log as they were sent, with the named queues, or null, in ``queue``."""
+    nowhere = pa.nulls(table.num_rows, pa.int32())
+    names = table["properties"].combine_chunks().keys
+    if not pc.any(pc.equal(names, DESTINATION_QUEUE)).as_py():
+        return table.set_column(table.schema.get_field_index("queue"), LOG_SCHEMA.field("queue"), nowhere)
+    given = table["properties"].to_pylist()
+    queues = [named_queue(dict(pairs or ())) for pairs in given]
+    properties = [[pair for pair in pairs or () if pair[0] != DESTINATION_QUEUE] for pairs in given]
+    return _with(table, pa.array(queues, pa.int32()), properties)
+
+
+def _with(table: pa.Table, queues: pa.Array, properties: list[list[tuple[str, str]]]) -> pa.Table:
+    table = table.set_column(table.schema.get_field_index("queue"), LOG_SCHEMA.field("queue"), queues)
+    column = pa.array(properties, _PROPERTIES_TYPE)
+    return table.set_column(table.schema.get_field_index("properties"), LOG_SCHEMA.field("properties"), column)

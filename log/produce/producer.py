@@ -1,0 +1,405 @@
+"""Sends messages: they gather in memory and are appended batch by batch, one on its way at a time.
+
+Messages sent while a batch is on its way gather in the next, so load makes batches larger, not the line longer. After a batch failed,
+or its outcome is unknown, everything behind it fails too: nothing overtakes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..append.appender import Appender
+from ..append.pending_append import Outcome, Written
+from ..errors import CallError, ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
+from ..format.header import Batch, Epoch
+from ..limits import HANDED_BYTES_MAX
+from ..message.arrow import check_arrow, check_rising
+from ..message.batch_rows import BatchRows, MessageIds, Places, rows_of_arrow, rows_of_messages
+from ..message.message import COPY_SCHEMA, Message, check_message, checked_each, frozen
+from ..message.routing import Router, check_queue
+from ..paths import TopicPaths, is_timer_log
+from ..runtime.runtime import Runtime
+from ..stage.jobs import stage
+from ..stores.protocol import ObjectStore
+from ..topic.settings import TopicSettings
+from .accumulator import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s, tell
+from .delays import Delays
+from .receipts import BatchReceipt, Receipt, Settled, receipt_of
+
+_CHECKED_GROUPS_MAX = 100_000
+_STAGE_AGAIN_S = 0.5
+
+
+class Producer:
+    """Sends to one topic. ``lake.producer`` makes it. ``send`` and ``send_batch`` may be called from any thread.
+
+    Messages of one message group are stored in the order of the calls, through retries, lost races and hand-overs. Closing the
+    producer writes what was sent.
+    """
+
+    id: str
+    """The producer's name, or a random id."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        topic: str,
+        paths: TopicPaths,
+        runtime: Runtime,
+        settings: TopicSettings,
+        appender: Appender,
+        generation: int,
+        id: str,
+        epoch: Epoch | None,
+        last_sequence: int,
+        options: ProducerOptions,
+    ) -> None:
+        self._store, self._paths, self._runtime, self._settings = store, paths, runtime, settings
+        self.topic = topic
+        self._delays = Delays(topic, settings.limits, runtime.clock) if is_timer_log(paths.topic) else None
+        self._appender, self._generation, self._epoch, self._options = appender, generation, epoch, options
+        self.id = id
+        queues = 1 if self._delays else settings.queues
+        self._router = Router(queues, first=runtime.random.randrange(queues))
+        self._now_s = runtime.clock.monotonic_s
+        self._sequences = Sequences(last_sequence, named=epoch is not None)
+        self._accepted = last_sequence
+        self._accepted_at_opening = last_sequence
+        self._unsequenced = False
+        self._checked_groups: set[str | None] = set()
+        self._durable = (0, 0)
+        self._flushes = 0
+        self._on_its_way: Gathering | None = None
+        self._failed: Gathering | None = None
+        self._room = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._body_bytes_max = settings.limits.body_bytes
+        self._buffer = Buffer(
+            options,
+            id_prefix=runtime.random.getrandbits(64),
+            loop_thread=threading.get_ident(),
+            now_s=runtime.clock.monotonic_s,
+            wake=self._wake,
+        )
+        self._duplicates = Gathering(2**64, 0.0, self._buffer.id_prefix)
+        self._duplicates.settle(Settled(Written(0, 0, {}), Places(np.empty(0, np.int32))))
+        self._task = asyncio.ensure_future(self._run())
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last message known to be accepted under this name, -1 for none. An application goes on after it."""
+        return self._accepted
+
+    @property
+    def closed(self) -> bool:
+        """Whether the producer was closed, and nothing is on its way any more."""
+        return self._buffer.closed and self._task.done()
+
+    def statistics(self) -> ProducerStatistics:
+        """The counts of this producer so far."""
+        return ProducerStatistics(*self._durable, self._buffer.size_bytes, self._buffer.failure is not None)
+
+    def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
+        """Take a message over and return at once. The receipt resolves when the message is durable.
+
+        ``queue`` names the queue instead of the routing. ``sequence``, for named producers, makes the send idempotent across restarts.
+        It must rise from call to call; gaps are allowed. A message whose sequence was accepted before this producer was opened is a
+        duplicate: acknowledged, but not written.
+
+        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer has
+        ended, raises `ClosedError`, `FencedError` or `ProducerFailedError`.
+        """
+        # Half of the cost of a message is spent here, so the steps are written out: no calls that can be spared.
+        size_bytes = 0
+        if message.__class__ is Message:
+            body, group, tag, keys, properties, due, delay = message
+            if body.__class__ is bytes and tag is None and not keys and not properties and due is None and delay is None:
+                try:
+                    known = group in self._checked_groups
+                except TypeError:
+                    known = False  # not even hashable
+                if known and len(body) <= self._body_bytes_max:
+                    size_bytes = MESSAGE_OVERHEAD_BYTES + len(body)
+        if not (plain := size_bytes > 0):
+            message, size_bytes = self._checked(message, queue)
+            queue = queue if self._delays is None else None
+        if queue is not None:
+            check_queue(queue, self._settings.queues, self.topic)
+        buffer = self._buffer
+        with buffer.lock:
+            if buffer.size_bytes >= buffer.room_bytes:
+                buffer.await_room()
+            if not (sequence is None and self._unsequenced) and self._is_duplicate(sequence):
+                return receipt_of(self._duplicates, -1)
+            gathering = buffer.open or buffer.open_gathering()
+            index = len(gathering.bodies)
+            size_before, sequence_before = gathering.size_bytes, gathering.last_sequence
+            try:
+                if queue is not None:
+                    gathering.queues[index] = queue
+                if not plain:
+                    gathering.labelled[index] = message
+                gathering.last_sequence = sequence
+                gathering.bodies.append(message[0])
+                gathering.groups.append(message[1])
+                gathering.born_s.append(self._now_s())
+                gathering.size_bytes += size_bytes
+                buffer.size_bytes += size_bytes
+                if gathering.size_bytes >= gathering.notice_bytes:
+                    buffer.notice(gathering)
+            except BaseException:
+                buffer.cut(gathering, index, size_before, sequence_before)
+                raise
+        receipt = _new(Receipt)  # `receipt_of`, without the call
+        receipt.batch = gathering
+        receipt.index = index
+        return receipt
+
+    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[Message]) -> BatchReceipt:
+        """Take rows over as one batch, durable as a whole or not at all.
+
+        Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
+        ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32) and ``sequence`` (int64). DELAY topics also need
+        ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`.
+
+        Raises what `send` raises, before anything is taken over.
+        """
+        if isinstance(data, pa.Table | pa.RecordBatch):
+            table = check_arrow(data, self._settings.message_type, self._settings.limits, self._settings.queues)
+            return self._send_table(table if self._delays is None else self._delays.timed_table(table))
+        if not isinstance(data, Iterable):
+            raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
+        checked = list(checked_each(data, self._checked))
+        return self._send_gathering(
+            Gathering.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
+        )
+
+    def send_copies(self, rows: pa.Table) -> BatchReceipt:
+        """Send messages that another topic took before, with all columns of `COPY_SCHEMA`: under their own ids, with sequences.
+
+        This serves dead letters, their redrive, and messages whose delivery time has come. It is not for applications: limits and
+        message type are not checked. Where the topic is of type DELAY, the producer must have been opened with ``copies``.
+        """
+        return self._send_table(rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA))
+
+    def _send_table(self, table: pa.Table) -> BatchReceipt:
+        given = table["sequence"].null_count == 0 and table.num_rows > 0
+        if not given:
+            if table["sequence"].null_count < table.num_rows:
+                raise InvalidArgument("give a sequence to all rows, or to none", operation="send_batch")
+            return self._send_gathering(Gathering(0, 0.0, table=table), table.nbytes, duplicates=0)
+        sequences = table["sequence"].to_numpy()
+        check_rising(sequences)
+        fresh = table.filter(pc.greater(table["sequence"], self._accepted_at_opening))
+        gathering = Gathering(0, 0.0, table=fresh, last_sequence=int(sequences[-1]))
+        return self._send_gathering(gathering, fresh.nbytes, first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows)
+
+    def _send_gathering(self, gathering: Gathering, size_bytes: int, *, duplicates: int, first: int | None = None) -> BatchReceipt:
+        buffer = self._buffer
+        with buffer.lock:
+            if buffer.size_bytes >= buffer.room_bytes:
+                buffer.await_room()
+            if gathering.count + duplicates:
+                self._is_duplicate(first)
+            if gathering.last_sequence is not None and gathering.last_sequence != first:
+                self._is_duplicate(gathering.last_sequence)
+            if gathering.count == 0:
+                return BatchReceipt(self._duplicates.future, duplicates)
+            gathering.born_s = [self._now_s()] * len(gathering.bodies)
+            buffer.add(gathering, max(1, size_bytes))
+        return BatchReceipt(gathering.future, duplicates)
+
+    def _checked(self, message: Message, queue: int | None = None) -> tuple[Message, int]:
+        """The message as it is now, and its memory. Raises unless it may be sent."""
+        try:
+            check_message(message, self._settings.message_type, self._settings.limits)
+        except CallError as error:
+            error.object = self.topic
+            raise
+        message = frozen(message)
+        if self._delays is not None:
+            if queue is not None:
+                check_queue(queue, self._settings.queues, self.topic)
+            message = self._delays.timed(message, queue)
+        elif len(self._checked_groups) < _CHECKED_GROUPS_MAX:
+            self._checked_groups.add(message.message_group)
+        labels = sum(map(len, message.keys)) + sum(len(name) + len(value) for name, value in message.properties.items())
+        return message, MESSAGE_OVERHEAD_BYTES + len(message.body) + labels
+
+    def _is_duplicate(self, sequence: int | None) -> bool:
+        duplicate = self._sequences.check(sequence)
+        self._unsequenced = self._sequences.none
+        return duplicate
+
+    # --- Waiting, on the event loop ---------------------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Return when all that was sent before is durable. Raises its error otherwise."""
+        with self._buffer.lock:
+            futures = [gathering.future for gathering in self._buffer.queue if gathering.count] + (
+                [self._on_its_way.future] if self._on_its_way else []
+            )
+        self._flushes += 1
+        self._news.set()
+        try:
+            for future in futures:
+                await asyncio.wrap_future(future)
+        finally:
+            self._flushes -= 1
+        if self._buffer.failure is not None:
+            self._buffer.heard = True
+            raise self._buffer.failure
+
+    async def wait_for_room(self) -> None:
+        """Return when `send` would not meet `BackPressureError`."""
+        while self._buffer.size_bytes >= self._options.memory_bytes and self._buffer.failure is None:
+            self._room.clear()
+            await self._room.wait()
+
+    async def close(self) -> None:
+        """Write what was sent, then stop; closing again does nothing.
+
+        Raises the error of messages that are not durable, if no receipt, ``send`` or ``flush`` has reported it yet.
+        """
+        if self.closed:
+            return
+        self._buffer.close()
+        self._news.set()
+        try:
+            await asyncio.wait((self._task,))
+        except asyncio.CancelledError:
+            self._task.cancel()  # a caller that gives up waiting gives up what is not durable yet
+            await asyncio.wait((self._task,))
+            raise
+        failed = self._failed is not None and not self._failed.future.heard
+        if self._buffer.failure is not None and failed and not self._buffer.heard:
+            raise self._buffer.failure
+
+    def after_fork(self, error: PenstockError) -> None:
+        """Refuse to send in a child process."""
+        self._buffer.after_fork(error)
+
+    # --- Appending, on the event loop -------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            await self._append_all()
+        except asyncio.CancelledError:
+            if self._on_its_way is not None:
+                self._on_its_way.future.set_exception(
+                    UnknownOutcome("the producer was stopped while the send was on its way", operation="append")
+                )
+            self._buffer.fail(ClosedError("the producer was stopped before the send was tried", operation="send"))
+            self._room.set()
+            raise
+
+    async def _append_all(self) -> None:
+        while (gathering := await self._next()) is not None:
+            self._on_its_way = gathering
+            try:
+                outcome = await self._append(gathering)
+            except PenstockError as error:
+                outcome = error
+            except Exception as error:  # noqa: BLE001 - a bug must reach the caller
+                outcome = unforeseen(error, operation="append")
+            self._on_its_way = None
+            self._buffer.release(gathering)
+            self._room.set()
+            tell(self._options, gathering, now_s=self._now_s(), durable=isinstance(outcome, Settled))
+            if not isinstance(outcome, Settled):
+                self._failed = gathering
+                gathering.settle(outcome)
+                self._buffer.fail(outcome)
+                return
+            self._durable = (self._durable[0] + gathering.count, self._durable[1] + 1)
+            gathering.settle(outcome)
+
+    async def _next(self) -> Gathering | None:
+        """The next gathering whose time has come; None once the producer is closed and empty."""
+        while True:
+            self._news.clear()
+            head = self._buffer.head()
+            if head is None:
+                if self._buffer.closed:
+                    return None
+                await self._news.wait()
+                continue
+            self._appender.expect()
+            wait_s = head.started_s + linger_s(self._options, self._buffer.bytes_per_s) - self._now_s()
+            if head.full or head.closed or self._flushes or self._buffer.closed or wait_s <= 0:
+                return self._buffer.take()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):  # `wait_for` of Python 3.11 may lose a cancellation
+                    await self._news.wait()
+
+    async def _append(self, gathering: Gathering) -> Settled | PenstockError:
+        rows = await self._runtime.offload(lambda: self._built(gathering))
+        previous = self._accepted
+        batch = Batch(
+            producer=self.id,
+            named=self._epoch is not None,
+            epoch=self._epoch,
+            previous=previous,
+            last=previous + gathering.count if gathering.last_sequence is None else gathering.last_sequence,
+            generation=self._generation,
+            rows=rows.places.rows,
+            valid_until=0,
+        )
+        deadline_s = gathering.started_s + self._options.delivery_timeout.total_seconds()
+        outcome = await self._append_rows(batch, rows, deadline_s)
+        if not isinstance(outcome, Written):
+            assert isinstance(outcome, PenstockError), "a batch is written or fails"
+            return outcome
+        self._accepted = batch.last
+        if self._delays is None:
+            return Settled(outcome, rows.places)
+        ids = MessageIds(gathering.id_prefix, gathering.first_number)
+        return Settled(outcome, rows.places, self._delays.of(rows.columns["delivery_timestamp"], ids))
+
+    async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
+        size_bytes = rows.size_bytes
+        if size_bytes <= HANDED_BYTES_MAX:
+            return await self._appender.append_batch(batch, rows.table, size_bytes=size_bytes, deadline_s=deadline_s)
+        while True:
+            try:
+                staged = await stage(self._store, self._paths, self._runtime, rows, producer=self.id)
+            except StoreUnavailable:
+                if self._runtime.clock.monotonic_s() >= deadline_s:
+                    raise
+                await asyncio.sleep(_STAGE_AGAIN_S)
+                continue
+            batch = replace(batch, job=staged.job.id, parts=staged.parts)
+            deadline_s = min(deadline_s, staged.job.link_until_s)
+            return await self._appender.append_batch(batch, None, size_bytes=0, deadline_s=deadline_s)
+
+    def _built(self, gathering: Gathering) -> BatchRows:
+        rows = self._rows(gathering)
+        if rows.size_bytes <= HANDED_BYTES_MAX:
+            _ = rows.table  # here, and not on the event loop
+        gathering.built()
+        return rows
+
+    def _rows(self, gathering: Gathering) -> BatchRows:
+        now_us, now_s = 1000 * self._runtime.clock.wall_ms(), self._now_s()
+        ids = MessageIds(gathering.id_prefix, gathering.first_number)
+        if gathering.table is not None:
+            return rows_of_arrow(gathering.table, now_us, self._router, producer=self.id, ids=ids)
+        born_us = now_us - (1e6 * (now_s - np.asarray(gathering.born_s))).astype(np.int64)
+        sent = (gathering.bodies, gathering.groups, gathering.labelled, gathering.queues)
+        return rows_of_messages(*sent, born_us, self._router, producer=self.id, ids=ids)
+
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._news.set)
+
+
+_new = object.__new__

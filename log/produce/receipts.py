@@ -1,0 +1,212 @@
+"""The return values of ``send``: light handles on a shared batch, which resolve when it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from ..append.pending_append import Written
+from ..errors import ForkedError, InvalidArgument, StoreUnavailable
+from ..limits import plain
+from ..message.batch_rows import Places, message_id
+from ..runtime.patience import patiently
+from .delays import QUEUE, Delayed, RecallHandles
+
+
+class SendResult(NamedTuple):
+    """A message that is durably in the log."""
+
+    message_id: str
+    queue: int | None
+    """The message's queue. None for a duplicate, and for a delayed message, which gets its place when it is due."""
+    offset: int | None
+    """The message's offset. None where the queue is None, and in the rare case that only the fact is known because the log was trimmed
+    meanwhile."""
+    duplicate: bool = False
+    """Whether its sequence was accepted before this producer was opened, so that nothing was written."""
+    recall_handle: str | None = None
+    """The handle with which ``lake.recall`` calls a delayed message back before it is due. None for other messages, for a duplicate,
+    and where only the fact is known."""
+
+
+class BatchResult(NamedTuple):
+    """Rows that are durably in the log."""
+
+    rows: int
+    offsets: Mapping[int, tuple[int, int]] | None
+    """The first offset and the one after the last of every touched queue. None when only the fact is known, and for delayed messages."""
+    duplicates: int = 0
+    """Rows left out, as their sequences were accepted before this producer was opened."""
+    recall_handles: Sequence[str] = ()
+    """The recall handles of delayed messages, in the order of the rows that were not left out; empty for other messages."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Settled:
+    """The outcome of a written batch, with the places of its rows."""
+
+    written: Written
+    places: Places
+    delayed: Delayed | None = None
+    """The recall data of messages that went into a timer log."""
+
+    def place(self, index: int) -> tuple[int, int | None]:
+        """(queue, offset) of the message sent as number ``index`` of the batch."""
+        queue = int(self.places.queues[index])
+        if self.written.offsets is None:
+            return queue, None
+        return queue, self.written.offsets[queue] + int(self.places.ranks[index])
+
+
+class BatchFuture(Future[Settled]):
+    """The outcome of a batch. A waiter cannot cancel it by giving up, as it is shared. In a forked child it never becomes known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_running_or_notify_cancel()
+        self._pid = os.getpid()
+        self.heard = False
+        """Whether anybody has read the outcome."""
+
+    def result(self, timeout: float | None = None) -> Settled:
+        self._check_process()
+        try:
+            return patiently(super().result, timeout)
+        finally:
+            self.heard = self.done()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._check_process()
+        error = patiently(super().exception, timeout)
+        self.heard = True
+        return error
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid and not self.done():
+            raise ForkedError(
+                "the process was forked after the lake was opened", operation="receipt.result", hint="connect again in the child"
+            )
+
+
+def _check_timeout(timeout: object) -> None:
+    if timeout is None or (isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout >= 0):
+        return
+    raise InvalidArgument(
+        "the timeout is no number of seconds", operation="receipt", expected="0 or more, or None", observed=plain(timeout)
+    )
+
+
+class SharedBatch(Protocol):
+    """What all receipts of a batch share."""
+
+    id_prefix: int
+    first_number: int
+    future: BatchFuture
+
+
+class _Awaitable:
+    """Waits for a batch's future, from a thread or from a coroutine."""
+
+    __slots__ = ()
+
+    @property
+    def _future(self) -> Future[Settled]:
+        raise NotImplementedError
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._future.done()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The error, once the outcome is known, or None."""
+        _check_timeout(timeout)
+        return self._future.exception(timeout)
+
+    def _settled(self, timeout_s: float | None) -> Settled:
+        _check_timeout(timeout_s)
+        try:
+            return self._future.result(timeout_s)
+        except FutureTimeoutError as error:
+            raise StoreUnavailable(
+                "the send is not durable yet",
+                operation="receipt.result",
+                expected=f"within {timeout_s} s",
+                hint="it goes on; ask the receipt again",
+            ) from error
+
+
+class Receipt(_Awaitable):
+    """The receipt of one ``send``. ``result()`` blocks and ``await`` waits until the message is durable; both raise the send's error."""
+
+    __slots__ = ("batch", "index")
+    batch: SharedBatch
+    index: int
+    """The index of the message in the batch; -1 for a duplicate."""
+
+    @property
+    def _future(self) -> Future[Settled]:
+        return self.batch.future
+
+    @property
+    def message_id(self) -> str:
+        """The message's id: known at once, never changes."""
+        return message_id(self.batch.id_prefix, self.batch.first_number + self.index)
+
+    def result(self, timeout: float | None = None) -> SendResult:
+        """The message's place, once it is durable. ``timeout`` is in seconds; raises `StoreUnavailable` when it passes."""
+        return self._place(self._settled(timeout))
+
+    def __await__(self) -> Generator[object, None, SendResult]:
+        settled = yield from asyncio.wrap_future(self._future).__await__()
+        return self._place(settled)
+
+    def _place(self, settled: Settled) -> SendResult:
+        if self.index < 0:
+            return SendResult(self.message_id, None, None, duplicate=True)
+        queue, offset = settled.place(self.index)
+        if settled.delayed is not None:
+            return SendResult(self.message_id, None, None, recall_handle=settled.delayed.handle(self.index, offset))
+        return SendResult(self.message_id, queue, offset)
+
+
+def receipt_of(batch: SharedBatch, index: int) -> Receipt:
+    """The receipt of one message of a batch."""
+    receipt = object.__new__(Receipt)
+    receipt.batch = batch
+    receipt.index = index
+    return receipt
+
+
+class BatchReceipt(_Awaitable):
+    """The receipt of one ``send_batch``."""
+
+    __slots__ = ("_duplicates", "_shared")
+
+    def __init__(self, future: Future[Settled], duplicates: int = 0) -> None:
+        self._shared = future
+        self._duplicates = duplicates
+
+    @property
+    def _future(self) -> Future[Settled]:
+        return self._shared
+
+    def result(self, timeout: float | None = None) -> BatchResult:
+        """The places of the rows, once they are durable. ``timeout`` is in seconds."""
+        return self._places(self._settled(timeout))
+
+    def __await__(self) -> Generator[object, None, BatchResult]:
+        settled = yield from asyncio.wrap_future(self._future).__await__()
+        return self._places(settled)
+
+    def _places(self, settled: Settled) -> BatchResult:
+        rows, first = settled.places.rows, settled.written.offsets
+        if settled.delayed is not None:
+            handles = () if first is None else RecallHandles(settled.delayed, first[QUEUE])
+            return BatchResult(len(settled.places.queues), None, self._duplicates, handles)
+        offsets = None if first is None else {queue: (first[queue], first[queue] + count) for queue, count in rows.items()}
+        return BatchResult(len(settled.places.queues), offsets, self._duplicates)

@@ -1,0 +1,329 @@
+"""Reads a topic without a consumer group: old offsets from its Delta table, new ones from its log, joined without a seam."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from ..errors import InvalidArgument, MissingDependency
+from ..filter.filters import filters_of
+from ..filter.tags import is_unicode
+from ..limits import check_flag, plain
+from ..message.message import MESSAGE_SCHEMA, MessageView, to_us, views
+from ..table.delta.lookup import Lookup, lookup
+from ..table.delta.scan import GROUPS_AHEAD, offset_at
+from ..table.delta.snapshot import Snapshot
+from ..topic.topics import Topic
+from .merged_rows import Rows, Span, out_of_range
+
+Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
+"""An offset, a store time, or one of the two ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Offsets of a queue that cannot be read any more, and were passed over as the caller asked."""
+
+    queue: int
+    first_offset: int
+    limit_offset: int
+    """Exclusive."""
+
+    @property
+    def messages(self) -> int:
+        """The number of messages."""
+        return self.limit_offset - self.first_offset
+
+
+class Reader:
+    """Reads the messages of a topic, old and new, without a consumer group: any queue, from any place. ``lake.reader`` makes it."""
+
+    def __init__(self, topic: Topic, *, groups_ahead: int = GROUPS_AHEAD) -> None:
+        """``groups_ahead``: see `scan_queue`."""
+        self._topic = topic
+        self._store = topic.store
+        self._paths = topic.paths
+        self._closed = asyncio.Event()
+        self._rows = Rows(topic, self._closed, groups_ahead=groups_ahead)
+        self._left_out: list[tuple[int, int, int]] = []
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._paths.topic
+
+    @property
+    def queues(self) -> int:
+        """The number of the topic's queues."""
+        return self._topic.settings.queues
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The offsets that `read` and `messages` with ``damaged="skip"`` have passed over so far, by queue and offset."""
+        merged: list[LeftOut] = []
+        for queue, first, limit in sorted(self._left_out):
+            if merged and merged[-1].queue == queue and first <= merged[-1].limit_offset:
+                merged[-1] = LeftOut(queue, merged[-1].first_offset, max(limit, merged[-1].limit_offset))
+            else:
+                merged.append(LeftOut(queue, first, limit))
+        return merged
+
+    async def read(
+        self,
+        *,
+        queue: int | None = None,
+        start: Position = "earliest",
+        end: Position = "latest",
+        follow: bool = False,
+        tags: str | None = None,
+        where: str | None = None,
+        columns: list[str] | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Read messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets.
+
+        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive and ``end``
+        exclusive. A time means the first message whose store timestamp is at or after it. After a silence of more than a day store
+        timestamps lag (docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a
+        condition on properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
+
+        Raises `TopicDeleted` once the topic is gone. Raises `OffsetOutOfRange` for an offset older than the earliest kept, also when
+        retention overtakes the reading, or beyond the next one. Raises `DataDamaged`, naming object and offsets, where rows cannot be
+        read any more, after yielding those before them. ``damaged="skip"`` leaves such rows out, and `left_out` says which they were.
+        """
+        check_flag("follow", follow, operation="read")
+        if follow and end != "latest":
+            raise InvalidArgument("what follows a topic has no end", operation="read", observed=f"follow=True, end={end!r}")
+        keep = filters_of(tags, where)
+        names = _checked_columns(columns)
+        skip_damaged = _checked_skip(damaged)
+        queues = self._checked_queues(queue)
+        snapshot, positions, limits = await self._rows.with_table(
+            lambda snapshot: self._bounds(snapshot, queues, start, None if follow else end)
+        )
+        span = Span(
+            position=positions,
+            limits=limits,
+            follow=follow,
+            skip_damaged=skip_damaged,
+            left_out=self._left_out,
+            movable=start == "earliest" or isinstance(start, datetime),
+        )
+        looked_at = frozenset[str]().union(*(one.columns for one in keep))
+        needed = sorted({*names, "queue", "offset", *looked_at}, key=MESSAGE_SCHEMA.names.index)
+        source = self._rows.joined(snapshot, span, needed)
+        try:
+            async for batch in source:
+                for one in keep:
+                    batch = one.apply(batch)
+                if batch.num_rows:
+                    yield batch.select(names)
+        finally:
+            await source.aclose()
+
+    async def messages(
+        self,
+        *,
+        queue: int | None = None,
+        start: Position = "earliest",
+        end: Position = "latest",
+        follow: bool = False,
+        tags: str | None = None,
+        where: str | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
+    ) -> AsyncGenerator[MessageView, None]:
+        """The messages of `read`, one by one."""
+        source = self.read(queue=queue, start=start, end=end, follow=follow, tags=tags, where=where, damaged=damaged)
+        try:
+            async for batch in source:
+                for message in views(self._paths.topic, batch):
+                    yield message
+        finally:
+            await source.aclose()
+
+    async def to_arrow(
+        self,
+        *,
+        queue: int | None = None,
+        start: Position = "earliest",
+        end: Position = "latest",
+        tags: str | None = None,
+        where: str | None = None,
+        columns: list[str] | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
+    ) -> pa.Table:
+        """All that `read` yields, as one table, by queue and offset."""
+        names = _checked_columns(columns)
+        wanted = [*names, *(name for name in ("queue", "offset") if name not in names)]
+        source = self.read(queue=queue, start=start, end=end, tags=tags, where=where, columns=wanted, damaged=damaged)
+        batches = [batch async for batch in source]
+        schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in wanted])
+        table = pa.Table.from_batches(batches, schema).sort_by([("queue", "ascending"), ("offset", "ascending")])
+        return table.select(names)
+
+    async def to_pandas(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; pandas is optional
+        """All that `read` yields, as a pandas DataFrame, by queue and offset."""
+        table = await self.to_arrow(**where)
+        return await self._topic.runtime.offload(table.to_pandas)
+
+    async def to_polars(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; polars is optional
+        """All that `read` yields, as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise MissingDependency("Polars is not installed", operation="read", hint="pip install polars") from error
+        table = await self.to_arrow(**where)
+        return await self._topic.runtime.offload(lambda: pl.from_arrow(table))
+
+    async def offsets(self) -> dict[int, tuple[int, int]]:
+        """The earliest kept offset and the one after the last, for every queue."""
+        snapshot = await self._rows.refresh()
+        following = self._topic.tail.state.next_offsets
+        return {queue: (snapshot.start(queue), following[queue]) for queue in range(self.queues)}
+
+    async def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
+        """The offset at which reading from a position would begin now, in each of these queues or in all.
+
+        Raises `InvalidArgument`, and `OffsetOutOfRange` for an offset older than the earliest kept or beyond the next one.
+        """
+        if queues is not None and (isinstance(queues, str | bytes) or not isinstance(queues, Sequence)):
+            raise InvalidArgument(
+                "queues are numbers in a list", operation="resolve", object=self._paths.topic, observed=plain(queues)
+            )
+        chosen = self._checked_queues(None) if queues is None else [one for queue in queues for one in self._checked_queues(queue)]
+        return (await self._rows.with_table(lambda snapshot: self._bounds(snapshot, chosen, position, None)))[1]
+
+    async def stored_at(self, offsets: Mapping[int, int]) -> dict[int, datetime]:
+        """The store times of the messages at one offset of each of these queues, read in one pass. Messages that cannot be read any
+        more are left out.
+        """
+        limits = {queue: offset + 1 for queue, offset in offsets.items() if self._checked_queues(queue)}
+        span = Span(position=dict(offsets), limits=limits, skip_damaged=True, movable=True)
+        source = self._rows.joined(await self._rows.refresh(), span, ["queue", "offset", "store_timestamp"])
+        found: dict[int, datetime] = {}
+        try:
+            async for batch in source:
+                found.update(zip(batch.column("queue").to_pylist(), batch.column("store_timestamp").to_pylist(), strict=True))
+        finally:
+            await source.aclose()
+        return found
+
+    async def lookup(
+        self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None
+    ) -> list[MessageView]:
+        """The messages that match all given values, by queue and offset. Reads little of a large topic."""
+        for name, value in (("message_id", message_id), ("key", key), ("message_group", message_group)):
+            _check_text(name, value)
+        wanted = Lookup(message_id=message_id, key=key, message_group=message_group)
+        table = await self._rows.with_table(lambda snapshot: self._found(snapshot, wanted))
+        return list(views(self._paths.topic, table.sort_by([("queue", "ascending"), ("offset", "ascending")])))
+
+    async def close(self) -> None:
+        """Stop following, which ends the iterations."""
+        self._closed.set()
+
+    async def _found(self, snapshot: Snapshot, wanted: Lookup) -> pa.Table:
+        found = [batch async for batch in lookup(self._store, self._paths, snapshot, wanted, runtime=self._topic.runtime)]
+        async for batch in self._rows.log(snapshot, self._behind_the_table(snapshot, range(self.queues))):
+            found.append(batch.take(pa.array(wanted.matching(batch), pa.int64())))  # noqa: PERF401 - of an asynchronous generator
+        return pa.Table.from_batches(found, MESSAGE_SCHEMA)
+
+    # --- Where to read ----------------------------------------------------------------------------------------------------------
+
+    async def _bounds(
+        self, snapshot: Snapshot, queues: list[int], start: Position, end: Position | None
+    ) -> tuple[Snapshot, dict[int, int], dict[int, int] | None]:
+        """The table and, for every queue, the first offset to read and the one to stop before (None if ``end`` is None)."""
+        starts = {queue: await self._offset(snapshot, queue, start) for queue in queues}
+        if end is None:
+            return snapshot, starts, None
+        return snapshot, starts, {queue: await self._offset(snapshot, queue, end, is_end=True) for queue in queues}
+
+    async def _offset(self, snapshot: Snapshot, queue: int, position: Position, *, is_end: bool = False) -> int:
+        earliest, following = snapshot.start(queue), self._topic.tail.state.next_offsets[queue]
+        if position == "earliest":
+            return earliest
+        if position == "latest":
+            return following
+        if isinstance(position, datetime):
+            return await self._offset_at(snapshot, queue, to_us(position))
+        if not isinstance(position, int) or isinstance(position, bool):
+            raise InvalidArgument(
+                "a position is an offset, a datetime, 'earliest' or 'latest'", operation="read", observed=position
+            )
+        if position < (0 if is_end else earliest):
+            raise out_of_range(self._paths.topic, queue, position, f"the earliest kept is {earliest}")
+        if position > following and not is_end:
+            raise out_of_range(self._paths.topic, queue, position, f"the next one to be written is {following}")
+        return min(position, following) if is_end else position
+
+    async def _offset_at(self, snapshot: Snapshot, queue: int, time_us: int) -> int:
+        """The first offset stored at or after a time."""
+        in_table = await offset_at(self._store, self._paths, snapshot, queue, -(-time_us // 1000), runtime=self._topic.runtime)
+        if in_table is not None:
+            return in_table
+        following = self._topic.tail.state.next_offsets[queue]
+        async for batch in self._rows.log(snapshot, self._behind_the_table(snapshot, [queue])):
+            stored = batch.column("store_timestamp").cast(pa.int64()).to_numpy()
+            late = (stored >= time_us).nonzero()[0]
+            if len(late):
+                return int(batch.column("offset")[int(late[0])].as_py())
+        return following
+
+    def _behind_the_table(self, snapshot: Snapshot, queues: Sequence[int]) -> Span:
+        """The part of the log after the table, as far as it can be read."""
+        following = self._topic.tail.state.next_offsets
+        return Span(
+            position={queue: snapshot.end(queue) for queue in queues},
+            limits={queue: following[queue] for queue in queues},
+            skip_damaged=True,
+        )
+
+    def _checked_queues(self, queue: int | None) -> list[int]:
+        if queue is None:
+            return list(range(self.queues))
+        if not isinstance(queue, int) or isinstance(queue, bool) or not 0 <= queue < self.queues:
+            raise InvalidArgument(
+                "the topic has no such queue",
+                operation="read",
+                object=self._paths.topic,
+                expected=f"0 to {self.queues - 1}",
+                observed=queue,
+            )
+        return [queue]
+
+
+def _checked_columns(columns: list[str] | None) -> list[str]:
+    if columns is None:
+        return MESSAGE_SCHEMA.names
+    if not isinstance(columns, list | tuple) or not all(isinstance(name, str) for name in columns):
+        raise InvalidArgument(
+            "columns are a list of names", operation="read", expected=", ".join(MESSAGE_SCHEMA.names), observed=columns
+        )
+    unknown = [name for name in columns if name not in MESSAGE_SCHEMA.names]
+    if unknown:
+        raise InvalidArgument(
+            f"there are no columns {', '.join(unknown)}", operation="read", expected=", ".join(MESSAGE_SCHEMA.names)
+        )
+    return list(columns)
+
+
+def _checked_skip(damaged: object) -> bool:
+    if damaged not in ("raise", "skip"):
+        raise InvalidArgument(
+            "what is to happen at damaged rows is not known", operation="read", expected="'raise' or 'skip'", observed=damaged
+        )
+    return damaged == "skip"
+
+
+def _check_text(name: str, value: object) -> None:
+    """Refuse a text that no message can have, before every file is searched for it."""
+    if value is not None and not is_unicode(value):
+        raise InvalidArgument(
+            f"{name} is not a text", operation="lookup", expected="a str of Unicode characters", observed=repr(value)
+        )

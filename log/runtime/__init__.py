@@ -1,0 +1,4 @@
+"""The surroundings of protocol code: clocks, chance, backoff and the event loop's thread.
+
+No object of a store is known here.
+"""

@@ -1,0 +1,47 @@
+"""Waits before a retry, or before another look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from ..errors import StoreUnavailable
+from .runtime import Clock
+
+T = TypeVar("T")
+
+_FIRST_S = 0.1
+_MAX_S = 1.0
+
+
+class Backoff:
+    """The waits between tries of one operation."""
+
+    def __init__(self, first_s: float) -> None:
+        self._next_s = first_s
+
+    def next_s(self) -> float:
+        """The next wait: twice as long as the one before, up to a second."""
+        now_s, self._next_s = self._next_s, min(2 * self._next_s, _MAX_S)
+        return now_s
+
+
+async def until_answered(work: Callable[[], Awaitable[T]], clock: Clock, *, timeout_s: float) -> T:
+    """What ``work`` returns, tried again while the store does not answer. Only for work that may be done several times."""
+    backoff, end_s = Backoff(_FIRST_S), clock.monotonic_s() + timeout_s
+    while True:
+        try:
+            return await work()
+        except StoreUnavailable:
+            if clock.monotonic_s() >= end_s:
+                raise
+        await asyncio.sleep(backoff.next_s())
+
+
+async def pause(stop: asyncio.Event, seconds: float) -> None:
+    """Wait ``seconds``, or until the event is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may lose a cancellation
+            await stop.wait()

@@ -1,0 +1,127 @@
+"""The bridge from synchronous callers to asynchronous code: one event-loop thread per lake."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from ..errors import ClosedError, ForkedError, InvalidArgument, RetryError
+from .patience import LOOK_UP_S, patiently
+
+T = TypeVar("T")
+
+
+class Portal:
+    """An event loop in a thread of its own. The first call starts it; `stop` or the interpreter's exit ends it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._halt = asyncio.Event()
+        self._stopped = False
+        self._pid = os.getpid()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing can be run any more."""
+        return self._stopped
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made the portal, where the thread does not exist."""
+        return os.getpid() != self._pid
+
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run ``work()`` on the loop and wait for it. Ctrl-C cancels it there, and is raised once it has ended.
+
+        Raises `ForkedError` in a child of the process that made this portal. Raises `ClosedError` after `stop`, also for calls that
+        were waiting then. Raises `InvalidArgument` on the loop's own thread, and `RetryError` when no thread or loop can be started.
+        """
+        if self.forked:
+            raise ForkedError("the process was forked after the lake was opened", hint="connect again in the child")
+        finished: Future[asyncio.Task[T]] = Future()
+        tasks: list[asyncio.Task[T]] = []
+
+        async def call() -> T:
+            return await work()
+
+        def start() -> None:
+            tasks.append(asyncio.get_running_loop().create_task(call()))
+            tasks[0].add_done_callback(finished.set_result)
+
+        loop = self._submit(start)
+        try:
+            task = patiently(finished.result)
+        except BaseException:
+            # Waiting for the task's end keeps the next call, such as closing the same iterator, from meeting it half way.
+            loop.call_soon_threadsafe(lambda: [one.cancel() for one in tasks])
+            patiently(finished.result)
+            raise
+        if task.cancelled() and self._stopped:
+            raise ClosedError("the lake was closed meanwhile")
+        return task.result()
+
+    def stop(self) -> None:
+        """Cancel what runs and end the thread, for good."""
+        if self.forked:
+            return  # neither the thread nor the holder of the lock exists here
+        with self._lock:
+            self._stopped = True
+            loop, self._loop = self._loop, None
+            if loop is None:
+                return
+            loop.call_soon_threadsafe(self._halt.set)
+        atexit.unregister(self.stop)
+        while self._thread is not None and self._thread.is_alive():
+            self._thread.join(LOOK_UP_S)
+
+    def _submit(self, start: Callable[[], object]) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._stopped:
+                raise ClosedError("the lake is closed", hint="open it anew: penstock.connect(…)")
+            if self._loop is None:
+                self._loop = self._start()
+            elif self._thread is threading.current_thread():
+                raise InvalidArgument(
+                    "a blocking call on Penstock's own event loop would wait for itself", hint="use penstock.aio there"
+                )
+            self._loop.call_soon_threadsafe(start)
+            return self._loop
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        running: Future[asyncio.AbstractEventLoop] = Future()
+
+        async def serve() -> None:
+            running.set_result(asyncio.get_running_loop())
+            await self._halt.wait()
+
+        def run() -> None:
+            serving = serve()
+            try:
+                asyncio.run(serving)
+            except BaseException as error:
+                serving.close()
+                if running.done():
+                    raise
+                running.set_exception(error)  # nothing runs yet, and somebody waits for it
+
+        try:
+            self._thread = threading.Thread(target=run, name="penstock", daemon=True)
+            self._thread.start()
+            loop = running.result()
+        except Exception as error:
+            raise RetryError(
+                "the event-loop thread could not be started",
+                operation="connect",
+                observed=repr(error),
+                hint="the process may be out of threads or open files; the next call tries again",
+            ) from error
+        # An object left open at the end must not wait for a thread that the interpreter has frozen.
+        atexit.register(self.stop)
+        return loop

@@ -1,0 +1,4 @@
+"""Rows that are uploaded before an entry links them: jobs in parts, and half messages.
+
+Linking them is in `linking`.
+"""

@@ -1,0 +1,111 @@
+"""Compares log and table: rows of the log are hashed as they come, then the table's rows of the same offsets.
+
+Neither side is ever wholly in memory, however much one entry links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ...paths import TopicPaths
+from ...runtime.runtime import Runtime
+from ...stores.protocol import ObjectStore
+from ..delta.scan import scan_queue
+from ..delta.segments import queue_slices
+from ..delta.snapshot import Snapshot
+from .row_hash import RowHash
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A queue's range on which log and table do not agree."""
+
+    queue: int
+    first_offset: int
+    limit_offset: int
+    log_rows: int
+    table_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The result of comparing some rows."""
+
+    rows: int
+    """The number of rows that were compared."""
+    differences: tuple[Difference, ...]
+
+
+class Agreement:
+    """Compares given rows of the log with the table's.
+
+    Rows that retention took, rows that the table names as lost, and offsets that are not given are not compared.
+    """
+
+    def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot) -> None:
+        self._store = store
+        self._paths = paths
+        self._runtime = runtime
+        self._snapshot = snapshot
+        self._queues: dict[int, _Queue] = {}
+
+    async def take(self, rows: pa.Table) -> None:
+        """Add rows of the log, sorted by queue. The rows of each queue must come in the order of offsets."""
+        await self._runtime.offload(lambda: self._hash(rows))
+
+    async def finish(self) -> Comparison:
+        """Read the table's rows for the rows taken, and compare."""
+        taken = sorted(self._queues.items())
+        differences = [found for queue, ours in taken if (found := await self._difference(queue, ours)) is not None]
+        return Comparison(sum(ours.rows.rows for _, ours in taken), tuple(differences))
+
+    def _hash(self, rows: pa.Table) -> None:
+        for queue, some in queue_slices(rows):
+            offsets = some.column("offset").to_numpy()
+            excepted = _within(offsets, [(0, self._snapshot.start(queue)), *self._snapshot.lost(queue)])
+            if excepted.any():
+                some, offsets = some.filter(pa.array(~excepted)), offsets[~excepted]
+            if len(offsets):
+                ours = self._queues.setdefault(queue, _Queue())
+                ours.rows.update(some)
+                ours.offsets.append(offsets)
+
+    async def _difference(self, queue: int, ours: _Queue) -> Difference | None:
+        offsets = np.concatenate(ours.offsets)
+        first, limit = int(offsets[0]), int(offsets[-1]) + 1
+        theirs = RowHash()
+        async for batch in scan_queue(self._store, self._paths, self._snapshot, queue, first, limit, runtime=self._runtime):
+            await self._runtime.offload(lambda some=batch: theirs.update(_only(some, offsets)))  # type: ignore[misc]
+        if (ours.rows.rows, ours.rows.hexdigest()) == (theirs.rows, theirs.hexdigest()):
+            return None
+        return Difference(queue, first, limit, ours.rows.rows, theirs.rows)
+
+
+Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """The rows taken from one queue."""
+
+    rows: RowHash = field(default_factory=RowHash)
+    offsets: list[Offsets] = field(default_factory=list)
+
+
+def _only(batch: pa.RecordBatch, offsets: Offsets) -> pa.RecordBatch:
+    """The rows whose offsets are among these ascending ones."""
+    mine = batch.column("offset").to_numpy()
+    known = offsets[np.minimum(np.searchsorted(offsets, mine), len(offsets) - 1)] == mine
+    return batch if known.all() else batch.filter(pa.array(known))
+
+
+def _within(offsets: Offsets, ranges: Iterable[tuple[int, int]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    inside = np.zeros(len(offsets), dtype=bool)
+    for first, limit in ranges:
+        inside |= (offsets >= first) & (offsets < limit)
+    return inside

@@ -1,0 +1,136 @@
+"""Delta checkpoints: a snapshot as one Parquet file (the classic, V1 form), for us and for every other reader."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...errors import DataDamaged, InternalError
+from ...format.stored_json import Number, shown
+from ...limits import MIB
+from .actions import PROTOCOL, Logged, add_fields, metadata_fields, parse_action
+from .snapshot import Snapshot, apply
+
+_ROWS_MAX = 10_000_000
+_BYTES_MAX = 2048 * MIB
+"""The largest unpacked checkpoint: far above what a table has, and below what exhausts a process's memory."""
+_ROWS_AT_ONCE = 10_000
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+_SCHEMA = pa.schema(
+    [
+        ("protocol", pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])),
+        (
+            "metaData",
+            pa.struct(
+                [
+                    ("id", pa.string()),
+                    ("name", pa.string()),
+                    ("description", pa.string()),
+                    ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
+                    ("schemaString", pa.string()),
+                    ("partitionColumns", pa.list_(pa.field("element", pa.string()))),
+                    ("configuration", _TEXTS),
+                    ("createdTime", pa.int64()),
+                ]
+            ),
+        ),
+        ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
+        (
+            "add",
+            pa.struct(
+                [
+                    ("path", pa.string()),
+                    ("partitionValues", _TEXTS),
+                    ("size", pa.int64()),
+                    ("modificationTime", pa.int64()),
+                    ("dataChange", pa.bool_()),
+                    ("stats", pa.string()),
+                    ("tags", _TEXTS),
+                ]
+            ),
+        ),
+        ("remove", pa.struct([("path", pa.string()), ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_())])),
+    ]
+)
+
+
+def encode_delta_checkpoint(snapshot: Snapshot) -> tuple[bytes, int]:
+    """The checkpoint, and the number of its actions. Metadata that others have set stays as it is."""
+    if snapshot.metadata is None:
+        raise InternalError("a checkpoint of a table without metadata", object=snapshot.folder)
+    rows: list[dict[str, Any]] = [
+        {"protocol": PROTOCOL},
+        {"metaData": _with_pairs(metadata_fields(snapshot.metadata))},
+        *({"txn": {"appId": app_id, "version": version}} for app_id, version in snapshot.txns.items()),
+        *({"add": _with_pairs(add_fields(file, data_change=False))} for file in snapshot.all_files),
+        *(
+            {"remove": {"path": path, "deletionTimestamp": time_ms, "dataChange": False}}
+            for path, time_ms in snapshot.removed.items()
+        ),
+    ]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_pylist(rows, schema=_SCHEMA), sink, compression="snappy", store_schema=False, write_page_checksum=True
+    )
+    return sink.getvalue().to_pybytes(), len(rows)
+
+
+def decode_delta_checkpoint(data: bytes, *, folder: str, version: int, where: str, keep_removes: bool = True) -> Snapshot:
+    """The snapshot in a checkpoint, whoever wrote it. Raises `DataDamaged`."""
+    wanted = ("protocol", "metaData", "txn", "add", *(("remove",) if keep_removes else ()))
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        _check_size(file.metadata, where)
+        names = [name for name in wanted if name in file.schema_arrow.names]
+        actions: list[Logged] = []
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=names, use_threads=False):
+            for name in names:
+                for fields in batch.column(name).drop_null().to_pylist(maps_as_pydicts="strict"):
+                    actions += parse_action({name: fields}, where=where)
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, OverflowError, NotImplementedError) as error:
+        raise DataDamaged("the Delta checkpoint cannot be read", object=where, observed=shown(error)) from error
+    snapshot = apply(Snapshot(folder), [(version, actions)])
+    if snapshot.metadata is None:
+        raise DataDamaged("the Delta checkpoint has no metadata", object=where)
+    return snapshot
+
+
+def _check_size(metadata: pq.FileMetaData, where: str) -> None:
+    """Raise `DataDamaged` for a small file that says it unpacks to more than fits into memory."""
+    size_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    if metadata.num_rows > _ROWS_MAX or size_bytes > _BYTES_MAX:
+        raise DataDamaged(
+            "the Delta checkpoint is too large",
+            object=where,
+            expected=f"at most {_ROWS_MAX} actions of {_BYTES_MAX} bytes together",
+            observed=f"{metadata.num_rows} of {size_bytes} bytes",
+        )
+
+
+def encode_last_checkpoint(version: int, actions: int) -> bytes:
+    return json.dumps({"version": version, "size": actions}).encode()
+
+
+class _LastCheckpoint(msgspec.Struct):
+    version: Number
+
+
+def decode_last_checkpoint(data: bytes) -> int | None:
+    """The version that `_last_checkpoint` names. None when it makes no sense, as it is only a hint."""
+    try:
+        return msgspec.json.decode(data, type=_LastCheckpoint).version
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+def _with_pairs(fields: dict[str, Any]) -> dict[str, Any]:
+    """Maps in the form that pyarrow takes. The format of the table's files is a structure."""
+    return {
+        name: _with_pairs(value) if name == "format" else list(value.items()) if isinstance(value, dict) else value
+        for name, value in fields.items()
+    }

@@ -1,0 +1,177 @@
+"""The table's files: sealed Parquet with one queue's rows in offset order, and Bloom filters for lookups.
+
+Row groups carry statistics of offset and store time, so that Spark and DuckDB prune by them as Penstock does. The Bloom filters of
+message id, message group and keys are Parquet's own too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...errors import InternalError
+from ...format.sealed import ROW_GROUP_ROWS, UNSEALED, seal
+from ...limits import MIB
+from ...message.message import MESSAGE_SCHEMA
+from ...paths import padded
+
+SEGMENT_KEY = "penstock.segment"
+ROW_GROUP_BYTES = 16 * MIB
+"""The size of a row group as Arrow data; a reader holds a few of them at a time."""
+LOOKUP_COLUMNS = {"message_id": "message_id", "message_group": "message_group", "keys": "keys.list.element"}
+"""Columns that have Bloom filters, with their names inside a Parquet file."""
+_BLOOM_FALSE_POSITIVES = 0.05
+_STATISTICS = ["offset", "store_timestamp"]
+_DICTIONARIES = ["queue", "message_group", "tag", "producer"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A file of the table, as its add action describes it."""
+
+    path: str
+    """Relative to the table."""
+    queue: int
+    first_offset: int
+    """The offset of its first row."""
+    limit_offset: int
+    """One above the offset of its last row."""
+    rows: int
+    """The number of rows: fewer than its offsets only where rows were lost."""
+    size_bytes: int
+    store_first_ms: int
+    store_last_ms: int
+    modified_ms: int = 0
+    """A time, set by the commit, that rises with every commit, as native streams start in this order."""
+
+
+def new_path(queue: int, first_offset: int, last_offset: int, fresh_id: str) -> str:
+    """The name of a table file, relative to the table; created once, never used again."""
+    return f"queue={queue}/{padded(first_offset)}-{padded(last_offset)}-{fresh_id}.parquet"
+
+
+class SegmentWriter:
+    """Builds one file in memory from rows that come in offset order.
+
+    Its Bloom filters are sized for as many ids and groups as a row group has rows, and for as many keys as its first row group holds.
+    """
+
+    def __init__(self, *, rows_expected: int) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+        self.rows = 0
+        self._first: dict[str, Any] = {}
+        self._last: dict[str, Any] = {}
+        self._values_expected = max(1, min(rows_expected, ROW_GROUP_ROWS))
+        self._keys_expected = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the file so far, without rows that wait for their row group to fill."""
+        return int(self._sink.tell())
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+            if not batch.num_rows:
+                continue
+            self._note_ends(batch)
+            while batch.num_rows:
+                taken = batch.slice(0, ROW_GROUP_ROWS - self._waiting_rows)
+                batch = batch.slice(taken.num_rows)
+                self._waiting.append(taken)
+                self._waiting_rows += taken.num_rows
+                self._waiting_bytes += taken.nbytes
+                if self._waiting_rows >= ROW_GROUP_ROWS or self._waiting_bytes >= ROW_GROUP_BYTES:
+                    self._flush()
+
+    def close(self, fresh_id: str) -> tuple[TableFile, bytes]:
+        """The description and the bytes of the finished file. Raises `InternalError` when its rows are not in offset order."""
+        self._flush()
+        if self._writer is None:
+            raise InternalError("a table file without rows")
+        self._writer.add_key_value_metadata({SEGMENT_KEY: "1", **UNSEALED})
+        self._writer.close()
+        data = seal(self._sink.getvalue())
+        queue, first, last = self._first["queue"], self._first["offset"], self._last["offset"]
+        file = TableFile(
+            path=new_path(queue, first, last, fresh_id),
+            queue=queue,
+            first_offset=first,
+            limit_offset=last + 1,
+            rows=self.rows,
+            size_bytes=len(data),
+            store_first_ms=self._first["store_timestamp"] // 1000,
+            store_last_ms=self._last["store_timestamp"] // 1000,
+        )
+        return file, data
+
+    def _note_ends(self, batch: pa.RecordBatch) -> None:
+        first, last = _ends(batch)
+        if self._last and (first["queue"] != self._last["queue"] or first["offset"] <= self._last["offset"]):
+            raise InternalError("rows of a table file are out of order", expected=f"above {self._last}", observed=first)
+        self._first = self._first or first
+        self._last = last
+        self.rows += batch.num_rows
+
+    def _flush(self) -> None:
+        if self._waiting:
+            rows = pa.Table.from_batches(self._waiting, MESSAGE_SCHEMA)
+            keys = sum(pc.sum(pc.list_value_length(chunk)).as_py() or 0 for chunk in rows.column("keys").chunks)
+            if self._writer is None:
+                self._keys_expected = max(self._values_expected, keys)
+                self._writer = self._open()
+            # A row group with more keys than the filters are made for is cut, as an overfull filter admits everything.
+            pieces = -(-keys // self._keys_expected) or 1
+            self._writer.write_table(rows, row_group_size=-(-rows.num_rows // pieces))
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+    def _open(self) -> pq.ParquetWriter:
+        values = {column: self._keys_expected if column == "keys" else self._values_expected for column in LOOKUP_COLUMNS}
+        return pq.ParquetWriter(
+            self._sink,
+            MESSAGE_SCHEMA,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_DICTIONARIES,
+            write_statistics=_STATISTICS,
+            write_page_checksum=True,
+            store_schema=False,
+            bloom_filter_options={
+                path: {"ndv": values[column], "fpp": _BLOOM_FALSE_POSITIVES} for column, path in LOOKUP_COLUMNS.items()
+            },
+        )
+
+
+def write_segment(rows: pa.Table, fresh_id: str) -> tuple[TableFile, bytes]:
+    """A file with these rows of one queue."""
+    writer = SegmentWriter(rows_expected=rows.num_rows)
+    writer.write(rows)
+    return writer.close(fresh_id)
+
+
+def queue_slices(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each queue of a table that is sorted by queue."""
+    counts = pc.value_counts(rows.column("queue"))
+    start = 0
+    for queue, count in sorted((item["values"].as_py(), item["counts"].as_py()) for item in counts):
+        yield queue, rows.slice(start, count)
+        start += count
+
+
+def _ends(batch: pa.RecordBatch) -> tuple[dict[str, Any], dict[str, Any]]:
+    def row(at: int) -> dict[str, Any]:
+        return {
+            "queue": batch.column("queue")[at].as_py(),
+            "offset": batch.column("offset")[at].as_py(),
+            "store_timestamp": batch.column("store_timestamp")[at].value,
+        }
+
+    return row(0), row(batch.num_rows - 1)

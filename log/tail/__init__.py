@@ -1,0 +1,4 @@
+"""Following a topic's log in one process: the view, its probes, ways around damage, and the rows of entries.
+
+Nothing here appends.
+"""

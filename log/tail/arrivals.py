@@ -1,0 +1,100 @@
+"""Gathers what a view folds, for callers that need the entries' rows. It includes entries that the view was led around and that can be
+recovered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..format.fold import Folded
+from ..format.header import Repair
+from ..format.state import State
+from ..paths import TopicPaths
+from ..stores.protocol import ObjectStore
+from .salvage import salvage
+from .view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Entries that a view was led around: those after ``before``, the last state known, up to ``after``, where the view went on."""
+
+    before: State
+    after: State
+
+
+class Arrivals:
+    """The entries that a view has folded since `begin`, with their bytes."""
+
+    def __init__(self, store: ObjectStore, paths: TopicPaths, view: View) -> None:
+        self._store = store
+        self._paths = paths
+        self._arrived: list[tuple[Folded, bytes] | Jump] = []
+        """Entries folded and jumps, in order."""
+        self.before = view.state
+        """The state before the first of them."""
+        self.size_bytes = 0
+        """The size of the folded entries, with all that they link."""
+        view.on_fold = self._take
+        view.on_jump = self._jump
+
+    def __len__(self) -> int:
+        return len(self._arrived)
+
+    @property
+    def after(self) -> State:
+        """The state after the last of them."""
+        return _state_after(self._arrived[-1]) if self._arrived else self.before
+
+    @property
+    def whole(self) -> bool:
+        """Whether every entry was folded, and none passed over."""
+        return not any(isinstance(item, Jump) for item in self._arrived)
+
+    @property
+    def lost_entry(self) -> int:
+        """The entry to name when offsets are missing: the one that a repair among the arrivals names, else the one where the view was
+        led around.
+        """
+        actions = (action for item in self._arrived if not isinstance(item, Jump) for action in item[0].header.actions)
+        return next((action.lost_first for action in actions if isinstance(action, Repair)), self.before.entry + 1)
+
+    def states(self) -> list[State]:
+        """The state after each of them."""
+        return [_state_after(item) for item in self._arrived]
+
+    def begin(self, before: State, *, within: Jump | None = None) -> None:
+        """Start anew after ``before``, which may be an entry ``within`` the jump that brought the view to where it stands."""
+        self.before, self.size_bytes = before, 0
+        self._arrived.clear()
+        if within is not None:
+            self._arrived.append(within)
+
+    async def entries(self) -> list[tuple[Folded, bytes]]:
+        """The entries in order. Entries between a jump's two ends are included if their rows are known for certain. May be called
+        again.
+        """
+        entries: list[tuple[Folded, bytes]] = []
+        for item in tuple(self._arrived):
+            if isinstance(item, Jump):
+                salvaged = await salvage(self._store, self._paths, item.before, item.after)
+                entries += [one for one in salvaged if one[0].number > self.before.entry]
+            else:
+                entries.append(item)
+        return entries
+
+    def _jump(self, state: State) -> None:
+        self._arrived.append(Jump(self.after, state))
+
+    def _take(self, folded: Folded, data: bytes) -> None:
+        self._arrived.append((folded, data))
+        self.size_bytes += entry_bytes(folded, data)
+
+
+def _state_after(item: tuple[Folded, bytes] | Jump) -> State:
+    return item.after if isinstance(item, Jump) else item[0].state
+
+
+def entry_bytes(folded: Folded, data: bytes) -> int:
+    """The size of an entry with all that it links."""
+    return len(data) + sum(part.size_bytes for batch in folded.header.batches for part in batch.parts)

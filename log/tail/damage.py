@@ -1,0 +1,138 @@
+"""Ways around an entry that cannot be folded, the same for every process that meets it.
+
+They are tried in this order. First, the process's own state may be the wrong one: an older checkpoint folds well. Second, a later
+checkpoint may be confirmed by the entry after it, or end the log, so that every new process starts from it. Third, a later entry may be
+a repair, which carries the whole state. If none of them applies, the fold stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+
+from ..errors import DataDamaged
+from ..format.checkpoint import decode_checkpoint
+from ..format.entry import read_header
+from ..format.fold import fold
+from ..format.header import Header, Repair
+from ..format.state import State
+from ..limits import ENTRY_GAP_MAX
+from ..paths import TopicPaths
+from ..stores.protocol import ObjectMissing, ObjectStore
+
+_OLDER_CHECKPOINTS_TRIED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """The state where a fold goes on."""
+
+    state: State
+    skipped: bool
+    """Whether entries were passed over without their verdicts being known."""
+
+
+async def find_resumption(store: ObjectStore, paths: TopicPaths, number: int, damage: DataDamaged) -> Resumption:
+    """A state at or after entry ``number``, which could not be folded. Raises ``damage`` when there is none."""
+    for checkpoint in await _checkpoints(store, paths, below=number):
+        state = await _fold_up_to(store, paths, checkpoint, number)
+        if state is not None:
+            return Resumption(state, skipped=False)
+    async for checkpoint in _later_checkpoints(store, paths, number):
+        if await _can_be_trusted(store, paths, checkpoint):
+            return Resumption(checkpoint, skipped=True)
+    for later in await entry_numbers(store, paths, after=number):
+        header = await read_header_at(store, paths, later)
+        if header is not None and any(isinstance(action, Repair) for action in header.actions):
+            return Resumption(fold(State(), header).state, skipped=False)
+    if damage.hint is None:
+        damage.hint = "`penstock repair` lets the log go on; what the object held is lost"
+    raise damage
+
+
+async def entry_numbers(store: ObjectStore, paths: TopicPaths, *, after: int) -> list[int]:
+    """The numbers of all entries that exist above ``after``, in order."""
+    listed = await store.list(paths.log, after=paths.entry(after))
+    return of_the_log([number for info in listed if (number := paths.entry_number(info.key)) is not None], after=after)
+
+
+def of_the_log(numbers: Iterable[int], *, after: int) -> list[int]:
+    """The numbers, of these ascending ones, that can belong to a log that is known up to ``after``.
+
+    A log has gaps only where objects were lost. An object far behind a gap was put there by somebody else. A process that took it for
+    the log's end would look for every entry before it.
+    """
+    found: list[int] = []
+    last = after
+    for number in numbers:
+        if number - last > ENTRY_GAP_MAX:
+            break
+        found.append(number)
+        last = number
+    return found
+
+
+async def read_header_at(store: ObjectStore, paths: TopicPaths, number: int) -> Header | None:
+    """The header of an entry, or None when it is absent or damaged."""
+    key = paths.entry(number)
+    try:
+        return read_header((await store.get(key)).data, where=key, number=number)
+    except (ObjectMissing, DataDamaged):
+        return None
+
+
+async def _fold_up_to(store: ObjectStore, paths: TopicPaths, state: State, number: int) -> State | None:
+    """The state after entry ``number``, folded from ``state``, or None when that cannot be done."""
+    while state.entry < number:
+        header = await read_header_at(store, paths, state.entry + 1)
+        if header is None:
+            return None
+        try:
+            state = fold(state, header).state
+        except DataDamaged:
+            return None
+    return state
+
+
+async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> list[State]:
+    """The newest good checkpoints below an entry, then the empty state when the log still has its first entry."""
+    states: list[State] = []
+    for number in reversed(await _checkpoint_numbers(store, paths)):
+        if number >= below:
+            continue
+        state = await _read_checkpoint(store, paths, number)
+        if state is not None:
+            states.append(state)
+        if len(states) == _OLDER_CHECKPOINTS_TRIED:
+            return states
+    return [*states, State()]
+
+
+async def _can_be_trusted(store: ObjectStore, paths: TopicPaths, checkpoint: State) -> bool:
+    """Whether the entry after a checkpoint confirms it, or there is no such entry yet; then every new process starts from it."""
+    following = await read_header_at(store, paths, checkpoint.entry + 1)
+    if following is not None:
+        return following.state_digest == checkpoint.digest
+    return not await entry_numbers(store, paths, after=checkpoint.entry)
+
+
+async def _later_checkpoints(store: ObjectStore, paths: TopicPaths, number: int) -> AsyncIterator[State]:
+    for later in await _checkpoint_numbers(store, paths):
+        if later >= number:
+            state = await _read_checkpoint(store, paths, later)
+            if state is not None:
+                yield state
+
+
+async def _checkpoint_numbers(store: ObjectStore, paths: TopicPaths) -> list[int]:
+    listed = await store.list(paths.checkpoints)
+    return [number for info in listed if (number := paths.checkpoint_entry(info.key)) is not None]
+
+
+async def _read_checkpoint(store: ObjectStore, paths: TopicPaths, number: int) -> State | None:
+    key = paths.checkpoint(number)
+    try:
+        state = decode_checkpoint((await store.get(key)).data, where=key)
+    except (ObjectMissing, DataDamaged):
+        return None
+    return state if state.entry == number else None

@@ -1,0 +1,272 @@
+"""Finds the rows of a folded entry: where each accepted batch lies, inline or staged, and which offsets its rows have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import DataDamaged
+from ..format.fold import Folded, Void
+from ..format.header import Batch, Header
+from ..format.sealed import check_seal, digest, read_rows
+from ..limits import TIME_MAX_MS, TIME_MIN_US
+from ..message.message import LOG_SCHEMA, MESSAGE_SCHEMA
+from ..paths import TopicPaths
+from ..runtime.runtime import Runtime
+from ..stores.protocol import ObjectMissing, ObjectStore
+
+_FETCHED_AT_ONCE = 16
+_NEVER_NULL = ("queue", "message_id", "born_timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive rows of one queue inside one file, with consecutive offsets."""
+
+    queue: int
+    first_offset: int
+    count: int
+    first_row: int
+    key: str | None
+    """The staged object, relative to the topic's root; None: the entry itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Offsets whose rows cannot be read any more."""
+
+    queue: int
+    first_offset: int
+    limit_offset: int
+    """Exclusive."""
+    object: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRows:
+    """The rows that an entry brought."""
+
+    table: pa.Table
+    """The rows with `MESSAGE_SCHEMA`, by queue and offset."""
+    lost: tuple[LostRange, ...]
+
+
+def runs_of(folded: Folded, *, queues: Collection[int] | None = None) -> list[Run]:
+    """Every accepted run of the entry, by queue and offset; only of these queues, when given."""
+    return sorted(_runs_in_order(folded, queues), key=lambda run: (run.queue, run.first_offset))
+
+
+def _runs_in_order(folded: Folded, queues: Collection[int] | None) -> list[Run]:
+    """Every accepted run, in the order of the batches, in which the offsets of each queue rise."""
+    return [
+        Run(queue, first_offset + done, count, row, key)
+        for batch, verdict, places in _places(folded)
+        for queue, first_offset, done, count, row, key in _batch_runs(batch, verdict, places)
+        if queues is None or queue in queues
+    ]
+
+
+async def entry_pieces(
+    store: ObjectStore,
+    paths: TopicPaths,
+    runtime: Runtime,
+    folded: Folded,
+    data: bytes,
+    *,
+    queues: Collection[int] | None = None,
+) -> AsyncIterator[EntryRows]:
+    """The rows of an entry, file by file, so that a large entry need not be in memory as a whole. Offsets rise within each queue.
+
+    Staged objects, which may be large, are decoded off the event loop that producers share. A staged object that is missing or damaged
+    costs its own rows only: they are named in ``lost``. Raises `DataDamaged` when the entry itself, though its seal held, cannot be
+    read.
+    """
+    staged = {part.key: (part.size_bytes, part.digest) for batch in folded.header.batches for part in batch.parts}
+    inline: pa.Table | None = None
+    for key, grouped in groupby(_runs_in_order(folded, queues), key=lambda run: run.key):
+        if key is None:
+            inline = inline or read_messages(data, where=paths.entry(folded.number))
+            rows: pa.Table | str = inline
+        else:
+            rows = await _staged(store, runtime, paths.root + key, *staged[key])
+        runs = sorted(grouped, key=lambda run: (run.queue, run.first_offset))
+        yield _assemble(paths, folded, runs, {key: rows})
+
+
+async def staged_parts(
+    store: ObjectStore, paths: TopicPaths, folded: Folded, *, queues: Collection[int] | None = None
+) -> dict[str, bytes | None]:
+    """The staged objects that hold rows of an entry (of these queues only, when given), fetched side by side; None for a missing one.
+
+    Only for entries that are known to be small enough to be in memory as a whole.
+    """
+    keys = sorted({run.key for run in _runs_in_order(folded, queues) if run.key is not None})
+    at_once = asyncio.Semaphore(_FETCHED_AT_ONCE)
+
+    async def fetch(key: str) -> bytes | None:
+        async with at_once:
+            return await _object(store, paths.root + key)
+
+    answers = await asyncio.gather(*map(fetch, keys), return_exceptions=True)
+    parts: dict[str, bytes | None] = {}
+    for key, answer in zip(keys, answers, strict=True):
+        if isinstance(answer, BaseException):
+            raise answer
+        parts[key] = answer
+    return parts
+
+
+def decode_entry(
+    paths: TopicPaths,
+    folded: Folded,
+    data: bytes,
+    parts: Mapping[str, bytes | None],
+    *,
+    queues: Collection[int] | None = None,
+) -> EntryRows:
+    """All rows of an entry (of these queues only, when given) at once. ``parts`` is what `staged_parts` gave for the same queues.
+
+    This is heavy: run it off the event loop. Raises `DataDamaged` when the entry itself cannot be read.
+    """
+    runs = runs_of(folded, queues=queues)
+    files: dict[str | None, pa.Table | str] = {
+        part.key: _staged_rows(parts[part.key], paths.root + part.key, part.size_bytes, part.digest)
+        for batch in folded.header.batches
+        for part in batch.parts
+        if part.key in parts
+    }
+    if any(run.key is None for run in runs):
+        files[None] = read_messages(data, where=paths.entry(folded.number))
+    return _assemble(paths, folded, runs, files)
+
+
+def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping[str | None, pa.Table | str]) -> EntryRows:
+    places: list[tuple[str | None, int, int]] = []
+    """The (file, first row, row behind the last), as few as the runs allow."""
+    offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    lost: list[LostRange] = []
+    for run in runs:
+        rows = files[run.key]
+        limit, behind = run.first_offset + run.count, run.first_row + run.count
+        reason = _why_lost(rows, run)
+        if reason is None:
+            offsets.append(np.arange(run.first_offset, limit))
+            if places and places[-1][0] == run.key and places[-1][2] == run.first_row:
+                places[-1] = (run.key, places[-1][1], behind)
+            else:
+                places.append((run.key, run.first_row, behind))
+        else:
+            lost.append(LostRange(run.queue, run.first_offset, limit, paths.root + (run.key or ""), reason))
+    slices = [files[key].slice(first, behind - first) for key, first, behind in places]  # type: ignore[union-attr]
+    if not slices:
+        return EntryRows(MESSAGE_SCHEMA.empty_table(), tuple(lost))
+    table = pa.concat_tables(slices)
+    stored = pa.repeat(pa.scalar(folded.store_time_ms * 1000, MESSAGE_SCHEMA.field("store_timestamp").type), table.num_rows)
+    table = table.append_column("offset", pa.array(np.concatenate(offsets))).append_column("store_timestamp", stored)
+    return EntryRows(table.select(MESSAGE_SCHEMA.names).cast(MESSAGE_SCHEMA), tuple(lost))
+
+
+def _why_lost(rows: pa.Table | str, run: Run) -> str | None:
+    """Why a run's rows are not in the file that should have them. None: they are."""
+    if isinstance(rows, str):
+        return rows
+    if run.first_row + run.count > rows.num_rows:
+        return "it has fewer rows than its footer says"
+    queues = rows.column("queue").slice(run.first_row, run.count)
+    return None if pc.all(pc.equal(queues, run.queue)).as_py() else "its rows are of other queues than its footer says"
+
+
+async def _staged(store: ObjectStore, runtime: Runtime, key: str, size_bytes: int, expected: str) -> pa.Table | str:
+    """The rows of a staged object, or why they are lost."""
+    data = await _object(store, key)
+    return await runtime.offload(lambda: _staged_rows(data, key, size_bytes, expected))
+
+
+async def _object(store: ObjectStore, key: str) -> bytes | None:
+    try:
+        return (await store.get(key)).data
+    except ObjectMissing:
+        return None
+
+
+def _staged_rows(data: bytes | None, key: str, size_bytes: int, expected: str) -> pa.Table | str:
+    if data is None:
+        return "it is missing"
+    if len(data) != size_bytes or digest(data) != expected:
+        return "it is not what was written"
+    try:
+        check_seal(data, where=key)
+        return read_messages(data, where=key)
+    except DataDamaged as error:
+        return str(error)
+
+
+def read_messages(data: bytes, *, where: str) -> pa.Table:
+    """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked. The seal proves nothing about their content, which
+    the writer chose.
+
+    Raises `DataDamaged` for other columns or types, for invalid text, and for times that no clock shows.
+    """
+    rows = read_rows(data, where=where, schema=LOG_SCHEMA)
+    nulls = [name for name in _NEVER_NULL if rows.column(name).null_count]
+    if nulls:
+        raise DataDamaged(
+            "the file's rows are not messages", object=where, expected="values", observed=f"nulls in {', '.join(nulls)}"
+        )
+    for name in ("born_timestamp", "delivery_timestamp"):
+        ends = pc.min_max(rows.column(name).cast(pa.int64())).as_py()
+        if ends["min"] is not None and not TIME_MIN_US <= ends["min"] <= ends["max"] <= TIME_MAX_MS * 1000:
+            raise DataDamaged(
+                "the file's rows are not messages",
+                object=where,
+                expected=f"a {name} in the years 1 to 9999",
+                observed=f"{ends['min']} to {ends['max']} microseconds since 1970",
+            )
+    return rows
+
+
+def _places(folded: Folded) -> Iterator[tuple[Batch, Mapping[int, int], Mapping[int, int]]]:
+    """The accepted batches with their offsets and, if inline, the first row of each of their queues in the entry."""
+    inline = inline_places(folded.header)
+    for position, (batch, verdict) in enumerate(zip(folded.header.batches, folded.verdicts, strict=True)):
+        if not isinstance(verdict, Void):
+            yield batch, verdict, inline.get(position, {})
+
+
+def inline_places(header: Header) -> dict[int, dict[int, int]]:
+    """The first row, in the entry, of each queue of each inline batch. Rows are sorted by queue, then by the batch's position."""
+    places: dict[int, dict[int, int]] = {position: {} for position in header.inline}
+    row = 0
+    for queue in sorted({queue for position in places for queue in header.batches[position].rows}):
+        for position, of_batch in places.items():
+            count = header.batches[position].rows.get(queue, 0)
+            if count:
+                of_batch[queue] = row
+                row += count
+    return places
+
+
+def _batch_runs(
+    batch: Batch, offsets: Mapping[int, int], places: Mapping[int, int]
+) -> Iterator[tuple[int, int, int, int, int, str | None]]:
+    """The runs of a batch, each as (queue, the batch's first offset in it, rows of it before this run, rows, first row in the file,
+    file).
+    """
+    if not batch.parts:
+        for queue, count in batch.rows.items():
+            yield queue, offsets[queue], 0, count, places[queue], None
+        return
+    done = dict.fromkeys(batch.rows, 0)
+    for part in batch.parts:
+        row = part.first_row
+        for queue, count in sorted(part.rows.items()):
+            yield queue, offsets[queue], done[queue], count, row, part.key
+            done[queue] += count
+            row += count

@@ -1,0 +1,161 @@
+"""A topic's settings: the object ``topic.json``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from datetime import timedelta
+from typing import Annotated, Any
+
+from msgspec import Meta, to_builtins
+
+from ..errors import InvalidArgument, LimitExceeded
+from ..format.sealed import digest
+from ..format.stored_json import Name, Number, Stored, TimeMs, damaged, parse_stored
+from ..limits import DELAY_MAX, FORMAT_VERSION, QUEUES_MAX, TopicLimits, check_count, is_positive, plain
+from ..message.message import MessageType
+
+_WHAT = "a topic's settings"
+_OPERATION = "read the settings"
+_HINT = (
+    "put an earlier version of it back, from a backup or the store's versions; log and table are untouched, and any Delta reader still reads "
+    "the table"
+)
+QUEUES_DEFAULT = 16
+RETENTION_DEFAULT = timedelta(days=3)
+RETENTION_MAX = timedelta(days=36_500)
+RETENTION_BYTES_MAX = 2**60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TopicSettings:
+    """The settings of a topic. Only retention and limits can be changed after its creation."""
+
+    message_type: MessageType = MessageType.NORMAL
+    queues: int = QUEUES_DEFAULT
+    """Fixed at creation. One queue gives a global order."""
+    retention: timedelta | None = RETENTION_DEFAULT
+    """How long messages are kept after they were stored; None: for ever."""
+    retention_bytes: int | None = None
+    """How many bytes of table files a queue keeps at most; None: any number."""
+    limits: TopicLimits = field(default_factory=TopicLimits)
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "message_type", MessageType(self.message_type))
+        except ValueError as error:
+            raise InvalidArgument("no such message type", expected=", ".join(MessageType), observed=self.message_type) from error
+        if not is_positive(self.queues):
+            raise InvalidArgument("queues must be a positive whole number", observed=self.queues)
+        if self.queues > QUEUES_MAX:
+            raise LimitExceeded("too many queues", expected=f"at most {QUEUES_MAX}", observed=self.queues)
+        retention: object = self.retention
+        if retention is not None and not (isinstance(retention, timedelta) and retention > timedelta(0)):
+            raise InvalidArgument("retention must be a positive timedelta, or None", observed=retention)
+        if self.retention is not None and self.retention > RETENTION_MAX:
+            hint = "None keeps for ever"
+            raise LimitExceeded(
+                "the retention is too long", expected=f"at most {RETENTION_MAX.days} days", observed=self.retention, hint=hint
+            )
+        limits: object = self.limits
+        if not isinstance(limits, TopicLimits):
+            raise InvalidArgument("limits must be TopicLimits", observed=type(limits).__name__)
+        if self.retention_bytes is not None and not is_positive(self.retention_bytes):
+            raise InvalidArgument("retention_bytes must be a positive whole number, or None", observed=plain(self.retention_bytes))
+        if self.retention_bytes is not None:
+            check_count("retention_bytes", self.retention_bytes, most=RETENTION_BYTES_MAX, operation="topic settings")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TopicRecord:
+    """The content of ``topic.json``: the settings, and the life of the topic that they belong to."""
+
+    settings: TopicSettings
+    incarnation: str
+    """A fresh id for every creation."""
+    replaces: str = ""
+    """The incarnation before it; empty: the name was not used before."""
+    table: str = "table"
+    """The folder of the Delta table: ``table``, or ``table-<entry>`` when the name was used before."""
+    created_ms: int = 0
+    deleted: bool = False
+    of: str = ""
+    """The incarnation of the topic whose messages wait here, if this is a timer log."""
+    write_id: str = ""
+    """A fresh id for every write, as equal bytes have equal versions."""
+
+
+class _LimitsForm(Stored, frozen=True, omit_defaults=True):
+    body_bytes: Number | None = None
+    properties_bytes: Number | None = None
+    properties: Number | None = None
+    group_bytes: Number | None = None
+    delay: Annotated[float, Meta(ge=0, le=DELAY_MAX.total_seconds())] | None = None
+
+
+class _SettingsForm(Stored, frozen=True):
+    message_type: str
+    queues: Number
+    retention: Annotated[float, Meta(ge=0, le=RETENTION_MAX.total_seconds())] | None
+    retention_bytes: Number | None
+    limits: _LimitsForm
+
+
+class _RecordForm(Stored, frozen=True):
+    format: int
+    settings: _SettingsForm
+    incarnation: Name
+    digest: str
+    replaces: Name = ""
+    table: Annotated[str, Meta(pattern=r"\Atable(-[0-9]{1,20})?\Z")] = "table"
+    created_ms: TimeMs = 0
+    deleted: bool = False
+    of: Name = ""
+    write_id: Name = ""
+
+
+def encode_record(record: TopicRecord) -> bytes:
+    """``topic.json`` as bytes."""
+    settings = asdict(record.settings)
+    retention = record.settings.retention
+    settings["retention"] = None if retention is None else retention.total_seconds()
+    settings["limits"]["delay"] = record.settings.limits.delay.total_seconds()
+    document = {"format": FORMAT_VERSION, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
+    return json.dumps({**document, "digest": _digest(document)}, indent=2).encode()
+
+
+def decode_record(data: bytes, *, where: str) -> TopicRecord:
+    """The inverse of `encode_record`. Raises `DataDamaged` or `NewerFormatError`."""
+    form = parse_stored(data, _RecordForm, what=_WHAT, where=where, operation=_OPERATION, hint=_HINT)
+    document: dict[str, Any] = json.loads(data)
+    if document.pop("digest") != _digest(document):
+        raise damaged(_WHAT, "another digest", where=where, operation=_OPERATION, hint=_HINT)
+    values = form.settings
+    limits = {name: value for name, value in to_builtins(values.limits).items() if value is not None}
+    if values.limits.delay is not None:
+        limits["delay"] = timedelta(seconds=values.limits.delay)
+    try:
+        settings = TopicSettings(
+            message_type=MessageType(values.message_type),
+            queues=values.queues,
+            retention=None if values.retention is None else timedelta(seconds=values.retention),
+            retention_bytes=values.retention_bytes,
+            limits=TopicLimits(**limits),
+        )
+    except ValueError as error:
+        raise damaged(_WHAT, error, where=where, operation=_OPERATION, hint=_HINT) from error
+    return TopicRecord(
+        settings=settings,
+        incarnation=form.incarnation,
+        replaces=form.replaces,
+        table=form.table,
+        created_ms=form.created_ms,
+        deleted=form.deleted,
+        of=form.of,
+        write_id=form.write_id,
+    )
+
+
+def _digest(document: dict[str, Any]) -> str:
+    """The digest of the values, however they are laid out."""
+    return digest(json.dumps(document, sort_keys=True).encode())

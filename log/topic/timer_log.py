@@ -1,0 +1,95 @@
+"""The timer log of a topic of type DELAY: a second topic beside it, in which messages wait for their delivery time.
+
+``%TIMER%orders`` is the timer log of ``orders``. It has one queue, so its offsets are the order in which messages were sent. Its record
+names the incarnation of the topic it serves, so a message never comes out in a later topic of the same name.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ..errors import CallError, InvalidArgument, LimitExceeded, TopicNotFound
+from ..limits import TOPIC_NAME_CHARS_MAX
+from ..message.message import MessageType
+from ..paths import TIMER_PREFIX, TopicPaths, check_topic_name, is_timer_log, timer_log_name, topic_of
+from ..runtime.runtime import Runtime
+from ..stores.protocol import ObjectStore
+from .settings import TopicRecord, TopicSettings
+from .topics import create_topic, delete_topic, not_found, read_record
+
+TIMER_LOG_SETTINGS = TopicSettings(queues=1, retention=timedelta(days=3))
+"""The settings of a timer log. Messages that wait longer than the retention are in runs by then (docs/0013). The topic's own settings
+say what may be sent."""
+
+
+def check_own(topic: str, *, operation: str) -> None:
+    """Raise `InvalidArgument` for a timer log: Penstock itself makes, writes and deletes it."""
+    if isinstance(topic, str) and is_timer_log(topic):
+        raise InvalidArgument(
+            "this is a topic's timer log, which comes, is written and goes with its topic",
+            operation=operation,
+            object=topic,
+            expected="a topic",
+            hint=f"name the topic: {topic_of(topic)}",
+        )
+
+
+def check_delay_topic_name(name: str) -> None:
+    """Raise unless a topic of type DELAY can have this name: its timer log must have a valid name, too."""
+    check_topic_name(name)
+    longest = TOPIC_NAME_CHARS_MAX - len(TIMER_PREFIX)
+    if len(name) > longest:
+        raise LimitExceeded(
+            "the topic name is too long for a topic of type DELAY", expected=f"at most {longest} characters", observed=len(name)
+        )
+    if name.startswith("%"):
+        raise InvalidArgument("a dead-letter topic cannot be of type DELAY", object=name)
+
+
+def delays(record: TopicRecord) -> bool:
+    """Whether messages for this topic wait in a timer log first."""
+    return record.settings.message_type is MessageType.DELAY
+
+
+async def make_timer_log(store: ObjectStore, runtime: Runtime, topic: str) -> TopicRecord:
+    """The record of the timer log of the topic's present life. A timer log of an earlier life is deleted, and a missing one is made.
+
+    Raises `TopicNotFound` when there is no such topic of type DELAY.
+    """
+    name = timer_log_name(topic)
+    while True:
+        stands = await read_record(store, TopicPaths.of(name))
+        # Read after the other record: a life that is not the topic's now has then ended, and is none that this process does not
+        # know of yet.
+        served = await read_record(store, TopicPaths.of(topic))
+        if served is None or served[0].deleted or not delays(served[0]):
+            raise not_found(topic)
+        if stands is not None and not stands[0].deleted:
+            if stands[0].of == served[0].incarnation:
+                return stands[0]
+            await end_timer_log(store, runtime, stands[0], topic)
+        await create_topic(store, runtime, name, TIMER_LOG_SETTINGS, of=served[0].incarnation)
+
+
+async def end_timer_log(store: ObjectStore, runtime: Runtime, record: TopicRecord, topic: str) -> None:
+    """Delete a topic's timer log, if it still has this record."""
+    try:
+        await delete_topic(store, runtime, timer_log_name(topic), only=record.incarnation)
+    except TopicNotFound:
+        return  # somebody else deleted it
+
+
+async def end_orphan(store: ObjectStore, runtime: Runtime, topic: str) -> bool:
+    """Delete the timer log of a topic that is gone, or was made anew. Returns whether there was one."""
+    try:
+        check_delay_topic_name(topic)
+    except CallError:
+        return False  # nothing of that name ever had one
+    stands = await read_record(store, TopicPaths.of(timer_log_name(topic)))
+    if stands is None or stands[0].deleted:
+        return False
+    served = await read_record(store, TopicPaths.of(topic))
+    if served is not None and not served[0].deleted and served[0].incarnation == stands[0].of:
+        return False
+    await end_timer_log(store, runtime, stands[0], topic)
+    return True

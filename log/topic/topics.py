@@ -1,0 +1,328 @@
+"""The topics of a lake: created, opened, altered and deleted. Each has one log end, shared by all that this process has open on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import pyarrow as pa
+
+from ..append.appender import Appender
+from ..append.contention import Pace
+from ..append.pending_append import Written
+from ..errors import (
+    CallError,
+    DataDamaged,
+    InternalError,
+    InvalidArgument,
+    NewerFormatError,
+    PenstockError,
+    ReadOnlyError,
+    StoreUnavailable,
+    TopicExists,
+    TopicNotFound,
+)
+from ..format.header import Action, Created, Deleted
+from ..paths import TOPICS, TopicPaths, topic_name
+from ..runtime.runtime import Runtime
+from ..stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+from ..tail.tail import Tail
+from .settings import TopicRecord, TopicSettings, decode_record, encode_record
+
+ACTION_TIMEOUT_S = 60.0
+
+
+class Topic:
+    """One topic, as this process has it open: its record, the end of its log and, for writing, its appender."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        runtime: Runtime,
+        paths: TopicPaths,
+        record: TopicRecord,
+        tail: Tail,
+        *,
+        pace: Pace | None = None,
+    ) -> None:
+        self.store = store
+        self.runtime = runtime
+        self.paths = paths
+        self.record = record
+        self.tail = tail
+        self._pace = pace
+        self._appender: Appender | None = None
+        self._life: int | None = None
+
+    @property
+    def life(self) -> int:
+        """The entry that created this topic. Together with the name it identifies the topic's life, as the incarnation does; a later
+        life has a higher one.
+
+        It stays so when the log has gone on to a later topic of the name.
+        """
+        return self.tail.state.created_entry if self._life is None else self._life
+
+    def note_life(self) -> None:
+        """Remember the topic's life, now that the log has just been found to hold it."""
+        self._life = self.tail.state.created_entry
+
+    def note_altered(self, record: TopicRecord) -> None:
+        """Use a record that was altered. The record of a later topic of the same name is ignored."""
+        if record.incarnation == self.record.incarnation:
+            self.record = record
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The settings with which it was created, or to which it was altered, as of its opening."""
+        return self.record.settings
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the topic exists, as far as this process has read, and is still the one that was opened."""
+        return self.tail.state.alive and self.tail.state.incarnation == self.record.incarnation
+
+    @property
+    def appender(self) -> Appender:
+        """The appender. Raises `ReadOnlyError` unless the topic was opened for writing."""
+        if self._appender is None:
+            raise ReadOnlyError("the topic was opened for reading only", operation="write", object=self.paths.topic)
+        return self._appender
+
+    async def allow_writing(self) -> None:
+        """Open the topic for writing too. The caller has checked that the store is fit for that."""
+        if self._appender is None:
+            self._appender = Appender(self.store, self.paths, self.runtime, self.tail, pace=self._pace)
+            await self._appender.write_missing_checkpoint()
+
+    async def act(self, *actions: Action) -> Written:
+        """Append actions. Returns once they are in the log."""
+        return await append_actions(self.appender, self.runtime, *actions)
+
+    async def close(self) -> None:
+        """Stop appending and polling."""
+        if self._appender is not None:
+            await self._appender.close()
+        await self.tail.close()
+
+
+def read_only(operation: str) -> ReadOnlyError:
+    """The error of a write to a lake that was opened read-only."""
+    return ReadOnlyError("the lake was opened with read_only=True", operation=operation)
+
+
+async def append_actions(appender: Appender, runtime: Runtime, *actions: Action) -> Written:
+    """Append actions in one entry. Raises their error otherwise."""
+    outcome = await appender.append_actions(actions, deadline_s=runtime.clock.monotonic_s() + ACTION_TIMEOUT_S)
+    if isinstance(outcome, Written):
+        return outcome
+    raise outcome if isinstance(outcome, PenstockError) else InternalError("actions ended as a batch", observed=outcome)
+
+
+async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecord, Version] | None:
+    """The topic's record and its version, or None when the name was never used."""
+    try:
+        stored = await store.get(paths.settings)
+    except ObjectMissing:
+        return None
+    return decode_record(stored.data, where=paths.settings), stored.version
+
+
+def _prepare_arrow() -> None:
+    """Let Arrow import pandas, if it is installed. Arrow does so when it first converts anything; later that would hold up the event
+    loop.
+    """
+    pa.array([0])
+
+
+async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writable: bool, pace: Pace | None = None) -> Topic:
+    """Open a topic and fold its log up to the end. Raises `TopicNotFound`, or `DataDamaged` when record and log do not belong together.
+
+    A creation or deletion that a crash interrupted is finished on the way, if the lake may be written.
+    """
+    paths = TopicPaths.of(name)
+    found = await read_record(store, paths)
+    await runtime.offload(_prepare_arrow)
+    while True:
+        if found is None or found[0].deleted:
+            raise not_found(name)
+        record, version = found
+        topic = Topic(store, runtime, paths, record, Tail(store, paths, runtime), pace=pace)
+        try:
+            await topic.tail.open()
+            state = topic.tail.state
+            if topic.is_current:
+                topic.note_life()
+                if writable:
+                    await topic.allow_writing()
+                return topic
+            # Record and log do not match: the topic is being created or deleted, or was so since the record was read.
+            found = await read_record(store, paths)
+            if found is None or found[0].incarnation != record.incarnation:
+                await topic.close()
+                continue
+            if state.alive:
+                raise _of_another_life(paths, state.incarnation, f"incarnation {record.incarnation}")
+            if not writable:
+                raise _ended(paths, state.entry)
+            if state.incarnation == record.incarnation:
+                await _write_record(store, runtime, paths, replace(record, deleted=True), IfMatch(version))
+                raise not_found(name)
+            await topic.allow_writing()
+            await topic.act(Created(record.incarnation, record.settings.queues, record.replaces))
+            if not topic.is_current:
+                raise not_found(name)
+            topic.note_life()
+        except BaseException:
+            await topic.close()
+            raise
+        return topic
+
+
+async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings: TopicSettings, *, of: str = "") -> TopicRecord:
+    """Create a topic. The same call again, or by another process at once, does nothing; other settings raise `TopicExists`.
+
+    With ``of`` the topic is a timer log of this incarnation of its topic.
+    """
+    paths = TopicPaths.of(name)
+    while True:
+        found = await read_record(store, paths)
+        if found is not None and not found[0].deleted:
+            record = found[0]
+            if record.settings != settings:
+                raise _exists(name, record.settings, settings)
+            break
+        tail = Tail(store, paths, runtime)
+        await tail.open()
+        mode: PutMode = Put.CREATE
+        table = "table"
+        if found is not None:
+            mode, table = IfMatch(found[1]), f"table-{tail.state.entry}"
+        elif tail.state.alive:
+            if await read_record(store, paths) is not None:
+                continue  # created a moment ago
+            raise _of_another_life(paths, tail.state.incarnation, "none: the object is missing")
+        record = TopicRecord(
+            settings=settings,
+            incarnation=runtime.new_id(),
+            replaces=tail.state.incarnation,
+            table=table,
+            created_ms=runtime.clock.wall_ms(),
+            of=of,
+        )
+        if await _write_record(store, runtime, paths, record, mode):
+            break
+    topic = await open_topic(store, runtime, name, writable=True)
+    await topic.close()
+    return topic.record
+
+
+async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: object) -> TopicRecord:
+    """Change retention, retention_bytes or limits. Processes that have the topic open see the change when they open it again."""
+    unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits"})
+    if unknown:
+        raise InvalidArgument(
+            f"{', '.join(unknown)} cannot be changed",
+            operation="alter_topic",
+            object=name,
+            expected="retention, retention_bytes or limits",
+        )
+    paths = TopicPaths.of(name)
+    while True:
+        found = await read_record(store, paths)
+        if found is None or found[0].deleted:
+            raise not_found(name)
+        record = replace(found[0], settings=replace(found[0].settings, **changes))  # type: ignore[arg-type]
+        if await _write_record(store, runtime, paths, record, IfMatch(found[1])):
+            return record
+
+
+async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only: str | None = None) -> TopicRecord:
+    """End a topic, or ``only`` this incarnation of it. Returns the record of the ended topic.
+
+    Its log keeps a ``deleted`` entry, so that no paused process can take a later topic of the name for this one.
+    """
+    topic = await open_topic(store, runtime, name, writable=True)
+    try:
+        if only is not None and topic.record.incarnation != only:
+            return topic.record
+        await topic.act(Deleted(topic.record.incarnation))
+        while True:
+            found = await read_record(store, topic.paths)
+            if found is None or found[0].incarnation != topic.record.incarnation or found[0].deleted:
+                return topic.record
+            if await _write_record(store, runtime, topic.paths, replace(found[0], deleted=True), IfMatch(found[1])):
+                return topic.record
+    finally:
+        await topic.close()
+
+
+async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
+    """The topics of a lake by name, in order. Folders of other things are passed over."""
+    found: dict[str, TopicRecord] = {}
+    for folder in await store.list_folders(TOPICS):
+        try:
+            name = topic_name(folder)
+        except PenstockError:
+            continue
+        try:
+            record = await read_record(store, TopicPaths.of(name))
+        except (DataDamaged, NewerFormatError) as error:
+            if damaged == "skip":
+                continue
+            error.hint = "topics(damaged='skip') names the others"
+            raise
+        if record is not None and not record[0].deleted:
+            found[name] = record[0]
+    return dict(sorted(found.items()))
+
+
+async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, mode: PutMode) -> bool:
+    """Write a record. Returns whether it is in place; where the store did not confirm the write, the record is read back by its write
+    id.
+    """
+    record = replace(record, write_id=runtime.new_id())
+    try:
+        await store.put(paths.settings, encode_record(record), mode=mode)
+        return True
+    except (Conflict, StoreUnavailable):
+        found = await read_record(store, paths)
+        return found is not None and found[0].write_id == record.write_id
+
+
+def not_found(name: str) -> TopicNotFound:
+    """The error for a topic that does not exist."""
+    return TopicNotFound("there is no such topic", object=name, hint="create it with lake.create_topic or `penstock topic create`")
+
+
+def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:
+    """The error where a log ended the topic while its settings still exist, for a process that may not finish the deletion."""
+    return TopicNotFound(
+        "there is no such topic any more: its log ended it, and its settings stand",
+        object=paths.topic,
+        expected="settings that are marked as deleted",
+        observed=f"{paths.settings}, and a log whose end, entry {entry}, is of no living topic",
+        hint="`penstock topic delete` ends it, and a topic of that name can be created then; `penstock verify` shows what stands",
+    )
+
+
+def _of_another_life(paths: TopicPaths, living: str, observed: str) -> DataDamaged:
+    return DataDamaged(
+        "the topic's settings are not those of the topic that its log holds",
+        operation="open topic",
+        object=paths.settings,
+        expected=f"incarnation {living}",
+        observed=observed,
+        hint="put the former topic.json back; its messages are all there",
+    )
+
+
+def _exists(name: str, stands: TopicSettings, asked: TopicSettings) -> CallError:
+    differing = [field for field in stands.__dataclass_fields__ if getattr(stands, field) != getattr(asked, field)]
+    return TopicExists(
+        "the topic exists with other settings",
+        operation="create_topic",
+        object=name,
+        expected={field: str(getattr(asked, field)) for field in differing},
+        observed={field: str(getattr(stands, field)) for field in differing},
+    )
