@@ -34,7 +34,7 @@ from .feed.feed import Feed
 from .handlers.executor import Executor, executor_of
 from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, check_consume_timeout
 from .membership import Subscription
-from .schedule.lanes import Lane, Run
+from .schedule.lanes import Lane, LaneRun
 
 log = logging.getLogger("penstock.consumers")
 
@@ -54,11 +54,11 @@ class _Turn:
     """No lease is checked: every member has all queues."""
 
     def __init__(self, message: MessageView) -> None:
-        self.run = Run(Lane(0), (message,))
+        self.run = LaneRun(Lane(0), (message,))
         self.over = asyncio.Event()
         """Set when the run has ended or was given up."""
 
-    def moved(self, run: Run) -> None:
+    def moved(self, run: LaneRun) -> None:
         if run.ended:
             self.over.set()
 

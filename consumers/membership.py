@@ -40,7 +40,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MembershipChange:
     """The result of a round."""
 
     record: GroupRecord
@@ -175,7 +175,7 @@ class Membership:
         queues = [(topic, queue) for topic, numbers in self._assigned.items() for queue in numbers]
         return Assignment(*common, group=self._group, queues=queues, lease_s=lease_s)
 
-    async def round(self) -> Change | None:
+    async def round(self) -> MembershipChange | None:
         """Look around once. None when that failed and is to be tried again. Raises errors that make going on impossible."""
         if self._failure is not None:
             raise self._failure
@@ -190,14 +190,14 @@ class Membership:
         except LeaseLost as error:
             self._ownership = None
             if self.leaving and self._record is not None:
-                return Change(self._record, may_leave=True)  # nothing is left to do
+                return MembershipChange(self._record, may_leave=True)  # nothing is left to do
             log.warning("group %s: the lease was lost, and is taken anew: %s", self._group, error.__cause__ or error)
         except (RetryError, UnknownOutcome, LimitExceeded) as error:  # a full group has room once others leave
             log.warning("group %s: %s", self._group, error)
         else:
             self._pause = Backoff(_TROUBLE_S)
             self._record = found.record
-            return Change(found.record, found.taken, found.drain, may_leave=self.leaving and not self._ownership.keepers)
+            return MembershipChange(found.record, found.taken, found.drain, may_leave=self.leaving and not self._ownership.keepers)
         await asyncio.sleep(self._pause.next_s())
         return None
 

@@ -18,11 +18,11 @@ from .handlers.executor import Executor, executor_of
 from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, Limits, check_consume_timeout, check_counts
 from .membership import Membership, Subscription
 from .metrics import MemoryMetrics, Metrics, check_metrics
-from .queues.abandoned import OlderHandlers
-from .queues.assigned import QueueOwner
+from .queues.abandoned import AbandonedHandlers
+from .queues.assigned import AssignedQueues
 from .queues.failure_log import FailureLog
-from .queues.push_processor import PushSurroundings, QueueEngine
-from .schedule.lanes import Run
+from .queues.push_processor import PushContext, PushProcessor
+from .schedule.lanes import LaneRun
 from .statistics import ConsumerStatistics
 
 THREADS = 20
@@ -100,10 +100,10 @@ class PushConsumer(GroupMember):
         self._worker = coordination.worker
         self._orderly = True
         self._executor: Executor | None = None
-        self._older: OlderHandlers | None = None
+        self._older: AbandonedHandlers | None = None
         self._failures = FailureLog(group)
-        self._owner = QueueOwner(
-            QueueEngine,
+        self._owner = AssignedQueues(
+            PushProcessor,
             self._surroundings,
             _in_flight,
             lake=lake,
@@ -136,7 +136,7 @@ class PushConsumer(GroupMember):
             group=self.group,
             idle=self._spread,
         )
-        self._older = OlderHandlers(self._executor, orderly=self._orderly)
+        self._older = AbandonedHandlers(self._executor, orderly=self._orderly)
 
     async def _work(self) -> None:
         assert self._executor is not None, "it has begun"
@@ -165,9 +165,9 @@ class PushConsumer(GroupMember):
 
     # --- What queues ask ----------------------------------------------------------------------------------------------------------
 
-    def _surroundings(self) -> PushSurroundings:
+    def _surroundings(self) -> PushContext:
         options = self._options
-        return PushSurroundings(
+        return PushContext(
             group=self.group,
             runtime=self._runtime,
             store=self._store,
@@ -190,15 +190,15 @@ class PushConsumer(GroupMember):
             ),
         )
 
-    def _start(self, engine: QueueEngine, runs: Sequence[Run]) -> None:
+    def _start(self, engine: PushProcessor, runs: Sequence[LaneRun]) -> None:
         assert self._older is not None, "it was started"
         self._older.start(engine, runs)
 
-    def _abandoned(self, engine: QueueEngine, runs: Sequence[Run]) -> None:
+    def _abandoned(self, engine: PushProcessor, runs: Sequence[LaneRun]) -> None:
         assert self._older is not None, "it was started"
         self._older.add(engine, runs)
 
-    def _returned(self, run: Run) -> None:
+    def _returned(self, run: LaneRun) -> None:
         assert self._older is not None, "it was started"
         self._older.ended(run)
 
@@ -206,7 +206,7 @@ class PushConsumer(GroupMember):
         for engine in self._owner.queues.values():
             engine.spread()
 
-    async def _time_out(self, executor: Executor, older: OlderHandlers) -> None:
+    async def _time_out(self, executor: Executor, older: AbandonedHandlers) -> None:
         """Give up handlers that run too long."""
         timeout_s = self._options.consume_timeout.total_seconds()
         while True:
@@ -233,5 +233,5 @@ class PushConsumer(GroupMember):
         return self._owner.statistics()
 
 
-def _in_flight(engine: QueueEngine) -> int:
+def _in_flight(engine: PushProcessor) -> int:
     return sum(run.size - run.done for run in list(engine.schedule.running))

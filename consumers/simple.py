@@ -16,7 +16,7 @@ from ..coordinator.coordination import Coordination
 from ..coordinator.queues.invisibility import acknowledged, changed_visibility
 from ..coordinator.queues.keeper import Change, OwnershipLost
 from ..coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle, is_genuine
-from ..coordinator.queues.remote_acks import Receipts, Tried
+from ..coordinator.queues.remote_acks import RemoteAcks, Tried
 from ..coordinator.rebalance.balance import Queue
 from ..coordinator.transactions.members.acks import settled_by
 from ..log.errors import InvalidArgument, LimitExceeded
@@ -27,8 +27,8 @@ from .consumer import GroupMember
 from .limits import Limits, check_counts
 from .membership import Membership, Subscription
 from .metrics import MemoryMetrics, Metrics, check_metrics
-from .queues.assigned import QueueOwner
-from .queues.receive_processor import QueueHander, SettlingLost, SimpleSurroundings
+from .queues.assigned import AssignedQueues
+from .queues.receive_processor import ReceiveContext, ReceiveProcessor, SettlingLost
 from .statistics import ConsumerStatistics
 
 RECEIVE_MESSAGES_MAX = 32
@@ -93,9 +93,9 @@ class SimpleConsumer(GroupMember):
         self._options = options or SimpleOptions()
         self._worker = coordination.worker
         self._in_hand = coordination.in_hand
-        self._receipts = Receipts(coordination.cells, lake.runtime)
-        self._owner = QueueOwner(
-            QueueHander,
+        self._receipts = RemoteAcks(coordination.cells, lake.runtime)
+        self._owner = AssignedQueues(
+            ReceiveProcessor,
             self._surroundings,
             lambda hander: hander.out,
             lake=lake,
@@ -123,8 +123,8 @@ class SimpleConsumer(GroupMember):
         await self._owner.end()
         self._notify()
 
-    def _surroundings(self) -> SimpleSurroundings:
-        return SimpleSurroundings(
+    def _surroundings(self) -> ReceiveContext:
+        return ReceiveContext(
             group=self.group,
             runtime=self._runtime,
             store=self._store,
@@ -177,7 +177,7 @@ class SimpleConsumer(GroupMember):
 
     async def _take(self, most: int, invisible_ms: int) -> list[MessageView]:
         """Messages that the queues have, beginning with the queue whose turn it is."""
-        asked: list[tuple[QueueHander, asyncio.Future[list[MessageView]]]] = []
+        asked: list[tuple[ReceiveProcessor, asyncio.Future[list[MessageView]]]] = []
         for queue in self._in_turn():
             hander = self._owner.queues[queue]
             if count := min(most, hander.available()):

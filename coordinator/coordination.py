@@ -8,10 +8,10 @@ from ..log.runtime.runtime import Runtime
 from ..log.stores.protocol import ObjectStore
 from .cells.cells import Cells
 from .cells.lake_cell import LakeCell
-from .registry.groups import Groups
+from .registry.groups import GroupRegistry
 from .tables import CellTable, open_table
 from .tables.open import InDynamoDB, InSqlite, InStore, table_place
-from .workers.in_flight import InHand
+from .workers.in_flight import ReceivedInFlight
 from .workers.lease import LEASE_ON_STORE_S, LEASE_S
 from .workers.watch import Watch
 from .workers.worker import Worker
@@ -33,9 +33,9 @@ class Coordination:
         self.table = table
         self.cells = Cells(table, runtime)
         self._lake = LakeCell(self.cells, runtime, lake)
-        self.groups = Groups(self.cells, runtime, self._lake)
+        self.groups = GroupRegistry(self.cells, runtime, self._lake)
         self.worker = Worker(self.cells, runtime, lease_s=lease_s, label=label)
-        self.in_hand = InHand(self.worker, runtime.clock)
+        self.in_hand = ReceivedInFlight(self.worker, runtime.clock)
         self.watch = Watch(self.cells, runtime)
 
     async def claim(self) -> None:

@@ -18,7 +18,7 @@ from ..log.topic.settings import RETENTION_MAX, TopicRecord
 from ..log.topic.timer_log import end_orphan
 from ..log.topic.topics import read_record
 from .cells.cells import Cells
-from .registry.groups import Groups
+from .registry.groups import GroupRegistry
 from .registry.retention import retention_guards
 from .registry.spill_objects import collect_spills
 from .timers.orphans import remove_orphans, still_needed
@@ -45,7 +45,7 @@ class Upkeep:
         self,
         lake: Lake,
         cells: Cells,
-        groups: Groups,
+        groups: GroupRegistry,
         *,
         options: MaintenanceOptions | None = None,
         on_step: OnStep = lambda topic, step, result: None,

@@ -56,7 +56,7 @@ class CaptureState:
         return bool(self.done) or self.chunk is not None
 
 
-class Run(Protocol):
+class Runner(Protocol):
     """Runs something asynchronous to its end."""
 
     def __call__(self, work: Callable[[], Awaitable[Any]], /) -> Any: ...  # noqa: ANN401
@@ -65,7 +65,7 @@ class Run(Protocol):
 class StateStore:
     """Reads and writes the object. Only the process that read or wrote it last may write it next."""
 
-    def __init__(self, store: ObjectStore, run: Run, *, topic: str, slot: str) -> None:
+    def __init__(self, store: ObjectStore, run: Runner, *, topic: str, slot: str) -> None:
         self._store, self._run = store, run
         self.key = f"{CAPTURES}{topic_folder(topic)}/{slot}.json"
         self._version: Version | None = None

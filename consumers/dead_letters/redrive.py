@@ -18,7 +18,7 @@ from ...log import DataDamaged, InvalidArgument, Lake, MessageType, MessageView,
 from ...log.limits import is_positive
 from ...log.paths import DLQ_PREFIX
 from .copies import Copy, CopyWriter, SequencesTaken, name_of
-from .redrive_cell import Redriven
+from .redrive_cell import RedriveCell
 from .writer import ORIGIN_TOPIC, QUEUE, dead_letter_topic, no_dead_letters, origin_of, unburied
 
 log = logging.getLogger("penstock.consumers")
@@ -72,7 +72,7 @@ async def redrive(
         raise no_dead_letters(group) from None
     # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so do the records of its redrives.
     reader = Reader(topic)
-    run = _Run(lake, reader, Redriven(lake, group, topic.life), name_of("redrive", group, topic.life))
+    run = _Redrive(lake, reader, RedriveCell(lake, group, topic.life), name_of("redrive", group, topic.life))
     try:
         await run.begin()
         source = reader.read(queue=QUEUE, damaged=damaged)
@@ -90,10 +90,10 @@ async def redrive(
         await run.close()
 
 
-class _Run:
+class _Redrive:
     """One redrive: the chosen letters, and the outcome of the rest."""
 
-    def __init__(self, lake: Lake, reader: Reader, redriven: Redriven, name: str) -> None:
+    def __init__(self, lake: Lake, reader: Reader, redriven: RedriveCell, name: str) -> None:
         self._lake = lake
         self._reader = reader
         self._redriven = redriven

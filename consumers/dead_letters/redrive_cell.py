@@ -22,7 +22,7 @@ REDRIVES = "redrives/"
 _PATIENCE_S = 60.0
 
 
-class Redriven:
+class RedriveCell:
     """The cell of one life of a group's dead-letter queue, and changes of it.
 
     It lies in the lake, wherever the group's other cells are: two redrives that are told different tables must not send everything twice.

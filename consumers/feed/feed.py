@@ -19,7 +19,7 @@ from ...log.format.fold import Folded
 from ...log.format.state import State
 from ...log.limits import MIB
 from ...log.message.message import MESSAGE_SCHEMA
-from ...log.read.merged_rows import Rows, out_of_range
+from ...log.read.merged_rows import MergedRows, out_of_range
 from ...log.read.reader import Reader
 from ...log.table.delta.snapshot import Snapshot
 from ...log.topic.topics import Topic
@@ -48,7 +48,7 @@ class Feed:
         self._unpublished = Unpublished(topic)
         self._opening = asyncio.Lock()
         self._reader = Reader(topic, groups_ahead=1)  # queues read side by side, so none needs to read ahead, which costs memory
-        self._rows = Rows(topic, asyncio.Event())
+        self._rows = MergedRows(topic, asyncio.Event())
         self._table = Snapshot(topic.record.table)
         self._attached: dict[int, int] = {}
         self._behind: dict[tuple[int, int], CatchUp] = {}

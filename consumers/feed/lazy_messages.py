@@ -25,7 +25,7 @@ Places: TypeAlias = "range | list[int]"
 """Places of rows, ascending."""
 
 
-class Rows:
+class FetchedRows:
     """Messages of one queue, by rising offsets."""
 
     __slots__ = ("_columns", "offsets")
@@ -36,13 +36,13 @@ class Rows:
         self.offsets: list[int] = list(columns[_OFFSET])
 
     @staticmethod
-    def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> Rows:
+    def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> FetchedRows:
         """The rows of a batch with `MESSAGE_SCHEMA`; nothing of the batch is kept in memory."""
-        return Rows(view_columns(topic, batch, epoch=epoch))
+        return FetchedRows(view_columns(topic, batch, epoch=epoch))
 
-    def all(self) -> Picked:
+    def all(self) -> LazyMessages:
         """All rows."""
-        return Picked([(self, range(len(self.offsets)))], self.offsets)
+        return LazyMessages([(self, range(len(self.offsets)))], self.offsets)
 
     def by_group(self, places: Places) -> dict[str | None, Places]:
         """Some places, by the message group of the row there."""
@@ -54,10 +54,10 @@ class Rows:
             found[group].append(place)
         return dict(found)
 
-    def only(self, places: Places) -> Rows:
+    def only(self, places: Places) -> FetchedRows:
         """The rows at some places, which keep no others in memory."""
         get = _getter(places)
-        return Rows([column if isinstance(column, repeat) else get(column) for column in self._columns])
+        return FetchedRows([column if isinstance(column, repeat) else get(column) for column in self._columns])
 
     def messages(self, places: Places) -> list[MessageView]:
         """The messages at some places."""
@@ -78,60 +78,62 @@ def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
     return itemgetter(*places)
 
 
-class Picked(Sequence[MessageView]):
+class LazyMessages(Sequence[MessageView]):
     """Some messages of one queue, in order. All are made together when one of them is first asked for."""
 
     __slots__ = ("made", "offsets", "parts")
 
-    def __init__(self, parts: Sequence[tuple[Rows, Places]], offsets: list[int], made: list[MessageView] | None = None) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[FetchedRows, Places]], offsets: list[int], made: list[MessageView] | None = None
+    ) -> None:
         self.parts = parts
         self.made = made
         self.offsets = offsets
 
     @staticmethod
-    def of(messages: Iterable[MessageView]) -> Picked:
-        """The given messages as a `Picked`."""
-        if isinstance(messages, Picked):
+    def of(messages: Iterable[MessageView]) -> LazyMessages:
+        """The given messages as a `LazyMessages`."""
+        if isinstance(messages, LazyMessages):
             return messages
         made = list(messages)
-        return Picked((), [message.offset for message in made], made)
+        return LazyMessages((), [message.offset for message in made], made)
 
     @staticmethod
-    def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> Picked:
+    def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> LazyMessages:
         """All of a batch with `MESSAGE_SCHEMA`."""
-        return Rows.fetched(topic, batch, epoch=epoch).all()
+        return FetchedRows.fetched(topic, batch, epoch=epoch).all()
 
     @staticmethod
-    def joined(those: Sequence[Picked]) -> Picked:
+    def joined(those: Sequence[LazyMessages]) -> LazyMessages:
         """All of them, one behind the other."""
         if len(those) == 1:
             return those[0]
         offsets = [offset for one in those for offset in one.offsets]
         if any(one.made is not None for one in those):
-            return Picked((), offsets, [message for one in those for message in one])
-        return Picked([part for one in those for part in one.parts], offsets)
+            return LazyMessages((), offsets, [message for one in those for message in one])
+        return LazyMessages([part for one in those for part in one.parts], offsets)
 
-    def cut(self, start: int, stop: int | None = None) -> Picked:
+    def cut(self, start: int, stop: int | None = None) -> LazyMessages:
         """The messages from one place up to another."""
         parts, made, offsets = self.parts, self.made, self.offsets[start:stop]
         if made is not None:
-            return Picked((), offsets, made[start:stop])
+            return LazyMessages((), offsets, made[start:stop])
         if len(parts) == 1:
             rows, places = parts[0]
-            return Picked([(rows, places[start:stop])], offsets)
-        found: list[tuple[Rows, Places]] = []
+            return LazyMessages([(rows, places[start:stop])], offsets)
+        found: list[tuple[FetchedRows, Places]] = []
         stop = len(self.offsets) if stop is None else stop
         for rows, places in parts:
             if kept := places[max(start, 0) : max(stop, 0)]:
                 found.append((rows, kept))
             start, stop = start - len(places), stop - len(places)
-        return Picked(found, offsets)
+        return LazyMessages(found, offsets)
 
-    def each(self) -> list[Picked]:
+    def each(self) -> list[LazyMessages]:
         """Each message by itself; they are made now."""
-        return [Picked((), [message.offset], [message]) for message in self]
+        return [LazyMessages((), [message.offset], [message]) for message in self]
 
-    def by_group(self) -> dict[str | None, Picked]:
+    def by_group(self) -> dict[str | None, LazyMessages]:
         """The messages of each message group."""
         if self.made is None and len(self.parts) == 1:
             rows, places = self.parts[0]
@@ -141,15 +143,15 @@ class Picked(Sequence[MessageView]):
         found = defaultdict(list)
         for message in self:
             found[message.message_group].append(message)
-        return {group: Picked.of(those) for group, those in found.items()}
+        return {group: LazyMessages.of(those) for group, those in found.items()}
 
-    def without(self, offsets: set[int]) -> Picked:
+    def without(self, offsets: set[int]) -> LazyMessages:
         """The messages without those at ``offsets``."""
         kept = [offset for offset in self.offsets if offset not in offsets]
         parts, made = self.parts, self.made
         if made is not None:
-            return Picked((), kept, [message for message in made if message.offset not in offsets])
-        return Picked([(rows, [at for at in places if rows.offsets[at] not in offsets]) for rows, places in parts], kept)
+            return LazyMessages((), kept, [message for message in made if message.offset not in offsets])
+        return LazyMessages([(rows, [at for at in places if rows.offsets[at] not in offsets]) for rows, places in parts], kept)
 
     @property
     def body_bytes(self) -> int:

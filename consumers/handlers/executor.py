@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 from ...log.errors import RetryError
 from ...log.message.message import MessageView
 from ...log.runtime.runtime import Clock
-from ..schedule.lanes import Run
+from ..schedule.lanes import LaneRun
 from .results import ConsumeResult, Declined, Verdict, judge, raised
 
 log = logging.getLogger("penstock.consumers")
@@ -39,7 +39,7 @@ class Owner(Protocol):
         """
         ...
 
-    def moved(self, run: Run) -> None:
+    def moved(self, run: LaneRun) -> None:
         """A run made progress or ended. Called on the event loop."""
         ...
 
@@ -47,11 +47,11 @@ class Owner(Protocol):
 class Executor(Protocol):
     """Runs runs."""
 
-    def start(self, owner: Owner, runs: Iterable[Run]) -> None:
+    def start(self, owner: Owner, runs: Iterable[LaneRun]) -> None:
         """Take these runs on. Call this on the event loop only."""
         ...
 
-    def gave_up(self, run: Run) -> None:
+    def gave_up(self, run: LaneRun) -> None:
         """Note that the handler of a run was given up; another may take its place at once."""
         ...
 
@@ -92,13 +92,13 @@ class Threads:
         self._batches = batches
         self._clock = clock
         self._name = name
-        self._ready: queue.SimpleQueue[tuple[Owner, Run] | None] = queue.SimpleQueue()
-        self._outbox: deque[tuple[Owner, Run, bool]] = deque()
+        self._ready: queue.SimpleQueue[tuple[Owner, LaneRun] | None] = queue.SimpleQueue()
+        self._outbox: deque[tuple[Owner, LaneRun, bool]] = deque()
         self._told = False
         self._looks_again = False
         self._loop = asyncio.get_running_loop()
         self._count = 0
-        self._hung: dict[Run, None] = {}
+        self._hung: dict[LaneRun, None] = {}
         self._idents: set[int] = set()
         self._at_work: set[int] = set()
         self._vacant: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -126,11 +126,11 @@ class Threads:
     def is_idle(self) -> bool:
         return self._ready.empty() and len(self._at_work) < len(self._idents)
 
-    def start(self, owner: Owner, runs: Iterable[Run]) -> None:
+    def start(self, owner: Owner, runs: Iterable[LaneRun]) -> None:
         for run in runs:
             self._ready.put((owner, run))
 
-    def gave_up(self, run: Run) -> None:
+    def gave_up(self, run: LaneRun) -> None:
         self._hung[run] = None
         try:
             self._add_thread()
@@ -181,7 +181,7 @@ class Threads:
             return True
         return False
 
-    def _run_one_by_one(self, owner: Owner, run: Run) -> None:
+    def _run_one_by_one(self, owner: Owner, run: LaneRun) -> None:
         call, now, until_s = self._call, self._clock.monotonic_s, owner.until_s
         run.took_s = took_s = []
         told_s = now()
@@ -216,7 +216,7 @@ class Threads:
                 told_s = since_s
                 self._tell(owner, run)
 
-    def _run_batch(self, owner: Owner, run: Run) -> None:
+    def _run_batch(self, owner: Owner, run: LaneRun) -> None:
         if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
             return
         run.since_s = since_s = self._clock.monotonic_s()
@@ -230,7 +230,7 @@ class Threads:
         run.took_s = (self._clock.monotonic_s() - since_s,)
         apply(run, verdict)
 
-    def _tell(self, owner: Owner, run: Run, *, last: bool = False) -> None:
+    def _tell(self, owner: Owner, run: LaneRun, *, last: bool = False) -> None:
         self._outbox.append((owner, run, last))
         if not self._told:
             self._told = True
@@ -276,10 +276,10 @@ class Tasks:
         self._batches = batches
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: deque[tuple[Owner, Run]] = deque()
+        self._waiting: deque[tuple[Owner, LaneRun]] = deque()
         self._room = tasks
-        self._hung: dict[Run, asyncio.Task[None]] = {}
-        self._running: dict[Run, asyncio.Task[None]] = {}
+        self._hung: dict[LaneRun, asyncio.Task[None]] = {}
+        self._running: dict[LaneRun, asyncio.Task[None]] = {}
 
     @property
     def hung(self) -> int:
@@ -289,11 +289,11 @@ class Tasks:
     def is_idle(self) -> bool:
         return self._room > 0 and not self._waiting
 
-    def start(self, owner: Owner, runs: Iterable[Run]) -> None:
+    def start(self, owner: Owner, runs: Iterable[LaneRun]) -> None:
         self._waiting.extend((owner, run) for run in runs)
         self._go_on()
 
-    def gave_up(self, run: Run) -> None:
+    def gave_up(self, run: LaneRun) -> None:
         self._hung[run] = self._running[run]
         self._running[run].cancel()
         self._room += 1
@@ -326,7 +326,7 @@ class Tasks:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, owner: Owner, run: Run) -> None:
+    async def _work(self, owner: Owner, run: LaneRun) -> None:
         try:
             if self._batches:
                 await self._run_batch(owner, run)
@@ -346,7 +346,7 @@ class Tasks:
             if self.is_idle:
                 self._idle()
 
-    async def _run_one_by_one(self, owner: Owner, run: Run) -> None:
+    async def _run_one_by_one(self, owner: Owner, run: LaneRun) -> None:
         told_s = self._clock.monotonic_s()
         run.took_s = took_s = []
         left = run.left
@@ -370,7 +370,7 @@ class Tasks:
                 told_s = since_s
                 owner.moved(run)
 
-    async def _run_batch(self, owner: Owner, run: Run) -> None:
+    async def _run_batch(self, owner: Owner, run: LaneRun) -> None:
         if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
             return
         run.since_s = since_s = self._clock.monotonic_s()
@@ -395,7 +395,7 @@ class Tasks:
             return raised(error, count)
 
 
-def apply(run: Run, verdict: Verdict) -> None:
+def apply(run: LaneRun, verdict: Verdict) -> None:
     """Record the outcome of a batch, unless it was given up meanwhile."""
     if run.timed_out_at is None:
         run.failure = verdict.failure

@@ -9,22 +9,22 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..handlers.executor import Executor
-from ..schedule.lanes import Run
+from ..schedule.lanes import LaneRun
 
 if TYPE_CHECKING:
-    from .push_processor import QueueEngine
+    from .push_processor import PushProcessor
 
 _Lanes: TypeAlias = frozenset[tuple[str, int, str | None]]
 
 
-class OlderHandlers:
+class AbandonedHandlers:
     """The older handlers of one consumer."""
 
     def __init__(self, executor: Executor, *, orderly: bool) -> None:
         self._executor = executor
         self._orderly = orderly
-        self._running: dict[Run, tuple[QueueEngine, _Lanes]] = {}
-        self._held: list[tuple[QueueEngine, Run]] = []
+        self._running: dict[LaneRun, tuple[PushProcessor, _Lanes]] = {}
+        self._held: list[tuple[PushProcessor, LaneRun]] = []
         """Runs that wait for older handlers."""
 
     @property
@@ -32,7 +32,7 @@ class OlderHandlers:
         """The number of them that ran too long."""
         return sum(run.timed_out_at is not None for run in self._running)
 
-    def start(self, engine: QueueEngine, runs: Iterable[Run]) -> None:
+    def start(self, engine: PushProcessor, runs: Iterable[LaneRun]) -> None:
         """Give these runs to the executor, each as soon as no older handler runs for its message groups."""
         if not self._running or not self._orderly:
             self._executor.start(engine, runs)
@@ -44,7 +44,7 @@ class OlderHandlers:
             else:
                 self._held.append((engine, run))
 
-    def add(self, engine: QueueEngine, runs: Iterable[Run]) -> None:
+    def add(self, engine: PushProcessor, runs: Iterable[LaneRun]) -> None:
         """Take runs whose results no longer count."""
         held = {run for _, run in self._held}
         for run in runs:
@@ -63,7 +63,7 @@ class OlderHandlers:
                 engine.give_up(run, reason)
                 self._executor.gave_up(run)
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: LaneRun) -> None:
         """Note that a run has returned, and start the runs that waited for it alone."""
         if self._running.pop(run, None) is None:
             return
@@ -72,5 +72,5 @@ class OlderHandlers:
             self.start(engine, (waiting,))
 
 
-def _lanes_of(engine: QueueEngine, run: Run) -> _Lanes:
+def _lanes_of(engine: PushProcessor, run: LaneRun) -> _Lanes:
     return frozenset((engine.topic, engine.queue, message.message_group) for message in run.messages)

@@ -15,18 +15,18 @@ from ..membership import Membership
 from ..metrics import Metrics, Sample
 from ..statistics import ConsumerStatistics, QueueStatistics, TopicCounters, consumer_samples
 from .lag import standing
-from .processor import QueueLife, Surroundings
+from .processor import ProcessorContext, QueueProcessor
 
-LifeT = TypeVar("LifeT", bound=QueueLife[Any])
+LifeT = TypeVar("LifeT", bound=QueueProcessor[Any])
 
 
-class QueueOwner(Generic[LifeT]):
+class AssignedQueues(Generic[LifeT]):
     """Runs a life of one kind for each queue, and counts the outcome."""
 
     def __init__(
         self,
         life: type[LifeT],
-        surroundings: Callable[[], Surroundings],
+        surroundings: Callable[[], ProcessorContext],
         in_flight: Callable[[LifeT], int],
         *,
         lake: Lake,
@@ -116,7 +116,7 @@ class QueueOwner(Generic[LifeT]):
 
     # --- What queues ask ----------------------------------------------------------------------------------------------------------
 
-    def room(self, life: QueueLife[Any]) -> tuple[int, int]:
+    def room(self, life: QueueProcessor[Any]) -> tuple[int, int]:
         """The amount that a queue may fetch: its part of the caches, and half of what the others leave."""
         count = max(1, len(self.queues))
         messages = sum(one.schedule.in_memory for one in self.queues.values())
@@ -148,7 +148,7 @@ class QueueOwner(Generic[LifeT]):
         return list(consumer_samples(self.statistics(), now_ms=self._lake.runtime.clock.wall_ms()))
 
 
-def _statistics(life: QueueLife[Any], in_flight: int) -> QueueStatistics:
+def _statistics(life: QueueProcessor[Any], in_flight: int) -> QueueStatistics:
     cell, schedule = life.keeper.cell, life.schedule
     following, stands = life.next_offset, standing(cell)
     listed = len(cell.tries) + cell.count_spilled + len(cell.markers)

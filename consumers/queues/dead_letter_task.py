@@ -30,7 +30,7 @@ _FORMER = (0, "it was given up in a former life of the topic or the group")
 _UNKNOWN = (0, "its last owner died, or an operator skipped it")
 
 
-class Burial:
+class DeadLetterTask:
     """The dead letters of one queue in its owner."""
 
     def __init__(

@@ -9,7 +9,7 @@ from ...coordinator.queues.cell import QueueCell, State
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueueLag:
     """What a cell says of its queue."""
 
     waiting_messages: int
@@ -21,12 +21,12 @@ class Standing:
     """The offset below which everything is settled."""
 
 
-def standing(cell: QueueCell) -> Standing:
+def standing(cell: QueueCell) -> QueueLag:
     markers = [marker.tries.state for marker in cell.markers.values()]
     waiting = sum(tries.state is State.WAITING for tries in cell.tries.values()) + markers.count(State.WAITING) + cell.count_spilled
     parked = markers.count(State.PARKED)
     first = cell.settled.floor if cell.first_listed is None else min(cell.settled.floor, cell.first_listed)
-    return Standing(waiting, len(markers) - parked, parked, first)
+    return QueueLag(waiting, len(markers) - parked, parked, first)
 
 
 class Ages:

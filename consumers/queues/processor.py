@@ -37,14 +37,14 @@ from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import ObjectStore
 from ..dead_letters.writer import DeadLetterWriter
 from ..feed.feed import Feed
-from ..feed.lazy_messages import Picked
+from ..feed.lazy_messages import LazyMessages
 from ..feed.rows import gone, missing_of
 from ..limits import Limits
 from ..schedule.protocol import QueueSchedule
 from ..statistics import TopicCounters
-from .dead_letter_task import Burial
+from .dead_letter_task import DeadLetterTask
 from .lag import Ages, standing
-from .rereading import Recalling
+from .rereading import Rereading
 from .spilling import Spilling
 
 log = logging.getLogger("penstock.consumers")
@@ -67,7 +67,7 @@ ScheduleT = TypeVar("ScheduleT", bound=QueueSchedule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ProcessorContext:
     """What all queues of one consumer share."""
 
     group: str
@@ -75,7 +75,7 @@ class Surroundings:
     store: ObjectStore
     worker: Worker
     member: Member
-    room: Callable[[QueueLife[Any]], tuple[int, int]]
+    room: Callable[[QueueProcessor[Any]], tuple[int, int]]
     """(messages, bytes) that a queue may fetch now."""
     freed: Callable[[], None]
     """Report that there may be room now for queues that had none."""
@@ -84,12 +84,12 @@ class Surroundings:
     limits: Limits
 
 
-class QueueLife(Generic[ScheduleT]):
+class QueueProcessor(Generic[ScheduleT]):
     """The life of a queue from its taking to its release or loss: `run`. `_go_on` says what is done with its messages."""
 
     def __init__(
         self,
-        around: Surroundings,
+        around: ProcessorContext,
         keeper: QueueKeeper,
         feed: Feed,
         writer: DeadLetterWriter,
@@ -103,8 +103,8 @@ class QueueLife(Generic[ScheduleT]):
         self._clock = around.runtime.clock
         self.keeper = keeper
         self._feed = feed
-        self._burial = Burial(writer, counters, topic=topic, queue=queue, moved=self.wake)
-        self._recalling = Recalling(feed, group=around.group, topic=topic, queue=queue, epoch=keeper.epoch, moved=self._look_again)
+        self._burial = DeadLetterTask(writer, counters, topic=topic, queue=queue, moved=self.wake)
+        self._recalling = Rereading(feed, group=around.group, topic=topic, queue=queue, epoch=keeper.epoch, moved=self._look_again)
         objects = SpillObjects(around.store, around.runtime, around.group, topic, queue)
         self._spilling = Spilling(objects, around.limits, schedule=lambda: self.schedule, moved=self.wake)
         self._counters = counters
@@ -456,7 +456,7 @@ class QueueLife(Generic[ScheduleT]):
         self._counters.delivery_ms.observe(max(0, self._clock.wall_ms() - stored_ms))
         kept = self._keep.apply(rows)
         self.bytes_per_message = max(1.0, rows.nbytes / rows.num_rows)
-        schedule.load(Picked.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)
+        schedule.load(LazyMessages.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)
 
     async def _skip_expired(self, schedule: ScheduleT, start: int, error: OffsetOutOfRange) -> None:
         """Go on behind messages that retention removed before the group had them."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from ...coordinator.queues.cell import QueueCell
 from ...log.message.message import MessageView
 from ..limits import Mode
-from ..schedule.lanes import Run
-from ..schedule.push import Schedule
+from ..schedule.lanes import LaneRun
+from ..schedule.push import PushSchedule
 from ..schedule.step import Step
 from .failure_log import FailureLog
-from .processor import QueueLife, Surroundings
+from .processor import ProcessorContext, QueueProcessor
 
 log = logging.getLogger("penstock.consumers")
 
@@ -32,28 +32,28 @@ _BURIAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushSurroundings(Surroundings):
+class PushContext(ProcessorContext):
     """What all queues of one PushConsumer share."""
 
-    start: Callable[[QueueEngine, Sequence[Run]], None]
+    start: Callable[[PushProcessor, Sequence[LaneRun]], None]
     """Give runs to the executor."""
-    abandoned: Callable[[QueueEngine, Sequence[Run]], None]
+    abandoned: Callable[[PushProcessor, Sequence[LaneRun]], None]
     """Report runs whose results no longer count, and whose handlers may still run."""
-    returned: Callable[[Run], None]
+    returned: Callable[[LaneRun], None]
     """Report that nothing of a run is running any more."""
     failures: FailureLog
 
 
-class QueueEngine(QueueLife[Schedule]):
+class PushProcessor(QueueProcessor[PushSchedule]):
     """Runs the messages of one queue."""
 
-    _around: PushSurroundings
+    _around: PushContext
     _solo_s = -math.inf
     """When the engine may next try to run a suspect alone."""
     _patience_s = _ALONE_S
 
-    def _new_schedule(self, cell: QueueCell) -> Schedule:
-        return Schedule(
+    def _new_schedule(self, cell: QueueCell) -> PushSchedule:
+        return PushSchedule(
             self._record.settings,
             cell,
             limits=self._around.limits,
@@ -80,7 +80,7 @@ class QueueEngine(QueueLife[Schedule]):
         """The time until which handlers may be started."""
         return -math.inf if self.keeper.ended.is_set() else self._around.member.until_s
 
-    def moved(self, run: Run) -> None:
+    def moved(self, run: LaneRun) -> None:
         """A run made progress or ended."""
         if run.ended:
             if run.timed_out_at is None:
@@ -96,7 +96,7 @@ class QueueEngine(QueueLife[Schedule]):
         self.schedule.report(run)
         self.wake()
 
-    def _count_await(self, run: Run) -> None:
+    def _count_await(self, run: LaneRun) -> None:
         """Observe how long the run's first message was here before its handler began. Messages that waited for another attempt do not count."""
         if run.took_s and run.messages[0].delivery_attempt == 1:
             began_ms = 1000 * (self._clock.monotonic_s() - sum(run.took_s))
@@ -114,7 +114,7 @@ class QueueEngine(QueueLife[Schedule]):
         self._stop()
         self._around.worker.finished(0)  # if the engine waits to run alone, it stops waiting
 
-    def time_out(self, before_s: float, reason: str) -> list[Run]:
+    def time_out(self, before_s: float, reason: str) -> list[LaneRun]:
         """Give up handlers that were started before ``before_s``."""
         late = [run for run in self.schedule.running if run.is_late(before_s)]
         for run in late:
@@ -124,7 +124,7 @@ class QueueEngine(QueueLife[Schedule]):
             self.wake()
         return late
 
-    def give_up(self, run: Run, reason: str) -> None:
+    def give_up(self, run: LaneRun, reason: str) -> None:
         """Stop waiting for a handler that may never return, also for what is to run alone."""
         run.time_out(reason)
         self._around.worker.finished(run.size)
@@ -199,11 +199,11 @@ class QueueEngine(QueueLife[Schedule]):
         if schedule is self.schedule:
             self._hand_out(step.runs)
 
-    def _begin(self, runs: Sequence[Run]) -> None:
+    def _begin(self, runs: Sequence[LaneRun]) -> None:
         self._around.worker.started(sum(run.size for run in runs))
         self._hand_out(runs)
 
-    def _hand_out(self, runs: Sequence[Run]) -> None:
+    def _hand_out(self, runs: Sequence[LaneRun]) -> None:
         if runs:
             self._counters.messages_out.add(sum(run.size for run in runs))
             self._counters.bytes_out.add(sum(run.messages.body_bytes for run in runs))

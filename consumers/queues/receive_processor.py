@@ -1,4 +1,4 @@
-"""One queue of a SimpleConsumer: messages that `Ready` lets go are written to the cell and then handed out. Acknowledgements gather
+"""One queue of a SimpleConsumer: messages that `ReceiveSchedule` lets go are written to the cell and then handed out. Acknowledgements gather
 meanwhile.
 """
 
@@ -18,15 +18,15 @@ from ...coordinator.queues.invisibility import Expiry, expired, returned, withou
 from ...coordinator.queues.keeper import CellFull, OwnershipLost, QueueKeeper
 from ...coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from ...coordinator.queues.remote_acks import Tried
-from ...coordinator.workers.in_flight import InHand
+from ...coordinator.workers.in_flight import ReceivedInFlight
 from ...log.errors import PenstockError, RetryError
 from ...log.message.message import MessageView
 from ..dead_letters.writer import DeadLetterWriter
 from ..feed.feed import Feed
-from ..schedule.receive import Ready, Want
+from ..schedule.receive import ReceiveSchedule, Want
 from ..schedule.step import Step
 from ..statistics import TopicCounters
-from .processor import QueueLife, Surroundings
+from .processor import ProcessorContext, QueueProcessor
 
 log = logging.getLogger("penstock.consumers")
 
@@ -41,10 +41,10 @@ _LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleSurroundings(Surroundings):
+class ReceiveContext(ProcessorContext):
     """What all queues of one SimpleConsumer share."""
 
-    in_hand: InHand
+    in_hand: ReceivedInFlight
     arrived: Callable[[], None]
     """Report that there is something to be received."""
     is_awaited: Callable[[], bool]
@@ -119,14 +119,14 @@ class _Change:
         return without_caught_up(self.expiry.cell, self.caught_up)
 
 
-class QueueHander(QueueLife[Ready]):
+class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
     """Hands out the messages of one queue, and settles them."""
 
-    _around: SimpleSurroundings
+    _around: ReceiveContext
 
     def __init__(
         self,
-        around: SimpleSurroundings,
+        around: ReceiveContext,
         keeper: QueueKeeper,
         feed: Feed,
         writer: DeadLetterWriter,
@@ -141,8 +141,8 @@ class QueueHander(QueueLife[Ready]):
         self._settling: list[_Settling] = []
         self._full_bytes = _FULL_BYTES
 
-    def _new_schedule(self, cell: QueueCell) -> Ready:
-        return Ready(
+    def _new_schedule(self, cell: QueueCell) -> ReceiveSchedule:
+        return ReceiveSchedule(
             self._record.settings,
             cell,
             limits=self._around.limits,

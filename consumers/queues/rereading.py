@@ -18,7 +18,7 @@ _ROWS = 5_000
 _TROUBLE_S = 0.2
 
 
-class Recalling:
+class Rereading:
     """The recalling of one queue in its owner: one reading at a time."""
 
     def __init__(self, feed: Feed, *, group: str, topic: str, queue: int, epoch: int, moved: Callable[[], None]) -> None:

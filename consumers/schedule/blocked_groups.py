@@ -16,11 +16,11 @@ from ...log.errors import InternalError
 from ...log.message.message import MessageView
 from ..feed.rows import GroupHashes
 from ..limits import Limits
-from .lanes import Lane, Run
+from .lanes import Lane, LaneRun
 from .step import Step
 
 
-class Blocked:
+class BlockedGroups:
     """The lanes of one queue that have a marker, by the hash of the message group."""
 
     def __init__(self, cell: QueueCell, limits: Limits, hashes: GroupHashes) -> None:
@@ -210,7 +210,7 @@ class Blocked:
 
     # --- What becomes of a run --------------------------------------------------------------------------------------------------
 
-    def moved(self, lane: Lane, run: Run, count: int, ended: bool, step: Step) -> None:
+    def moved(self, lane: Lane, run: LaneRun, count: int, ended: bool, step: Step) -> None:
         """Note ``count`` more successes. When the run ended without a failure, note that the group may go on."""
         self._retained -= count
         rest = run.messages[run.taken :]
@@ -349,7 +349,7 @@ class Blocked:
         most = min(self._limits.run_messages, company or self._limits.run_messages, lane.batch_max or self._limits.run_messages)
         strikes = _strikes(lane)
         messages, attempts = self._take_head(lane, most)
-        lane.run = Run(lane, messages)
+        lane.run = LaneRun(lane, messages)
         limit = max(marker.limit, messages[-1].offset + 1)
         if lane.batches:
             lane.delivered_to = limit

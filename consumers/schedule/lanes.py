@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...coordinator.queues.cell import Marker, State
 from ...log.message.message import MessageView
-from ..feed.lazy_messages import Picked
+from ..feed.lazy_messages import LazyMessages
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Failure:
     """False: a batch failed, and nobody said at which message."""
 
 
-class Run:
+class LaneRun:
     """Messages of one lane, handed to the listener in order, or together as a batch. The executor moves it along; the schedule looks."""
 
     __slots__ = (
@@ -49,7 +49,7 @@ class Run:
 
     def __init__(self, lane: Lane | OpenLane, messages: Sequence[MessageView], *, wave: bool = False) -> None:
         self.lane = lane
-        self.messages = Picked.of(messages)
+        self.messages = LazyMessages.of(messages)
         self.size = len(self.messages.offsets)
         """The number of messages."""
         self.wave = wave
@@ -84,7 +84,7 @@ class Run:
             return False
         return True
 
-    def split(self) -> Picked:
+    def split(self) -> LazyMessages:
         """Take back the messages that were not begun, if the run was. They no longer belong to it."""
         count = 0
         with suppress(IndexError):
@@ -125,20 +125,20 @@ class OpenLane:
         self.hash = key
         """The hash of the message group."""
         self.batches = batches
-        self.ready: list[Picked] = []
+        self.ready: list[LazyMessages] = []
         """Messages behind those of ``run``; none of the parts is empty."""
-        self.run: Run | None = None
+        self.run: LaneRun | None = None
         self.batch_max = 0
         """The largest batch until one succeeds, after a batch failed and nobody said where. 0: no such limit."""
 
-    def put_back(self, messages: Picked) -> None:
+    def put_back(self, messages: LazyMessages) -> None:
         """Put these messages in front again."""
         if messages:
             self.ready.insert(0, messages)
 
-    def take(self, most: int) -> Picked:
+    def take(self, most: int) -> LazyMessages:
         """The first messages, at most ``most``."""
-        taken: list[Picked] = []
+        taken: list[LazyMessages] = []
         while self.ready and most > 0:
             first = self.ready.pop(0)
             if len(first) > most:
@@ -146,12 +146,12 @@ class OpenLane:
                 first = first.cut(0, most)
             taken.append(first)
             most -= len(first)
-        return Picked.joined(taken)
+        return LazyMessages.joined(taken)
 
-    def take_all(self) -> Picked:
+    def take_all(self) -> LazyMessages:
         """All messages that are ready."""
         taken, self.ready = self.ready, []
-        return Picked.joined(taken)
+        return LazyMessages.joined(taken)
 
 
 class Lane:
@@ -176,7 +176,7 @@ class Lane:
         self.batches = batches
         self.ready: deque[MessageView] = deque()
         """Messages behind those of ``run``."""
-        self.run: Run | None = None
+        self.run: LaneRun | None = None
         self.marker = marker
         """The marker as it is to stand in the cell."""
         self.known_to = marker.head if marker is not None else None

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from ...log.message.message import MessageView
-from ..feed.lazy_messages import Picked
+from ..feed.lazy_messages import LazyMessages
 from ..feed.rows import GroupHashes
 from ..limits import Limits
-from .blocked_groups import Blocked
-from .lanes import Lane, OpenLane, Run
+from .blocked_groups import BlockedGroups
+from .lanes import Lane, LaneRun, OpenLane
 from .step import Step
 
 
@@ -49,7 +49,7 @@ class OpenLanes:
             lane = self.known[key] = OpenLane(key, batches=self.common.batches)
         return lane
 
-    def take(self, messages: Picked, blocked: Blocked, touched: dict[OpenLane, None], step: Step) -> int:
+    def take(self, messages: LazyMessages, blocked: BlockedGroups, touched: dict[OpenLane, None], step: Step) -> int:
         """Grant fresh messages, each in the lane of its group. Returns how many were passed by because their group is blocked."""
         if not (self.by_group or blocked):
             self._add(self.common, messages, touched, step)
@@ -67,15 +67,15 @@ class OpenLanes:
         step.listed += passed
         return len(passed)
 
-    def _by_hash(self, messages: Picked) -> dict[int, Picked]:
+    def _by_hash(self, messages: LazyMessages) -> dict[int, LazyMessages]:
         """The messages of each message group. Two groups with the same hash share an entry, in order."""
-        found: dict[int, Picked] = {}
+        found: dict[int, LazyMessages] = {}
         for group, own in messages.by_group().items():
             key = self._hashes.of(group)
-            found[key] = own if key not in found else Picked.of(sorted([*found[key], *own], key=attrgetter("offset")))
+            found[key] = own if key not in found else LazyMessages.of(sorted([*found[key], *own], key=attrgetter("offset")))
         return found
 
-    def wave(self, messages: Sequence[MessageView]) -> list[Run]:
+    def wave(self, messages: Sequence[MessageView]) -> list[LaneRun]:
         """Runs in limited company, by lane."""
         lanes: dict[OpenLane, list[MessageView]] = {}
         for message in messages:
@@ -84,11 +84,11 @@ class OpenLanes:
         for lane, own in lanes.items():
             size = 1 if lane is self.common and not lane.batches else len(own)
             for at in range(0, len(own), size):
-                lane.run = Run(lane, own[at : at + size], wave=True)
+                lane.run = LaneRun(lane, own[at : at + size], wave=True)
                 runs.append(lane.run)
         return runs
 
-    def stalled(self, lane: OpenLane, run: Run) -> Lane:
+    def stalled(self, lane: OpenLane, run: LaneRun) -> Lane:
         """The lane of a run that goes on, as the lane of a blocked group from now on."""
         self.drop(lane)
         run.lane = blocked = Lane(lane.hash, batches=lane.batches)
@@ -104,18 +104,18 @@ class OpenLanes:
         if self.by_group:
             self.known.pop(lane.hash, None)
 
-    def start(self, lane: OpenLane, runs: list[Run]) -> None:
+    def start(self, lane: OpenLane, runs: list[LaneRun]) -> None:
         """Run what is ready in a lane where nothing runs."""
         if not (self._orderly or lane.batches):
-            runs += [Run(lane, part) for part in self.parts(lane.take_all())]
+            runs += [LaneRun(lane, part) for part in self.parts(lane.take_all())]
         elif lane.run is None and lane.ready:
             most = lane.batch_max or self._limits.run_messages
             if not lane.batches and len(self.known) < self._limits.few_lanes:
                 most *= self._limits.few_lanes
-            lane.run = Run(lane, lane.take(most))
+            lane.run = LaneRun(lane, lane.take(most))
             runs.append(lane.run)
 
-    def parts(self, messages: Picked) -> list[Picked]:
+    def parts(self, messages: LazyMessages) -> list[LazyMessages]:
         """The parts that are given to the executor together, of messages that may run side by side."""
         size = self._limits.run_messages
         if not self.common.batches:
@@ -124,16 +124,16 @@ class OpenLanes:
             return messages.each()
         return [messages.cut(at, at + size) for at in range(0, len(messages), size)]
 
-    def spread(self, running: dict[Run, None]) -> list[Run]:
+    def spread(self, running: dict[LaneRun, None]) -> list[LaneRun]:
         """Take messages that wait behind others, if nothing is to be in order. Returns new runs of them, which are added to ``running``."""
         if self._orderly:
             return []
         back = [part for run in running if not (run.ended or run.cancelled) and (part := run.split())]
-        runs = [Run(self.common, part) for part in self.parts(Picked.joined(back))] if back else []
+        runs = [LaneRun(self.common, part) for part in self.parts(LazyMessages.joined(back))] if back else []
         running.update(dict.fromkeys(runs))
         return runs
 
-    def start_all(self, runs: list[Run]) -> None:
+    def start_all(self, runs: list[LaneRun]) -> None:
         """Run whatever stood still."""
         for lane in list(self):
             self.start(lane, runs)
@@ -141,7 +141,7 @@ class OpenLanes:
             self.common.run = None
             self.start(self.common, runs)
 
-    def _add(self, lane: OpenLane, messages: Picked, touched: dict[OpenLane, None], step: Step) -> None:
+    def _add(self, lane: OpenLane, messages: LazyMessages, touched: dict[OpenLane, None], step: Step) -> None:
         if messages:
             if lane.run is None:
                 touched[lane] = None

@@ -9,18 +9,18 @@ from ...coordinator.groups.record import GroupSettings
 from ...coordinator.queues.cell import QueueCell
 from ...coordinator.queues.offsets import OffsetSet
 from ...log.message.message import MessageView
-from .blocked_groups import Blocked
-from .tracked_messages import Tracked
+from .blocked_groups import BlockedGroups
+from .tracked_messages import TrackedMessages
 
 
 class QueueSchedule(Protocol):
     """The messages of a queue that may be handed on next: the part that rows come into."""
 
     settings: GroupSettings
-    blocked: Blocked
+    blocked: BlockedGroups
 
     @property
-    def tracked(self) -> Tracked: ...
+    def tracked(self) -> TrackedMessages: ...
 
     in_memory: int
     next_load: int

@@ -1,7 +1,7 @@
 """The messages of one queue that may run next, and what its cell must say before. No I/O: the engine reads, writes and runs.
 
 A message is *loaded* from the log, *granted* by a write of the cell, run by a handler, and *settled* by a later write. A failed one goes to
-the waiting list (CONCURRENT), or its message group is blocked by a marker (ORDERLY, `Blocked`). Messages that were in flight in an owner
+the waiting list (CONCURRENT), or its message group is blocked by a marker (ORDERLY, `BlockedGroups`). Messages that were in flight in an owner
 that died are run first, in limited company.
 """
 
@@ -16,18 +16,18 @@ from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupS
 from ...coordinator.queues.cell import Marker, QueueCell, State, Tries
 from ...coordinator.queues.offsets import OffsetSet
 from ...log.message.message import MessageView
-from ..feed.lazy_messages import Picked
+from ..feed.lazy_messages import LazyMessages
 from ..feed.rows import GroupHashes
 from ..limits import Limits, Mode
 from .attempts import after_failure
-from .blocked_groups import Blocked
-from .lanes import Failure, Lane, OpenLane, Run
+from .blocked_groups import BlockedGroups
+from .lanes import Failure, Lane, LaneRun, OpenLane
 from .open_lanes import OpenLanes
 from .step import ENDED_ITS_PROCESS, Failed, Letter, Step
-from .tracked_messages import Tracked
+from .tracked_messages import TrackedMessages
 
 
-class Schedule:
+class PushSchedule:
     """The messages of one queue in one owner. Made anew by each take and each reset."""
 
     def __init__(self, settings: GroupSettings, cell: QueueCell, *, limits: Limits, chance: float = 0.5, secret: str = "") -> None:
@@ -39,10 +39,10 @@ class Schedule:
         """The number that decides the jitter of this owner's retries."""
         self._hashes = GroupHashes(secret)
         self._lanes = OpenLanes(limits, self._hashes, orderly=self._orderly)
-        self.blocked = Blocked(cell, limits, self._hashes)
-        self.tracked = Tracked(cell, retained=limits.retained)
-        self._reported: dict[Run, None] = {}
-        self._loaded: deque[tuple[Picked, OffsetSet, int]] = deque()
+        self.blocked = BlockedGroups(cell, limits, self._hashes)
+        self.tracked = TrackedMessages(cell, retained=limits.retained)
+        self._reported: dict[LaneRun, None] = {}
+        self._loaded: deque[tuple[LazyMessages, OffsetSet, int]] = deque()
         self._earliest = 0
         self._waves = 0
         """The number of runs of suspects under way."""
@@ -56,18 +56,18 @@ class Schedule:
         """The first offset that is to be fetched."""
         self.in_memory = 0
         """The number of messages that were loaded, and are neither settled nor failed."""
-        self.running: dict[Run, None] = {}
+        self.running: dict[LaneRun, None] = {}
         """Runs that the executor has, the oldest first."""
 
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
     def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None:
         """Take fresh messages up to ``limit``; those whose offsets are ``filtered`` are not the group's."""
-        self._loaded.append((Picked.of(messages), filtered, limit))
+        self._loaded.append((LazyMessages.of(messages), filtered, limit))
         self.next_load = limit
         self.in_memory += len(messages)
 
-    def report(self, run: Run) -> None:
+    def report(self, run: LaneRun) -> None:
         """Note that a run has made progress or ended."""
         self._reported[run] = None
 
@@ -176,7 +176,7 @@ class Schedule:
             self._grant(step)
         if self._is_full or not (self._waves or self.tracked.suspects):
             for message in self.tracked.take_due(now_ms, step):
-                step.runs.append(Run(self._lanes.common, [message]))
+                step.runs.append(LaneRun(self._lanes.common, [message]))
                 self.in_memory += 1
         self.blocked.run_due(now_ms, step, self.next_fresh)
 
@@ -186,13 +186,13 @@ class Schedule:
     def _is_full(self) -> bool:
         return (len(self.blocked) if self._orderly else self.tracked.count_waiting) >= self._limits.full
 
-    def _lacks_room(self, run: Run, letters: int) -> bool:
+    def _lacks_room(self, run: LaneRun, letters: int) -> bool:
         """Whether the cell has no room for the consequence of a failure: its marker or tries, or its dead letter besides ``letters``."""
         if run.failure is None:
             return False
         return (run.lane.marker is None and self._is_full) or (letters >= self._limits.letters and self._gives_up(run))
 
-    def _gives_up(self, run: Run) -> bool:
+    def _gives_up(self, run: LaneRun) -> bool:
         """Whether a failure makes a dead letter."""
         if run.failure is None or (self._orderly and self.settings.dead_letter_policy is DeadLetterPolicy.PARK):
             return False
@@ -203,7 +203,7 @@ class Schedule:
             before = Tries(before.state, before.attempts)  # the strikes are those of a head that is done
         return after_failure(before, run.failure, self.settings, chance=self._chance, now_ms=0)[1]
 
-    def _postpones(self, run: Run, cell: QueueCell, step: Step, mode: Mode) -> bool:
+    def _postpones(self, run: LaneRun, cell: QueueCell, step: Step, mode: Mode) -> bool:
         """Whether a failure stays as if its handler still ran, because the cell has no room for its consequence. The next owner finds it as
         a suspect, or due again.
         """
@@ -222,7 +222,7 @@ class Schedule:
         run.failure = None
         return False
 
-    def _take_report(self, run: Run, now_ms: int, step: Step, mode: Mode, *, postponed: bool) -> None:
+    def _take_report(self, run: LaneRun, now_ms: int, step: Step, mode: Mode, *, postponed: bool) -> None:
         """Settle what is done. ``postponed``: the failure behind that is taken later."""
         lane = run.lane
         done = run.done if run.timed_out_at is None else run.timed_out_at
@@ -244,7 +244,7 @@ class Schedule:
         elif ended and isinstance(lane, OpenLane):
             self._ended(lane, run, step, mode)
 
-    def _ended(self, lane: OpenLane, run: Run, step: Step, mode: Mode) -> None:
+    def _ended(self, lane: OpenLane, run: LaneRun, step: Step, mode: Mode) -> None:
         """Go on in a lane that is not blocked."""
         if run.taken == run.size:
             lane.batch_max = 0
@@ -288,10 +288,10 @@ class Schedule:
             self.tracked.wait(rest[0], tries, step)
         if self._lanes.common.batches:
             again = [self.tracked.run(message, step) for message in again]
-        self._lanes.common.put_back(Picked.of(again))
+        self._lanes.common.put_back(LazyMessages.of(again))
         self._held = True
 
-    def split(self, run: Run) -> int:
+    def split(self, run: LaneRun) -> int:
         """Take back messages that wait behind one that takes long or failed, and need not wait for it. Returns how many."""
         back = run.split() if not self._orderly else ()
         if back:
@@ -299,7 +299,7 @@ class Schedule:
             self._held = True
         return len(back)
 
-    def spread(self) -> list[Run]:
+    def spread(self) -> list[LaneRun]:
         """Messages that wait behind others and need not, as runs of their own to be started at once."""
         return self._lanes.spread(self.running)
 
@@ -319,7 +319,7 @@ class Schedule:
             delivered = [self.tracked.run(message, step) for message in rest if self._hash(message) != key]
             others = [*delivered, *(message for message in own[len(rest) :] if self._hash(message) != key)]
             own = [message for message in own if self._hash(message) == key]
-            opened.ready = [Picked.of(others)] if others else []
+            opened.ready = [LazyMessages.of(others)] if others else []
             self._held = True
         else:
             self._lanes.drop(opened)
@@ -399,7 +399,7 @@ class Schedule:
                 self.in_memory -= self._lanes.take(messages, self.blocked, touched, step)
             else:
                 step.granted += messages.offsets
-                step.runs += [Run(self._lanes.common, part) for part in self._lanes.parts(messages)]
+                step.runs += [LaneRun(self._lanes.common, part) for part in self._lanes.parts(messages)]
             self.next_fresh = limit
         for lane in touched:
             self._lanes.start(lane, step.runs)

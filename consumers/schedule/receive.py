@@ -1,7 +1,7 @@
 """The messages of one queue that ``receive`` may hand out next, and what its cell must say before. No I/O: the hander reads and writes.
 
 The order is: messages that were in flight in an owner that died, then messages that failed or expired and are due, then fresh ones. In an
-ORDERLY group a fresh message is passed by (`Blocked`) while its message group is out or waits.
+ORDERLY group a fresh message is passed by (`BlockedGroups`) while its message group is out or waits.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ...coordinator.queues.receipt_handle import ReceiptHandle
 from ...log.message.message import MessageView
 from ..feed.rows import GroupHashes
 from ..limits import Limits
-from .blocked_groups import Blocked
+from .blocked_groups import BlockedGroups
 from .lanes import Lane
 from .step import ENDED_ITS_PROCESS, Letter, Step
-from .tracked_messages import Tracked
+from .tracked_messages import TrackedMessages
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class _Given:
             self.lanes.setdefault(lane, []).append(message)
 
 
-class HandedOut(Tracked):
+class HandedOut(TrackedMessages):
     """Messages tracked by themselves. Those that run are run by the clients that received them."""
 
     def hand_out(self, message: MessageView, due_ms: int, step: Step) -> MessageView:
@@ -103,7 +103,7 @@ class HandedOut(Tracked):
             del self.messages[offset]
 
 
-class Ready:
+class ReceiveSchedule:
     """The messages of one queue in one owner. Made anew by each take and each reset."""
 
     def __init__(
@@ -125,7 +125,7 @@ class Ready:
         self._generation = cell.generation
         self._secret = secret
         self._hashes = GroupHashes(secret)
-        self.blocked = Blocked(cell, limits, self._hashes)
+        self.blocked = BlockedGroups(cell, limits, self._hashes)
         self.tracked = HandedOut(cell, retained=limits.retained)
         self._loaded: deque[_Chunk] = deque()
         self._earliest = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ...coordinator.queues.cell import Marker, QueueCell, Tries
 from ...coordinator.queues.offsets import OffsetSet
 from ...log.message.message import MessageView
-from .lanes import Run
+from .lanes import LaneRun
 
 ENDED_ITS_PROCESS = "its process died each time it ran alone"
 
@@ -54,9 +54,9 @@ class Step:
     letters: list[Letter] = field(default_factory=list)
     parked: list[MessageView] = field(default_factory=list)
     """Heads of message groups that were parked in this step."""
-    runs: list[Run] = field(default_factory=list)
+    runs: list[LaneRun] = field(default_factory=list)
     """Runs to be started when the step is durable."""
-    runs_now: list[Run] = field(default_factory=list)
+    runs_now: list[LaneRun] = field(default_factory=list)
     """Runs to be started at once, because they are durable already."""
     taken_back: int = 0
     """The number of messages of runs under way that were not begun, and no longer belong to them."""

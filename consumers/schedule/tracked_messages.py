@@ -13,7 +13,7 @@ _READ_AHEAD_MS = 60_000
 """Messages due within this time are read ahead, as far as memory allows: otherwise they would be late by the time that reading takes."""
 
 
-class Tracked:
+class TrackedMessages:
     """The tracked messages of one queue in one owner."""
 
     def __init__(self, cell: QueueCell, *, retained: int) -> None:

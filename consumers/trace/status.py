@@ -40,7 +40,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StoredStatus:
     """A message in a cell."""
 
     fate: Fate
@@ -63,30 +63,30 @@ _OF_STATES = {
 }
 
 
-def standing_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes: bool) -> Standing:
+def standing_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes: bool) -> StoredStatus:
     """How a message stands. ``lane`` is the hash of its message group, ``begun_at`` the group's first offset, ``passes`` whether its filter
     lets it pass.
     """
     if offset in cell.dead_letters.own:
-        return Standing(fate=Fate.GIVEN_UP)
+        return StoredStatus(fate=Fate.GIVEN_UP)
     if (tries := cell.tries.get(offset)) is not None:
         return _tried(tries)
     if offset in cell.granted:
-        return Standing(fate=Fate.IN_FLIGHT, attempts=1, strikes=0)
+        return StoredStatus(fate=Fate.IN_FLIGHT, attempts=1, strikes=0)
     if not passes:
-        return Standing(fate=Fate.LEFT_OUT)
+        return StoredStatus(fate=Fate.LEFT_OUT)
     marker = cell.markers.get(lane)
     if marker is not None and offset >= marker.head:
         out = marker.tries.state in (State.RUNNING, State.OUT) and offset < marker.limit
         if offset == marker.head or out:
             found = _tried(marker.tries)
-            return found if offset == marker.head else Standing(fate=found.fate, attempts=found.attempts, due_ms=found.due_ms)
-        return Standing(fate=Fate.BEHIND, attempts=marker.tries.attempts if offset < marker.limit else 0, behind=marker.head)
+            return found if offset == marker.head else StoredStatus(fate=found.fate, attempts=found.attempts, due_ms=found.due_ms)
+        return StoredStatus(fate=Fate.BEHIND, attempts=marker.tries.attempts if offset < marker.limit else 0, behind=marker.head)
     if offset not in cell.settled:
-        return Standing(fate=Fate.FRESH, attempts=0, strikes=0)
-    return Standing(fate=Fate.PASSED_OVER if offset < begun_at else Fate.SETTLED)
+        return StoredStatus(fate=Fate.FRESH, attempts=0, strikes=0)
+    return StoredStatus(fate=Fate.PASSED_OVER if offset < begun_at else Fate.SETTLED)
 
 
-def _tried(tries: Tries) -> Standing:
+def _tried(tries: Tries) -> StoredStatus:
     due_ms = tries.due_ms if tries.state in (State.WAITING, State.OUT) else None
-    return Standing(fate=_OF_STATES[tries.state], attempts=tries.attempts, strikes=tries.strikes, due_ms=due_ms)
+    return StoredStatus(fate=_OF_STATES[tries.state], attempts=tries.attempts, strikes=tries.strikes, due_ms=due_ms)

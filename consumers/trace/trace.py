@@ -35,7 +35,7 @@ from ...log.read.places import Published, entry_of, published_in
 from ...log.read.reader import Reader
 from ...log.topic.topics import Topic
 from ..dead_letters.redrive import REDRIVE_OFFSET
-from ..dead_letters.redrive_cell import Redriven
+from ..dead_letters.redrive_cell import RedriveCell
 from ..dead_letters.writer import Origin, dead_letter_topic, origin_of
 from ..feed.rows import group_hash
 from .status import Fate, standing_of
@@ -319,7 +319,7 @@ class _Tracing:
         if not message.topic.startswith(DLQ_PREFIX) or origin is None:
             return None
         group = message.topic.removeprefix(DLQ_PREFIX)
-        redriven = Redriven(self._lake, group, topic.life)
+        redriven = RedriveCell(self._lake, group, topic.life)
         try:
             await self._readable(redriven.read())
         finally:

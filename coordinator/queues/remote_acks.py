@@ -63,7 +63,7 @@ class _Waiting:
         return after
 
 
-class Receipts:
+class RemoteAcks:
     """Changes cells that others own, by receipt handle. Owner and epoch stay, so that the owner finds its own cell, with one more
     write.
 

@@ -34,7 +34,7 @@ WRITE_S = 10.0
 """How long the table may take to answer before it is given up."""
 
 
-class Groups:
+class GroupRegistry:
     """The records of a lake's groups. Every change is one write of one record, carried out as a whole or not at all.
 
     All methods raise `InvalidArgument` or `LimitExceeded` for an invalid group's name, `UnknownOutcome` when the table does not tell

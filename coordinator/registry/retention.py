@@ -10,10 +10,10 @@ from ..cells.keys import queue_key
 from ..queues.cell import QueueCell
 from ..queues.codec import decode_cell
 from ..queues.commands import caught_up
-from .groups import Groups
+from .groups import GroupRegistry
 
 
-async def retention_guards(cells: Cells, groups: Groups, topic: str) -> Mapping[int, int]:
+async def retention_guards(cells: Cells, groups: GroupRegistry, topic: str) -> Mapping[int, int]:
     """The first offset, for each queue of a topic, that some group has blocked, parked, waiting, or given up but not buried yet.
 
     Queues without any are left out. Messages that nobody has read yet are not spared: retention is independent of consumption. Raises

@@ -19,7 +19,7 @@ from ..cells.keys import queue_key
 from ..queues.cell import QueueCell, Spill
 from ..queues.codec import decode_cell
 from ..queues.spills import WaitingRows
-from .groups import Groups
+from .groups import GroupRegistry
 
 WAITING = "waiting/"
 ORPHAN_AGE_MS = 48 * 3600 * 1000
@@ -102,7 +102,7 @@ def waiting_of(topic: str) -> str:
     return f"{WAITING}{topic_folder(topic)}/"
 
 
-async def collect_spills(store: ObjectStore, cells: Cells, groups: Groups, topic: str) -> int:
+async def collect_spills(store: ObjectStore, cells: Cells, groups: GroupRegistry, topic: str) -> int:
     """Delete a topic's objects that no group's cell names any more, once they are old. Returns how many. Raises what store and table
     raise.
 

@@ -9,7 +9,7 @@ from ...log.errors import ClosedError, RetryError
 from ...log.produce.delays import QUEUE
 from ...log.read.reader import Reader
 from ...log.runtime.backoff import Backoff
-from .runs.memtable import Rows
+from .runs.memtable import TimedRows
 
 _AGAIN_S = 0.1
 
@@ -18,7 +18,7 @@ class Following:
     """Reads a timer log from an offset on, as messages are sent, while there is room in memory."""
 
     def __init__(self, reader: Reader, start: int, *, rows_max: int, bytes_max: int) -> None:
-        self.rows = Rows()
+        self.rows = TimedRows()
         self.known = start
         """The offset of the next message to be read."""
         self.news = asyncio.Event()

@@ -18,7 +18,7 @@ from .cell.cell import TimerCell
 from .cell.selection import FOREVER, Waiting, within
 from .cell.state import Bounds, Due, TimerState, not_recallable
 from .options import TimerOptions
-from .runs.memtable import Rows
+from .runs.memtable import TimedRows
 from .runs.recalls import Recalls
 from .runs.run_files import OpenRun, next_unloaded, run_key
 
@@ -110,7 +110,7 @@ class _Wanted:
         self._until = until
         self.begin = Due(-1 if from_us is None else from_us, -1)
         self._limit = limit
-        self._rows = Rows()
+        self._rows = TimedRows()
 
     @property
     def end(self) -> Due:
@@ -124,7 +124,7 @@ class _Wanted:
     def add(self, batch: pa.RecordBatch) -> None:
         if self._message_id is not None:
             batch = batch.filter(pc.equal(batch.column("message_id"), self._message_id))
-        rows = Rows()
+        rows = TimedRows()
         rows.add(batch)
         chosen = self._chosen(rows.waiting)
         for one in rows.take(chosen).to_batches():
@@ -136,8 +136,8 @@ class _Wanted:
         chosen = self._ordered()
         return self._rows.take(Waiting(chosen.time_us[: self._limit], chosen.offset[: self._limit]))
 
-    def _first(self) -> Rows:
-        rows = Rows()
+    def _first(self) -> TimedRows:
+        rows = TimedRows()
         for batch in self.table().to_batches():
             rows.add(batch)
         return rows
@@ -162,4 +162,4 @@ async def _add_runs(lake: Lake, topic: str, life: str, wanted: _Wanted) -> None:
         await following.load()
         for batch in following.rows.take(following.rows.waiting).to_batches():
             wanted.add(batch)
-        following.rows = Rows()
+        following.rows = TimedRows()

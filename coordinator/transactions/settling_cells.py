@@ -14,7 +14,7 @@ from ..cells.cells import Cells
 from ..cells.keys import queue_key
 from ..queues.codec import decode_cell
 from ..queues.receipt_handle import ForeignReceipt
-from ..queues.remote_acks import Receipts
+from ..queues.remote_acks import RemoteAcks
 from .ids import member_of
 from .members.acks import Acks, Verdict, ended, verdict
 from .members.member_cells import MemberCells
@@ -28,7 +28,7 @@ class SettlingQueues:
         self._cells = cells
         self._members = members
         self._clock = runtime.clock
-        self._receipts = Receipts(cells, runtime)
+        self._receipts = RemoteAcks(cells, runtime)
 
     async def note(self, row: TransactionRow) -> Verdict:
         """Write the verdict of the queue's cell into the row of an open transaction that settles its messages, if there is a verdict.

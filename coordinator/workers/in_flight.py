@@ -24,7 +24,7 @@ class _Delivery:
     due_ms: int
 
 
-class InHand:
+class ReceivedInFlight:
     """The held messages of one worker, whatever consumers received them. For the event loop's thread."""
 
     def __init__(self, worker: Worker, clock: Clock) -> None:

@@ -1,7 +1,7 @@
 """The one writer of a process to a topic's log: it appends entries, hands over what lost a race, and links what others handed over.
 
 The loop of `Appender` takes one decision at a time (`decide`, a pure function): append the next entry, hand over and follow, or wait.
-Safety rests on the fold alone. This module only makes appends quick and cheap in requests. `Outstanding` keeps the appends that are on
+Safety rests on the fold alone. This module only makes appends quick and cheap in requests. `InFlight` keeps the appends that are on
 their way.
 """
 
@@ -29,8 +29,8 @@ from ..stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from ..tail.tail import Tail
 from .compose import Composed, compose
 from .contention import Contention, Pace, Role
-from .handed_over import Waiting
-from .in_flight import Outstanding, expose
+from .handed_over import HandedOver
+from .in_flight import InFlight, expose
 from .pending_append import Outcome, Pending, at_deadline, before_any
 
 ALONE_INLINE_TIMES = 8
@@ -58,9 +58,9 @@ class Appender:
         self._tail = tail
         self._pace = pace or Pace()
         self._race = Contention(runtime.new_id(), self._pace, self._clock.monotonic_s())
-        self._waiting = Waiting(store, paths)
+        self._waiting = HandedOver(store, paths)
         self._checkpoints = CheckpointWriter(store, paths)
-        self._pending = Outstanding()
+        self._pending = InFlight()
         self._backoff = Backoff(self._pace.retry_s)
         """Waits after failed turns."""
         self._look: asyncio.Task[None] | None = None

@@ -18,7 +18,7 @@ LIST_WHOLE_WINDOW_EVERY = 16
 _KNOWN_MAX = 8 * ENTRY_LINKS_MAX * LIST_TAILS
 
 
-class Waiting:
+class HandedOver:
     """Handed-over objects, oldest first; each is read once."""
 
     def __init__(self, store: ObjectStore, paths: TopicPaths) -> None:

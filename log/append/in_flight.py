@@ -14,7 +14,7 @@ _LISTING_MS = 100
 """The age below which a hand-over does not count as passed over by an entry: the entry's writer may have listed before it."""
 
 
-class Outstanding:
+class InFlight:
     """The appends whose outcome is not known yet, in the order in which they came."""
 
     def __init__(self) -> None:

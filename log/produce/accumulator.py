@@ -88,7 +88,7 @@ class ProducerStatistics:
 
 
 @dataclass(eq=False, slots=True)
-class Gathering:
+class BatchBuilder:
     """The content of a future batch: messages one by one, or a table."""
 
     first_number: int
@@ -121,7 +121,7 @@ class Gathering:
     """The size at the moment it was taken for the append."""
 
     @classmethod
-    def of(cls, messages: Sequence[Message]) -> Gathering:
+    def of(cls, messages: Sequence[Message]) -> BatchBuilder:
         """A separate batch of checked messages."""
         bodies, groups = [one.body for one in messages], [one.message_group for one in messages]
         return cls(0, 0.0, bodies=bodies, groups=groups, labelled=dict(enumerate(messages)))
@@ -150,7 +150,7 @@ class Gathering:
             self.future.set_exception(outcome)
 
 
-def tell(options: ProducerOptions, gathering: Gathering, *, now_s: float, durable: bool) -> None:
+def tell(options: ProducerOptions, gathering: BatchBuilder, *, now_s: float, durable: bool) -> None:
     """Report a batch's outcome to the metrics callback."""
     if options.on_batch is not None and gathering.count:
         options.on_batch(BatchSent(gathering.count, gathering.sent_bytes, now_s - gathering.started_s, durable))
@@ -196,7 +196,7 @@ class Sequences:
         return sequence <= self._accepted
 
 
-class Buffer:
+class Accumulator:
     """Gatherings in order, within a memory limit. Senders call all methods but ``take`` and ``release``, under ``lock``."""
 
     def __init__(
@@ -216,8 +216,8 @@ class Buffer:
         self._largest_bytes = max(options.batch_bytes, min(_GROWTH_MAX * options.batch_bytes, options.memory_bytes // 4))
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
-        self.queue: deque[Gathering] = deque()
-        self.open: Gathering | None = None
+        self.queue: deque[BatchBuilder] = deque()
+        self.open: BatchBuilder | None = None
         """The gathering that the next message joins, the last of ``queue``."""
         self.size_bytes = 0
         """The bytes waiting or on their way."""
@@ -260,15 +260,15 @@ class Buffer:
                 hint="wait for receipts, raise memory_bytes, or look why the store is slow",
             )
 
-    def open_gathering(self) -> Gathering:
+    def open_gathering(self) -> BatchBuilder:
         """The gathering that the next message joins."""
         if self.open is None:
-            gathering = Gathering(self._number, self._now_s(), self.id_prefix)
+            gathering = BatchBuilder(self._number, self._now_s(), self.id_prefix)
             self.queue.append(gathering)
             self.open = gathering
         return self.open
 
-    def add(self, gathering: Gathering, size_bytes: int) -> None:
+    def add(self, gathering: BatchBuilder, size_bytes: int) -> None:
         """Queue a separate batch behind all that was sent before."""
         self._close_open()
         gathering.first_number, gathering.id_prefix = self._number, self.id_prefix
@@ -279,7 +279,7 @@ class Buffer:
         self.queue.append(gathering)
         self._wake()
 
-    def notice(self, gathering: Gathering) -> None:
+    def notice(self, gathering: BatchBuilder) -> None:
         """React to the growth of the open gathering: its first message, a full batch, or as much as a batch may be."""
         payload_bytes, batch_bytes = gathering.payload_bytes, self._options.batch_bytes
         if payload_bytes >= self._largest_bytes:
@@ -298,7 +298,7 @@ class Buffer:
             self._number = self.open.first_number + self.open.count
             self.open = None
 
-    def cut(self, gathering: Gathering, count: int, size_bytes: int, last_sequence: int | None) -> None:
+    def cut(self, gathering: BatchBuilder, count: int, size_bytes: int, last_sequence: int | None) -> None:
         """Restore ``gathering`` as it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
         del gathering.bodies[count:], gathering.groups[count:], gathering.born_s[count:]
         gathering.queues.pop(count, None)
@@ -308,7 +308,7 @@ class Buffer:
         if gathering.closed:
             self._number = gathering.first_number + count
 
-    def head(self) -> Gathering | None:
+    def head(self) -> BatchBuilder | None:
         """The oldest gathering with something in it; an interrupted ``send`` may leave empty ones."""
         with self.lock:
             while self.queue and self.queue[0].count == 0:
@@ -316,7 +316,7 @@ class Buffer:
                     self.open = None
             return self.queue[0] if self.queue else None
 
-    def take(self) -> Gathering:
+    def take(self) -> BatchBuilder:
         """The oldest gathering, to be appended. Nothing joins it any more."""
         with self.lock:
             if self.queue[0] is self.open:
@@ -332,7 +332,7 @@ class Buffer:
             self.size_bytes += encoded_bytes
             return gathering
 
-    def release(self, gathering: Gathering) -> None:
+    def release(self, gathering: BatchBuilder) -> None:
         """Free the bytes of a gathering."""
         with self.lock:
             self.size_bytes -= gathering.size_bytes

@@ -30,7 +30,16 @@ from ..runtime.runtime import Runtime
 from ..stage.jobs import stage
 from ..stores.protocol import ObjectStore
 from ..topic.settings import TopicSettings
-from .accumulator import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s, tell
+from .accumulator import (
+    MESSAGE_OVERHEAD_BYTES,
+    Accumulator,
+    BatchBuilder,
+    ProducerOptions,
+    ProducerStatistics,
+    Sequences,
+    linger_s,
+    tell,
+)
 from .delays import Delays
 from .receipts import BatchReceipt, Receipt, Settled, receipt_of
 
@@ -78,20 +87,20 @@ class Producer:
         self._checked_groups: set[str | None] = set()
         self._durable = (0, 0)
         self._flushes = 0
-        self._on_its_way: Gathering | None = None
-        self._failed: Gathering | None = None
+        self._on_its_way: BatchBuilder | None = None
+        self._failed: BatchBuilder | None = None
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._body_bytes_max = settings.limits.body_bytes
-        self._buffer = Buffer(
+        self._buffer = Accumulator(
             options,
             id_prefix=runtime.random.getrandbits(64),
             loop_thread=threading.get_ident(),
             now_s=runtime.clock.monotonic_s,
             wake=self._wake,
         )
-        self._duplicates = Gathering(2**64, 0.0, self._buffer.id_prefix)
+        self._duplicates = BatchBuilder(2**64, 0.0, self._buffer.id_prefix)
         self._duplicates.settle(Settled(Written(0, 0, {}), Places(np.empty(0, np.int32))))
         self._task = asyncio.ensure_future(self._run())
 
@@ -181,7 +190,7 @@ class Producer:
             raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
         checked = list(checked_each(data, self._checked))
         return self._send_gathering(
-            Gathering.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
+            BatchBuilder.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
         )
 
     def send_copies(self, rows: pa.Table) -> BatchReceipt:
@@ -197,14 +206,16 @@ class Producer:
         if not given:
             if table["sequence"].null_count < table.num_rows:
                 raise InvalidArgument("give a sequence to all rows, or to none", operation="send_batch")
-            return self._send_gathering(Gathering(0, 0.0, table=table), table.nbytes, duplicates=0)
+            return self._send_gathering(BatchBuilder(0, 0.0, table=table), table.nbytes, duplicates=0)
         sequences = table["sequence"].to_numpy()
         check_rising(sequences)
         fresh = table.filter(pc.greater(table["sequence"], self._accepted_at_opening))
-        gathering = Gathering(0, 0.0, table=fresh, last_sequence=int(sequences[-1]))
+        gathering = BatchBuilder(0, 0.0, table=fresh, last_sequence=int(sequences[-1]))
         return self._send_gathering(gathering, fresh.nbytes, first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows)
 
-    def _send_gathering(self, gathering: Gathering, size_bytes: int, *, duplicates: int, first: int | None = None) -> BatchReceipt:
+    def _send_gathering(
+        self, gathering: BatchBuilder, size_bytes: int, *, duplicates: int, first: int | None = None
+    ) -> BatchReceipt:
         buffer = self._buffer
         with buffer.lock:
             if buffer.size_bytes >= buffer.room_bytes:
@@ -324,7 +335,7 @@ class Producer:
             self._durable = (self._durable[0] + gathering.count, self._durable[1] + 1)
             gathering.settle(outcome)
 
-    async def _next(self) -> Gathering | None:
+    async def _next(self) -> BatchBuilder | None:
         """The next gathering whose time has come; None once the producer is closed and empty."""
         while True:
             self._news.clear()
@@ -342,7 +353,7 @@ class Producer:
                 async with asyncio.timeout(wait_s):  # `wait_for` of Python 3.11 may lose a cancellation
                     await self._news.wait()
 
-    async def _append(self, gathering: Gathering) -> Settled | PenstockError:
+    async def _append(self, gathering: BatchBuilder) -> Settled | PenstockError:
         rows = await self._runtime.offload(lambda: self._built(gathering))
         previous = self._accepted
         batch = Batch(
@@ -382,14 +393,14 @@ class Producer:
             deadline_s = min(deadline_s, staged.job.link_until_s)
             return await self._appender.append_batch(batch, None, size_bytes=0, deadline_s=deadline_s)
 
-    def _built(self, gathering: Gathering) -> BatchRows:
+    def _built(self, gathering: BatchBuilder) -> BatchRows:
         rows = self._rows(gathering)
         if rows.size_bytes <= HANDED_BYTES_MAX:
             _ = rows.table  # here, and not on the event loop
         gathering.built()
         return rows
 
-    def _rows(self, gathering: Gathering) -> BatchRows:
+    def _rows(self, gathering: BatchBuilder) -> BatchRows:
         now_us, now_s = 1000 * self._runtime.clock.wall_ms(), self._now_s()
         ids = MessageIds(gathering.id_prefix, gathering.first_number)
         if gathering.table is not None:

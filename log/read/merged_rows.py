@@ -58,7 +58,7 @@ class Span:
         return end if self.limits is None else min(end, self.limits[queue])
 
 
-class Rows:
+class MergedRows:
     """Reads the rows of one topic. If it follows, it does so until ``closed`` is set. ``groups_ahead``: see `scan_queue`."""
 
     def __init__(self, topic: Topic, closed: asyncio.Event, *, groups_ahead: int = GROUPS_AHEAD) -> None:

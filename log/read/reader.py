@@ -19,7 +19,7 @@ from ..table.delta.lookup import Lookup, lookup
 from ..table.delta.scan import GROUPS_AHEAD, offset_at
 from ..table.delta.snapshot import Snapshot
 from ..topic.topics import Topic
-from .merged_rows import Rows, Span, out_of_range
+from .merged_rows import MergedRows, Span, out_of_range
 
 Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 """An offset, a store time, or one of the two ends."""
@@ -49,7 +49,7 @@ class Reader:
         self._store = topic.store
         self._paths = topic.paths
         self._closed = asyncio.Event()
-        self._rows = Rows(topic, self._closed, groups_ahead=groups_ahead)
+        self._rows = MergedRows(topic, self._closed, groups_ahead=groups_ahead)
         self._left_out: list[tuple[int, int, int]] = []
 
     @property

@@ -26,7 +26,7 @@ _NEVER_NULL = ("queue", "message_id", "born_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RowRange:
     """Consecutive rows of one queue inside one file, with consecutive offsets."""
 
     queue: int
@@ -58,15 +58,15 @@ class EntryRows:
     lost: tuple[LostRange, ...]
 
 
-def runs_of(folded: Folded, *, queues: Collection[int] | None = None) -> list[Run]:
+def runs_of(folded: Folded, *, queues: Collection[int] | None = None) -> list[RowRange]:
     """Every accepted run of the entry, by queue and offset; only of these queues, when given."""
     return sorted(_runs_in_order(folded, queues), key=lambda run: (run.queue, run.first_offset))
 
 
-def _runs_in_order(folded: Folded, queues: Collection[int] | None) -> list[Run]:
+def _runs_in_order(folded: Folded, queues: Collection[int] | None) -> list[RowRange]:
     """Every accepted run, in the order of the batches, in which the offsets of each queue rise."""
     return [
-        Run(queue, first_offset + done, count, row, key)
+        RowRange(queue, first_offset + done, count, row, key)
         for batch, verdict, places in _places(folded)
         for queue, first_offset, done, count, row, key in _batch_runs(batch, verdict, places)
         if queues is None or queue in queues
@@ -147,7 +147,7 @@ def decode_entry(
     return _assemble(paths, folded, runs, files)
 
 
-def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping[str | None, pa.Table | str]) -> EntryRows:
+def _assemble(paths: TopicPaths, folded: Folded, runs: list[RowRange], files: Mapping[str | None, pa.Table | str]) -> EntryRows:
     places: list[tuple[str | None, int, int]] = []
     """The (file, first row, row behind the last), as few as the runs allow."""
     offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
@@ -173,7 +173,7 @@ def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping
     return EntryRows(table.select(MESSAGE_SCHEMA.names).cast(MESSAGE_SCHEMA), tuple(lost))
 
 
-def _why_lost(rows: pa.Table | str, run: Run) -> str | None:
+def _why_lost(rows: pa.Table | str, run: RowRange) -> str | None:
     """Why a run's rows are not in the file that should have them. None: they are."""
     if isinstance(rows, str):
         return rows

@@ -22,7 +22,7 @@ from ..format.state import State
 from ..paths import TopicPaths
 from ..stores.protocol import ObjectMissing, ObjectStore
 from .damage import entry_numbers, find_resumption
-from .entry_rows import Run, runs_of
+from .entry_rows import RowRange, runs_of
 from .view import View, read_floor
 
 
@@ -84,7 +84,7 @@ async def salvage(store: ObjectStore, paths: TopicPaths, before: State, after: S
 
 def lost_between(before: State, after: State, salvaged: Iterable[Folded]) -> tuple[tuple[int, int, int], ...]:
     """The (queue, first offset, limit offset) of rows that were given out between two states and are in none of the salvaged entries."""
-    runs: dict[int, list[Run]] = {}
+    runs: dict[int, list[RowRange]] = {}
     for folded in salvaged:
         for run in runs_of(folded):
             runs.setdefault(run.queue, []).append(run)

@@ -56,7 +56,7 @@ def _number(value: object) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TopicSnapshot:
     """A topic at one moment."""
 
     topic: str
@@ -78,7 +78,7 @@ class Moved:
     """Descriptions of the missing rows for people; empty: none is missing."""
 
 
-def within(standing: Standing, wanted: Mapping[int, int], *, fail_on_data_loss: bool) -> Moved:
+def within(standing: TopicSnapshot, wanted: Mapping[int, int], *, fail_on_data_loss: bool) -> Moved:
     """The wanted offsets, each moved to the nearest one that is there if it is not.
 
     Raises `OffsetOutOfRange` instead of moving one when data loss is an error.
@@ -96,7 +96,7 @@ def within(standing: Standing, wanted: Mapping[int, int], *, fail_on_data_loss: 
     return Moved(queues, tuple(losses))
 
 
-def continued(standing: Standing, start: StreamOffset, *, fail_on_data_loss: bool) -> Moved:
+def continued(standing: TopicSnapshot, start: StreamOffset, *, fail_on_data_loss: bool) -> Moved:
     """Where a stream that stood at ``start`` goes on in the topic as it is now.
 
     Raises `TopicDeleted` when this is another topic of the name, and `OffsetOutOfRange`. When data loss is no error, the stream goes on at

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from .admission import admitted
 from .legible import Legible
 from .mirror import GroupMirror
-from .offsets import Moved, Standing, StreamOffset, continued
+from .offsets import Moved, StreamOffset, TopicSnapshot, continued
 from .options import SourceOptions
 from .planning import Partition, partitions
 from .task import read
@@ -37,7 +37,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._view = TopicView(options.place, options.topic)
         self._mirror = None if options.group is None else GroupMirror(self._view, options.topic, options.group)
-        self._standing: Standing | None = None
+        self._standing: TopicSnapshot | None = None
         self._cap: StreamOffset | None = None
         """Where a query with `Trigger.AvailableNow` ends."""
 
@@ -111,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Note that all before ``end`` was processed."""
         self._report(StreamOffset.from_json(end))
 
-    def _refreshed(self) -> Standing:
+    def _refreshed(self) -> TopicSnapshot:
         self._standing = self._view.refresh()
         return self._standing
 

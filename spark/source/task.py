@@ -16,7 +16,7 @@ from ...log.errors import OffsetOutOfRange, RetryError, TopicDeleted
 from ...log.filter.tags import TagFilter
 from ...log.limits import MIB
 from ...log.message.message import MESSAGE_SCHEMA
-from ...log.read.merged_rows import Rows, Span
+from ...log.read.merged_rows import MergedRows, Span
 from ...log.topic.topics import Topic
 from ..lakes import LakePlace, OpenLake, lakes
 
@@ -79,7 +79,7 @@ def _spare_imports() -> None:
 
 async def _rows(opened: OpenLake, task: ReadTask) -> AsyncGenerator[pa.RecordBatch, None]:
     topic = await _topic(opened, task)
-    rows = Rows(topic, asyncio.Event())
+    rows = MergedRows(topic, asyncio.Event())
     keep = task.keep
     needed = sorted({*task.columns, "queue", "offset", *(["tag"] if keep.tags is not None else [])}, key=MESSAGE_SCHEMA.names.index)
     position = {queue: start for queue, (start, _) in task.ranges.items()}

@@ -6,14 +6,14 @@ import asyncio
 from datetime import datetime
 
 from ...log.errors import InvalidArgument, TopicDeleted
-from ...log.read.merged_rows import Rows
+from ...log.read.merged_rows import MergedRows
 from ...log.read.reader import Reader
 from ...log.table.delta.scan import files_between
 from ...log.table.delta.snapshot import Snapshot
 from ...log.topic.topics import Topic
 from ..lakes import LakePlace, OpenLake, lakes
 from .admission import ROW_BYTES_GUESSED, Piece, Ranges, Sizes
-from .offsets import Moved, Standing, within
+from .offsets import Moved, TopicSnapshot, within
 from .options import Place, Places
 
 _NEWEST_FILES = 4
@@ -27,7 +27,7 @@ class TopicView:
         self._place = place
         self._name = name
         self._topic: Topic | None = None
-        self._rows: Rows | None = None
+        self._rows: MergedRows | None = None
         self._snapshot = Snapshot("")
 
     @property
@@ -35,7 +35,7 @@ class TopicView:
         """The lake, open in this process."""
         return lakes.open(self._place)
 
-    def refresh(self) -> Standing:
+    def refresh(self) -> TopicSnapshot:
         """The state stored now of the topic that has the name now. Raises `TopicNotFound`, and the store's errors."""
         return self.opened.run(self._refresh)
 
@@ -50,7 +50,7 @@ class TopicView:
         rows = sum(file.rows for file in newest)
         return Sizes(pieces, sum(file.size_bytes for file in newest) / rows if rows else ROW_BYTES_GUESSED)
 
-    def resolve(self, places: Places, standing: Standing, *, fail_on_data_loss: bool) -> Moved:
+    def resolve(self, places: Places, standing: TopicSnapshot, *, fail_on_data_loss: bool) -> Moved:
         """The offsets of these places, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
         unknown = sorted(set(places.named) - set(standing.kept))
         if unknown:
@@ -79,11 +79,11 @@ class TopicView:
         assert topic is not None, "refresh comes first"
         return self.opened.run(lambda: Reader(topic).resolve(time))
 
-    async def _refresh(self) -> Standing:
+    async def _refresh(self) -> TopicSnapshot:
         while True:
             topic = await self.opened.lake.topic(self._name)
             if self._rows is None or topic is not self._topic:
-                self._topic, self._rows = topic, Rows(topic, asyncio.Event())
+                self._topic, self._rows = topic, MergedRows(topic, asyncio.Event())
             try:
                 self._snapshot = await self._rows.refresh()
             except TopicDeleted:
@@ -92,4 +92,4 @@ class TopicView:
                 continue  # another topic of the name was created meanwhile
             state = topic.tail.state
             kept = {queue: (self._snapshot.start(queue), state.next_offsets[queue]) for queue in range(topic.settings.queues)}
-            return Standing(self._name, topic.life, kept)
+            return TopicSnapshot(self._name, topic.life, kept)

@@ -22,7 +22,7 @@ from ...log.errors import InvalidArgument, PenstockError
 from ..lakes import lakes
 from ..source.admission import Piece, Ranges, admitted, packed
 from ..source.mirror import GroupMirror
-from ..source.offsets import Standing, StreamOffset
+from ..source.offsets import StreamOffset, TopicSnapshot
 from ..source.task import ReadTask
 from ..source.topic_view import TopicView
 from .backends import FoundChanges, backend_of, check_done, refusal_of
@@ -64,7 +64,7 @@ class Engine:
         self._stopped = Stops()
         self._position: dict[int, int] = {}
         self._batches = 0
-        self._standing: Standing | None = None
+        self._standing: TopicSnapshot | None = None
         self._owner: Owner | None = None
         self._record: SyncRecord | None = None
         """The record as this driver found it; None: there was none for this topic."""
@@ -103,7 +103,7 @@ class Engine:
         if lease is not None:
             lakes.open(self._options.place).run(lease.give_up)
 
-    def _begin(self, standing: Standing) -> None:
+    def _begin(self, standing: TopicSnapshot) -> None:
         self._earliest = {queue: kept[0] for queue, kept in standing.kept.items()}
         self._position = dict(self._earliest)
         data = self._held.record

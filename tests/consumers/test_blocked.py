@@ -9,12 +9,12 @@ import pytest
 
 from penstock.consumers.feed.rows import GroupHashes, group_hash
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.schedule.blocked_groups import Blocked
-from penstock.consumers.schedule.lanes import Failure, Lane, Run
-from penstock.consumers.schedule.push import Schedule
-from penstock.consumers.schedule.receive import Ready, Want
+from penstock.consumers.schedule.blocked_groups import BlockedGroups
+from penstock.consumers.schedule.lanes import Failure, Lane, LaneRun
+from penstock.consumers.schedule.push import PushSchedule
+from penstock.consumers.schedule.receive import ReceiveSchedule, Want
 from penstock.consumers.schedule.step import Step
-from penstock.consumers.schedule.tracked_messages import Tracked
+from penstock.consumers.schedule.tracked_messages import TrackedMessages
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
 from penstock.coordinator.queues.offsets import OffsetSet, Settled
@@ -26,9 +26,9 @@ ORDERLY = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
 CONCURRENT = GroupSettings(delivery_order=DeliveryOrder.CONCURRENT)
 
 
-def blocked(markers: dict[int, Marker], *, retained: int = 1_000, window: int = 100) -> Blocked:
+def blocked(markers: dict[int, Marker], *, retained: int = 1_000, window: int = 100) -> BlockedGroups:
     cell = QueueCell(settled=Settled(window), markers=markers).taken_by("w")
-    return Blocked(QueueCell(settled=cell.settled, markers=markers), Limits(retained=retained), GroupHashes())
+    return BlockedGroups(QueueCell(settled=cell.settled, markers=markers), Limits(retained=retained), GroupHashes())
 
 
 def waiting(head: int, *, due_ms: int = 0) -> Marker:
@@ -112,7 +112,7 @@ def test_a_group_that_has_caught_up_leaves_and_is_due_no_more() -> None:
 
 @pytest.mark.parametrize("batch_of", [None, "group"])
 def test_who_is_given_batches_is_given_them_of_groups_that_were_blocked_before(batch_of: Literal["group"] | None) -> None:
-    some, step = Blocked(QueueCell(markers={A: waiting(0)}), Limits(batch_of=batch_of), GroupHashes()), Step()
+    some, step = BlockedGroups(QueueCell(markers={A: waiting(0)}), Limits(batch_of=batch_of), GroupHashes()), Step()
     some.recall_from(0, 2)
     some.recalled([message(0, "a"), message(1, "a")], 0, 2, 2)
     some.run_due(0, step, 2)
@@ -213,10 +213,10 @@ def test_a_group_of_which_all_that_was_delivered_is_done_has_no_attempts() -> No
 
 def test_what_is_due_within_a_minute_is_read_before() -> None:
     tries = {offset: Tries(State.WAITING, 1, 1, due_ms) for offset, due_ms in enumerate((60_000, 60_001))}
-    assert Tracked(QueueCell(tries=tries), retained=10).missing(0) == [0]
+    assert TrackedMessages(QueueCell(tries=tries), retained=10).missing(0) == [0]
 
 
-def ended(schedule: Schedule, runs: Sequence[Run]) -> None:
+def ended(schedule: PushSchedule, runs: Sequence[LaneRun]) -> None:
     for run in runs:
         run.done, run.ended = run.size, True
         schedule.report(run)
@@ -225,7 +225,7 @@ def ended(schedule: Schedule, runs: Sequence[Run]) -> None:
 def test_when_all_is_done_a_long_group_gets_the_turns_of_the_few() -> None:
     """Message groups that are done count no more among those that wait for their turn."""
     cell, limits = QueueCell().taken_by("w"), Limits(run_messages=2, few_lanes=3)
-    schedule = Schedule(ORDERLY, cell, limits=limits)
+    schedule = PushSchedule(ORDERLY, cell, limits=limits)
     schedule.load([message(offset, f"g{offset}") for offset in range(5)], OffsetSet(), 5)
     step = schedule.plan(0, cell)
     cell = step.apply(cell)
@@ -240,7 +240,7 @@ def test_parking_takes_no_room_of_dead_letters(policy: DeadLetterPolicy) -> None
     settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY, dead_letter_policy=policy, max_attempts=3)
     marker = Marker(5, 6, Tries(State.SUSPECT, 3, 3, 0, 1))
     cell = QueueCell(settled=Settled(6), markers={A: marker}, dead_letters=DeadLetters(3, (1, 2))).taken_by("w")
-    schedule = Schedule(settings, cell, limits=Limits(letters=2))
+    schedule = PushSchedule(settings, cell, limits=Limits(letters=2))
     assert schedule.blocked.recall_from(0, 6) == 5
     schedule.recalled([message(5, "a")], 5, 6)
     step = schedule.plan(0, cell)
@@ -252,12 +252,12 @@ def test_parking_takes_no_room_of_dead_letters(policy: DeadLetterPolicy) -> None
 # --- A cell that is full --------------------------------------------------------------------------------------------------------
 
 
-def full_of_failures(spare: int) -> tuple[Schedule, QueueCell, list[Run]]:
+def full_of_failures(spare: int) -> tuple[PushSchedule, QueueCell, list[LaneRun]]:
     """A cell in which so many more messages may wait, and four messages that run side by side."""
     limits = Limits(tracked=8, run_messages=1, waiting=None)
     tries = {offset: Tries(State.WAITING, 1, 1, 10**9) for offset in range(limits.full - spare)}
     cell = QueueCell(settled=Settled(100), tries=tries).taken_by("w")
-    schedule = Schedule(CONCURRENT, cell, limits=limits)
+    schedule = PushSchedule(CONCURRENT, cell, limits=limits)
     schedule.load([message(offset, None) for offset in range(100, 104)], OffsetSet(), 104)
     step = schedule.plan(0, cell)
     assert len(step.runs) == 4
@@ -291,7 +291,7 @@ def test_failures_that_a_full_cell_has_no_room_for_are_left_to_the_next_owner() 
 def test_a_last_failure_without_room_for_its_dead_letter_waits_behind_its_marker_when_the_owner_leaves() -> None:
     settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY, max_attempts=2)
     cell = QueueCell(settled=Settled(6), markers={A: waiting(5)}, dead_letters=DeadLetters(3, (1, 2))).taken_by("w")
-    schedule = Schedule(settings, cell, limits=Limits(letters=2))
+    schedule = PushSchedule(settings, cell, limits=Limits(letters=2))
     schedule.blocked.recall_from(0, 6)
     schedule.recalled([message(5, "a")], 5, 6)
     step = schedule.plan(0, cell)
@@ -308,7 +308,7 @@ def test_a_last_failure_without_room_for_its_dead_letter_waits_behind_its_marker
 @pytest.mark.parametrize("failure", [Failure("no", rejected=True), None])
 def test_a_group_that_has_caught_up_when_its_owner_leaves_keeps_no_marker(failure: Failure | None) -> None:
     cell = QueueCell(settled=Settled(6), markers={A: waiting(5)}).taken_by("w")
-    schedule = Schedule(ORDERLY, cell, limits=Limits())
+    schedule = PushSchedule(ORDERLY, cell, limits=Limits())
     schedule.blocked.recall_from(0, 6)
     schedule.recalled([message(5, "a")], 5, 6)
     step = schedule.plan(0, cell)
@@ -325,7 +325,7 @@ def test_a_group_that_has_caught_up_when_its_owner_leaves_keeps_no_marker(failur
 
 def test_nothing_is_available_before_all_suspects_are_read() -> None:
     cell = QueueCell(settled=Settled(4), tries={2: Tries(State.SUSPECT, 1, 5, 0, 1)}).taken_by("w")
-    ready = Ready(GroupSettings(delivery_order=DeliveryOrder.CONCURRENT, max_attempts=None), cell, limits=Limits())
+    ready = ReceiveSchedule(GroupSettings(delivery_order=DeliveryOrder.CONCURRENT, max_attempts=None), cell, limits=Limits())
     ready.load([message(4, None)], OffsetSet(), 5)
     assert ready.available(0) == 0
     assert ready.missing(0) == [2]

@@ -7,8 +7,8 @@ import pytest
 from penstock.consumers.feed import rows
 from penstock.consumers.limits import Limits, Mode
 from penstock.consumers.schedule.lanes import Failure
-from penstock.consumers.schedule.push import Schedule
-from penstock.consumers.schedule.receive import Ready, Want
+from penstock.consumers.schedule.push import PushSchedule
+from penstock.consumers.schedule.receive import ReceiveSchedule, Want
 from penstock.coordinator.groups.record import GroupSettings
 from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.queues.offsets import OffsetSet, Settled
@@ -24,7 +24,7 @@ def _one_hash(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_failure_of_one_blocks_both_in_one_marker() -> None:
     cell = QueueCell().taken_by("w")
-    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
     schedule.load([message(offset, group) for offset, group in enumerate(GROUPS)], OffsetSet(), 5)
     step = schedule.plan(0, cell)
     (run,) = step.runs
@@ -42,7 +42,7 @@ def test_a_failure_of_one_blocks_both_in_one_marker() -> None:
 
 def test_a_simple_consumer_hands_the_suspects_of_both_out_as_one_lane() -> None:
     cell = QueueCell().with_granted(OffsetSet.of_offsets([0, 1])).taken_by("w")
-    ready = Ready(GroupSettings(), cell, limits=Limits())
+    ready = ReceiveSchedule(GroupSettings(), cell, limits=Limits())
     ready.recalled([message(0, "victim"), message(1, "attacker")], 0, 0)
     step, given = ready.plan(0, [Want(1, 50_000), Want(1, 50_000)])
     cell = step.apply(cell)
@@ -59,7 +59,7 @@ def test_a_suspect_before_the_head_of_a_marker_goes_behind_it(state: State) -> N
         settled=Settled(9), markers={7: Marker(5, 7, Tries(state, 3, 2))}, tries={2: Tries(State.SUSPECT, 1, 0, 0, 1)}
     )
     cell = before.taken_by("w")
-    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
     schedule.recalled([message(2, "attacker")], 0, 0)
     cell = schedule.plan(0, cell, Mode.SOLO if schedule.wants_solo(0) else Mode.USUAL).apply(cell)
     marker = cell.markers[7]
@@ -72,7 +72,7 @@ def test_a_suspect_before_the_head_of_a_marker_goes_behind_it(state: State) -> N
 def test_a_suspect_before_the_head_waits_for_a_run_of_its_group() -> None:
     markers = {7: Marker(5, 6, Tries(State.WAITING))}
     cell = QueueCell(settled=Settled(9), markers=markers, tries={2: Tries(State.SUSPECT, 1, 0, 0, 4)}).taken_by("w")
-    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
     schedule.blocked.recall_from(0, schedule.next_fresh)
     schedule.recalled([message(5, "victim")], 5, 9)
     step = schedule.plan(0, cell)

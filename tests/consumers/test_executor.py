@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock.consumers import ConsumeResult
 from penstock.consumers.handlers.executor import Threads
-from penstock.consumers.schedule.lanes import Lane, OpenLane, Run
+from penstock.consumers.schedule.lanes import Lane, LaneRun, OpenLane
 from penstock.log import MessageView
 from penstock.log.runtime.runtime import SystemClock
 from tests.lakes import TIMEOUT_S
@@ -34,12 +34,12 @@ class Listed:
     changed = False
     """Whether a run ended while it was looked at."""
 
-    def __init__(self, last: Run) -> None:
+    def __init__(self, last: LaneRun) -> None:
         self.heard: list[tuple[int, bool]] = []
         self.over = asyncio.Event()
         self._last = last
 
-    def moved(self, run: Run) -> None:
+    def moved(self, run: LaneRun) -> None:
         self.heard.append((run.done, run.ended))
         if run is self._last:
             asyncio.get_running_loop().call_soon(self.over.set)  # behind what else is told now
@@ -57,7 +57,7 @@ class Hurrying(SystemClock):
 
 
 def test_the_end_of_a_run_is_heard_of_once_however_late_the_loop_looks() -> None:
-    run, last = Run(Lane(1), [message(0)]), Run(Lane(2), [message(1)])
+    run, last = LaneRun(Lane(1), [message(0)]), LaneRun(Lane(2), [message(1)])
     owner, ended = Listed(last), threading.Event()
 
     def listen(one: MessageView) -> ConsumeResult:
@@ -88,7 +88,7 @@ def test_an_executor_is_idle_when_one_of_its_threads_is() -> None:
     async def main() -> None:
         idle = asyncio.Event()
         executor = Threads(listen, batches=False, threads=2, clock=SystemClock(), name="test", idle=idle.set)
-        runs = [Run(OpenLane(0), [message(0)]), Run(OpenLane(0), [message(1)])]
+        runs = [LaneRun(OpenLane(0), [message(0)]), LaneRun(OpenLane(0), [message(1)])]
         executor.start(Listed(runs[1]), runs)
         for _ in runs:
             assert await asyncio.to_thread(begun.acquire, timeout=TIMEOUT_S)
@@ -101,7 +101,7 @@ def test_an_executor_is_idle_when_one_of_its_threads_is() -> None:
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
 
 
-class Waiting(Run):
+class Waiting(LaneRun):
     """Its thread puts off the end until the owner looks."""
 
     def __init__(self, lane: Lane, messages: list[MessageView]) -> None:
@@ -119,7 +119,7 @@ def test_a_run_does_not_end_while_its_owner_looks_at_it() -> None:
     run, returned = Waiting(Lane(1), [message(0)]), threading.Event()
 
     class Looking(Listed):
-        def moved(self, run: Run) -> None:
+        def moved(self, run: LaneRun) -> None:
             before = run.ended
             if not self.heard:
                 run.looked_at.set()  # type: ignore[attr-defined]  # it is one that waits
@@ -188,7 +188,7 @@ def test_a_consumer_that_cannot_have_its_threads_ends_those_it_started_and_leave
 
 def test_a_thread_that_was_given_up_and_cannot_be_replaced_stays_in_its_place(threads_left: Callable[[int], None]) -> None:
     gate, begun = threading.Event(), threading.Event()
-    hung, later = Run(Lane(0), [message(0)]), Run(Lane(1), [message(1)])
+    hung, later = LaneRun(Lane(0), [message(0)]), LaneRun(Lane(1), [message(1)])
 
     def listen(one: MessageView) -> ConsumeResult:
         begun.set()

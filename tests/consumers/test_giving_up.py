@@ -8,8 +8,8 @@ import pytest
 
 from penstock.consumers.feed.rows import group_hash
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.schedule.lanes import Failure, Lane, Run
-from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.lanes import Failure, Lane, LaneRun
+from penstock.consumers.schedule.push import PushSchedule
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
 from penstock.coordinator.queues.offsets import OffsetSet, Settled
@@ -20,14 +20,14 @@ ORDERLY = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
 CONCURRENT = GroupSettings(delivery_order=DeliveryOrder.CONCURRENT, max_attempts=3)
 
 
-def begun(run: Run, count: int) -> None:
+def begun(run: LaneRun, count: int) -> None:
     """As a thread does that takes it, and comes to so many of its messages."""
     assert run.claim()
     run.left.extend(run.messages[count:])
 
 
 def test_a_handler_is_late_once_it_ran_longer_than_it_may() -> None:
-    run = Run(Lane(1), [message(0, "a")])
+    run = LaneRun(Lane(1), [message(0, "a")])
     run.since_s = 5.0
     assert [run.is_late(before_s) for before_s in (4.0, 5.0, 6.0)] == [False, False, True]
 
@@ -35,14 +35,14 @@ def test_a_handler_is_late_once_it_ran_longer_than_it_may() -> None:
 @pytest.mark.parametrize(("now_ms", "urgent"), [(99, False), (100, True), (101, True)])
 def test_a_step_is_urgent_from_when_something_is_due(now_ms: int, urgent: bool) -> None:
     cell = QueueCell(tries={0: Tries(State.WAITING, 1, 1, 100)}).taken_by("w")
-    assert Schedule(CONCURRENT, cell, limits=Limits()).is_urgent(now_ms, cell) is urgent
+    assert PushSchedule(CONCURRENT, cell, limits=Limits()).is_urgent(now_ms, cell) is urgent
 
 
 @pytest.mark.parametrize("policy", list(DeadLetterPolicy))
 def test_a_last_failure_that_parks_needs_no_room_of_dead_letters(policy: DeadLetterPolicy) -> None:
     settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY, dead_letter_policy=policy, max_attempts=1)
     cell = QueueCell(dead_letters=DeadLetters(3, (1, 2))).taken_by("w")
-    schedule = Schedule(settings, cell, limits=Limits(letters=2))
+    schedule = PushSchedule(settings, cell, limits=Limits(letters=2))
     schedule.load([message(0, "a")], OffsetSet(), 1)
     step = schedule.plan(0, cell)
     (run,) = step.runs
@@ -59,7 +59,7 @@ def test_of_a_failure_without_room_only_what_failed_is_left_to_the_next_owner(ti
     limits = Limits(tracked=8, run_messages=4, waiting=None)
     tries = {offset: Tries(State.WAITING, 1, 1, 10**9) for offset in range(limits.full)}
     cell = QueueCell(settled=Settled(100), tries=tries).taken_by("w")
-    schedule = Schedule(CONCURRENT, cell, limits=limits)
+    schedule = PushSchedule(CONCURRENT, cell, limits=limits)
     schedule.load([message(offset, None) for offset in range(100, 104)], OffsetSet(), 104)
     step = schedule.plan(0, cell)
     cell, (run,) = step.apply(cell), step.runs
@@ -81,7 +81,7 @@ def test_of_a_failure_without_room_only_what_failed_is_left_to_the_next_owner(ti
 @pytest.mark.parametrize(("batch_of", "size"), [("group", 2), ("queue", 4)])
 def test_a_batch_that_failed_without_a_message_to_blame_is_tried_by_halves(batch_of: str, size: int) -> None:
     cell, limits = QueueCell().taken_by("w"), Limits(batch_of=batch_of, run_messages=4)  # type: ignore[arg-type]
-    schedule = Schedule(ORDERLY, cell, limits=limits)
+    schedule = PushSchedule(ORDERLY, cell, limits=limits)
     schedule.load([message(offset, "a") for offset in range(4)], OffsetSet(), 4)
     step = schedule.plan(0, cell)
     cell, (run,) = step.apply(cell), step.runs
@@ -95,7 +95,7 @@ def test_a_batch_that_failed_without_a_message_to_blame_is_tried_by_halves(batch
 @pytest.mark.parametrize(("strikes", "given_up"), [(2, False), (3, True), (4, True)])
 def test_a_message_is_given_up_when_it_ended_its_process_as_often_as_it_may_fail(strikes: int, given_up: bool) -> None:
     cell = QueueCell(tries={0: Tries(State.SUSPECT, 3, strikes, 0, 1)}).taken_by("w")
-    schedule = Schedule(CONCURRENT, cell, limits=Limits())
+    schedule = PushSchedule(CONCURRENT, cell, limits=Limits())
     schedule.recalled([message(0, None)], 0, 1)
     assert [one.message.offset for one in schedule.plan(0, cell).letters] == ([0] if given_up else [])
 
@@ -104,7 +104,7 @@ def test_a_message_is_given_up_when_it_ended_its_process_as_often_as_it_may_fail
 def test_suspects_run_alone_as_long_as_there_is_room_for_what_is_given_up(room: int, letters: list[int], solo: bool) -> None:
     tries = {0: Tries(State.SUSPECT, 3, 3, 0, 1), 1: Tries(State.SUSPECT, 1, 1, 0, 1)}
     cell = QueueCell(settled=Settled(2), tries=tries).taken_by("w")
-    schedule = Schedule(CONCURRENT, cell, limits=Limits(letters=room))
+    schedule = PushSchedule(CONCURRENT, cell, limits=Limits(letters=room))
     schedule.recalled([message(0, None), message(1, None)], 0, 2)
     step = schedule.plan(0, cell)
     assert [one.message.offset for one in step.letters] == letters
@@ -114,14 +114,14 @@ def test_suspects_run_alone_as_long_as_there_is_room_for_what_is_given_up(room: 
 # --- Runs that are behind -------------------------------------------------------------------------------------------------------
 
 
-def behind(settings: GroupSettings, *, spare: int = 100) -> tuple[Schedule, QueueCell, list[Run]]:
+def behind(settings: GroupSettings, *, spare: int = 100) -> tuple[PushSchedule, QueueCell, list[LaneRun]]:
     """Twenty messages of groups of their own, in a window of so many, with room for so many more that wait."""
     limits = Limits(window=20, tracked=16, few_lanes=1, run_messages=1, waiting=None)
     waits = {offset: Tries(State.WAITING, 1, 1, 10**9) for offset in range(max(0, limits.full - spare))}
     markers = {offset: Marker(offset, offset + 1, one) for offset, one in waits.items()}
     orderly = settings.delivery_order is DeliveryOrder.ORDERLY
     cell = QueueCell(settled=Settled(100), tries={} if orderly else waits, markers=markers if orderly else {}).taken_by("w")
-    schedule = Schedule(settings, cell, limits=limits)
+    schedule = PushSchedule(settings, cell, limits=limits)
     schedule.load([message(offset, f"g{offset}") for offset in range(100, 120)], OffsetSet(), 120)
     step = schedule.plan(0, cell)
     return schedule, step.apply(cell), [*step.runs_now, *step.runs]
@@ -150,9 +150,9 @@ def test_what_is_started_in_a_step_is_not_behind_in_it() -> None:
 # --- Failures, and the end, of runs with messages that were not begun -----------------------------------------------------------
 
 
-def running_on(cell: QueueCell, limits: Limits, settings: GroupSettings = CONCURRENT) -> tuple[Schedule, QueueCell, Run]:
+def running_on(cell: QueueCell, limits: Limits, settings: GroupSettings = CONCURRENT) -> tuple[PushSchedule, QueueCell, LaneRun]:
     """Four messages in one run, the first of which was begun."""
-    schedule = Schedule(settings, cell, limits=limits)
+    schedule = PushSchedule(settings, cell, limits=limits)
     schedule.load([message(offset, None) for offset in range(100, 104)], OffsetSet(), 104)
     step = schedule.plan(0, cell)
     (run,) = step.runs
@@ -188,7 +188,7 @@ def test_nothing_is_given_back_while_a_handler_runs() -> None:
 
 def test_a_suspect_of_a_group_that_tries_without_end_is_not_given_up() -> None:
     cell = QueueCell(settled=Settled(1), tries={0: Tries(State.SUSPECT, 1, 5, 0, 1)}).taken_by("w")
-    schedule = Schedule(replace(CONCURRENT, max_attempts=None), cell, limits=Limits())
+    schedule = PushSchedule(replace(CONCURRENT, max_attempts=None), cell, limits=Limits())
     schedule.recalled([message(0, None)], 0, 1)
     step = schedule.plan(0, cell, Mode.SOLO)
     assert (step.letters, [run.messages.offsets for run in step.runs]) == ([], [[0]])
@@ -200,7 +200,7 @@ def test_strikes_of_a_head_that_is_done_are_not_those_of_the_message_behind_it(d
     settings = replace(ORDERLY, max_attempts=2)
     marker = Marker(5, 7, Tries(State.WAITING, 1, 1))
     cell = QueueCell(settled=Settled(7), markers={A: marker}, dead_letters=DeadLetters(3, (1, 2))).taken_by("w")
-    schedule = Schedule(settings, cell, limits=Limits(letters=2))
+    schedule = PushSchedule(settings, cell, limits=Limits(letters=2))
     schedule.blocked.recall_from(0, 7)
     schedule.recalled([message(5, "a"), message(6, "a")], 5, 7)
     step = schedule.plan(0, cell)

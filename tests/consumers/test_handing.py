@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.schedule.lanes import Failure, Run
-from penstock.consumers.schedule.push import Schedule
-from penstock.consumers.schedule.receive import Ready, Want
+from penstock.consumers.schedule.lanes import Failure, LaneRun
+from penstock.consumers.schedule.push import PushSchedule
+from penstock.consumers.schedule.receive import ReceiveSchedule, Want
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell, State
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
@@ -155,7 +155,7 @@ class World:
     def own(self, steps: int) -> bool:
         """One owner's life; True when nothing is left."""
         self.write(self.cell.taken_by(f"w{self.cell.epoch}"))
-        ready = Ready(self.settings, self.cell, limits=self.limits, group=GROUP, topic=TOPIC)
+        ready = ReceiveSchedule(self.settings, self.cell, limits=self.limits, group=GROUP, topic=TOPIC)
         for _ in range(steps):
             self.now_ms += self.rng.choice((0, 1, 50, 2_000))
             self._read(ready)
@@ -171,7 +171,7 @@ class World:
     def push(self, steps: int) -> bool:
         """The life of an owner that pushes to a listener, which succeeds or fails at once. It dies with messages in flight, or drains."""
         self.write(self.cell.taken_by(f"p{self.cell.epoch}"))
-        schedule = Schedule(self.settings, self.cell, limits=self.limits)
+        schedule = PushSchedule(self.settings, self.cell, limits=self.limits)
         self.counts["pushes"] += 1
         for _ in range(steps):
             self.now_ms += self.rng.choice((0, 1, 50, 2_000))
@@ -200,7 +200,7 @@ class World:
         self.write(step.apply(self.cell).released())
         return False
 
-    def _listen(self, run: Run) -> None:
+    def _listen(self, run: LaneRun) -> None:
         for one in run.messages:
             self.model.pushed(one)
             if self.rng.random() < 0.1:
@@ -211,7 +211,7 @@ class World:
             run.done += 1
         run.ended = True
 
-    def _read(self, ready: Ready | Schedule) -> None:
+    def _read(self, ready: ReceiveSchedule | PushSchedule) -> None:
         start = ready.blocked.recall_from(self.now_ms, ready.next_fresh)
         if start is not None:
             limit = min(ready.next_fresh, start + self.rng.choice((3, 50, 1000)))
@@ -226,7 +226,7 @@ class World:
             kept = [self.model.log[offset] for offset in offsets if offset not in self.filtered]
             ready.load(kept, OffsetSet.of_offsets(passed), limit)
 
-    def _step(self, ready: Ready) -> None:
+    def _step(self, ready: ReceiveSchedule) -> None:
         """What the hander does in one write."""
         wants = [
             Want(self.rng.choice((1, 3, 32)), self.now_ms + self.rng.choice((1_000, 10_000)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.consumers.feed.lazy_messages import Picked
+from penstock.consumers.feed.lazy_messages import LazyMessages
 from penstock.log import MessageView
 from penstock.log.message.message import MESSAGE_SCHEMA, views
 
@@ -38,14 +38,14 @@ def batch_of(groups: list[str | None], first: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)
 
 
-def both(groups: list[str | None], first: int = 0, *, made: bool = False) -> tuple[Picked, list[MessageView]]:
+def both(groups: list[str | None], first: int = 0, *, made: bool = False) -> tuple[LazyMessages, list[MessageView]]:
     """The same messages, and as a list."""
     batch = batch_of(groups, first)
     those = list(views("orders", batch, epoch=7))
-    return (Picked.of(those) if made else Picked.fetched("orders", batch, epoch=7)), those
+    return (LazyMessages.of(those) if made else LazyMessages.fetched("orders", batch, epoch=7)), those
 
 
-def check(picked: Picked, messages: list[MessageView]) -> None:
+def check(picked: LazyMessages, messages: list[MessageView]) -> None:
     assert picked.offsets == [one.offset for one in messages]
     assert picked.body_bytes == sum(len(one.body) for one in messages)
     assert len(picked) == len(messages)
@@ -60,7 +60,7 @@ def test_picked_messages_are_cut_and_joined_like_lists(made: bool, data: st.Data
     start, stop = data.draw(st.integers(0, 45)), data.draw(st.one_of(st.none(), st.integers(0, 45)))
     check(picked.cut(start, stop), messages[start:stop])
     more, other = both(data.draw(GROUPS), first=100)
-    joined = Picked.joined([picked.cut(start), more])
+    joined = LazyMessages.joined([picked.cut(start), more])
     expected = [*messages[start:], *other]
     at, end = data.draw(st.integers(0, 90)), data.draw(st.one_of(st.none(), st.integers(0, 90)))
     check(joined.cut(at, end), expected[at:end])
@@ -89,7 +89,7 @@ def test_messages_of_a_group_keep_no_others_in_memory() -> None:
     batch = batch.set_column(batch.schema.get_field_index("body"), "body", bodies)
     tracemalloc.start()
     try:
-        kept = Picked.fetched("orders", batch, epoch=7).by_group()["slow"]
+        kept = LazyMessages.fetched("orders", batch, epoch=7).by_group()["slow"]
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

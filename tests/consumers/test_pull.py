@@ -22,7 +22,7 @@ from penstock.coordinator.queues.cell import State, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.commands import caught_up
 from penstock.coordinator.queues.keeper import OwnershipLost
-from penstock.coordinator.registry.groups import Groups
+from penstock.coordinator.registry.groups import GroupRegistry
 from penstock.coordinator.workers.worker import LeaseLost
 from penstock.log import InvalidArgument, Message, TopicSettings
 from penstock.log.errors import ClosedError, StoreUnavailable
@@ -460,14 +460,14 @@ def test_a_consumer_closes_though_the_table_did_not_answer_when_it_began_to(monk
             await polled(consumer, 4)
             another = await opened(other)
             await polled(another, 2)
-            update, failures = Groups.update, [StoreUnavailable("no answer", operation="get", object="groups/audit")]
+            update, failures = GroupRegistry.update, [StoreUnavailable("no answer", operation="get", object="groups/audit")]
 
-            async def fails_once(self: Groups, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
+            async def fails_once(self: GroupRegistry, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
                 if failures:
                     raise failures.pop()
                 return await update(self, group, change)
 
-            monkeypatch.setattr(Groups, "update", fails_once)
+            monkeypatch.setattr(GroupRegistry, "update", fails_once)
             await asyncio.wait_for(consumer.close(), 10)
             assert not failures
             await another.close()

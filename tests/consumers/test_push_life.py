@@ -16,7 +16,7 @@ import penstock
 from penstock import BatchResult, ConsumeResult, MessageView, aio
 from penstock.consumers import MemoryMetrics, push
 from penstock.consumers.limits import Limits
-from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.push import PushSchedule
 from penstock.consumers.statistics import CONSUMER_CONNECTIONS, OWNED_QUEUES
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.log import Runtime, TopicSettings
@@ -374,7 +374,7 @@ def test_what_nobody_foresaw_ends_the_consumer_and_is_told(lake: penstock.Lake, 
     def plan(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(Schedule, "plan", plan)
+    monkeypatch.setattr(PushSchedule, "plan", plan)
     consumer = lake.push_consumer("orders", group="billing", listener=Heard())
     wait_until(lambda: consumer._core.error is not None, "the consumer ended")
     with pytest.raises(InternalError, match="ZeroDivisionError"):

@@ -9,7 +9,7 @@ import pytest
 import xxhash
 
 from penstock.consumers.limits import Limits
-from penstock.consumers.schedule.receive import Ready, Want
+from penstock.consumers.schedule.receive import ReceiveSchedule, Want
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell, State
 from penstock.coordinator.queues.invisibility import acknowledged, changed_visibility, expired, returned, without_caught_up
@@ -29,11 +29,11 @@ from tests.consumers.test_handing import GROUP, TOPIC, message
 
 def handed_out(
     *groups: str | None, orderly: bool = True, receives: int = 1, most: int = 32
-) -> tuple[QueueCell, Ready, list[MessageView]]:
+) -> tuple[QueueCell, ReceiveSchedule, list[MessageView]]:
     """The cell of a queue with these messages, after so many receives, and what they gave."""
     order = DeliveryOrder.ORDERLY if orderly else DeliveryOrder.CONCURRENT
     cell = QueueCell().taken_by("w")
-    ready = Ready(GroupSettings(delivery_order=order), cell, limits=Limits(), group=GROUP, topic=TOPIC)
+    ready = ReceiveSchedule(GroupSettings(delivery_order=order), cell, limits=Limits(), group=GROUP, topic=TOPIC)
     ready.load([message(offset, group) for offset, group in enumerate(groups)], OffsetSet(), len(groups))
     found: list[MessageView] = []
     for _ in range(receives):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.consumers.dead_letters.redrive import RedriveReport, redrive
-from penstock.consumers.dead_letters.redrive_cell import Redriven
+from penstock.consumers.dead_letters.redrive_cell import RedriveCell
 from penstock.consumers.dead_letters.writer import DeadLetterWriter
 from penstock.coordinator.timers.cell.cell import timer_cells
 from penstock.coordinator.timers.options import TimerOptions
@@ -133,7 +133,7 @@ def test_what_one_redrive_has_begun_the_next_one_finishes() -> None:
         messages = await scene.sent(5)
         await bury(scene.lake, messages)
         life = (await scene.lake.topic(DLQ)).tail.state.created_entry
-        begun = Redriven(scene.process(), "billing", life)
+        begun = RedriveCell(scene.process(), "billing", life)
         await begun.read()
         assert await begun.give([3, 1], earliest=0) == [3, 1]
         assert await redrive(scene.process(), "billing", limit=1) == RedriveReport(sent=1, last=0)
@@ -148,7 +148,7 @@ def test_two_that_choose_the_same_letters_at_once() -> None:
         messages = await scene.sent(4)
         await bury(scene.lake, messages)
         life = (await scene.lake.topic(DLQ)).tail.state.created_entry
-        one, other = Redriven(scene.process(), "billing", life), Redriven(scene.process(), "billing", life)
+        one, other = RedriveCell(scene.process(), "billing", life), RedriveCell(scene.process(), "billing", life)
         for cell in (one, other):
             await cell.read()
         assert await one.give([0, 1], earliest=0) == [0, 1]
@@ -395,7 +395,7 @@ def test_dead_letters_of_delayed_messages_go_back_without_a_delay() -> None:
 @pytest.mark.parametrize("which", ["far", "scattered"])
 def test_letters_that_cannot_be_remembered_are_not_sent_and_the_others_go_back(which: str) -> None:
     async def script(scene: Scene) -> None:
-        remembered = Redriven(scene.lake, "billing", 1)
+        remembered = RedriveCell(scene.lake, "billing", 1)
         await remembered.read()
         chosen = [2**24 + 20] if which == "far" else list(range(0, 200_000, 2))
         with pytest.raises(LimitExceeded, match="too scattered, or too far"):

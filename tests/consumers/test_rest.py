@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from penstock.consumers.limits import Limits, Mode
 from penstock.consumers.schedule.lanes import Failure
-from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.push import PushSchedule
 from penstock.coordinator.groups.record import DeliveryOrder, GroupSettings
 from penstock.coordinator.groups.retry import RetryPolicy
 from penstock.coordinator.queues.cell import QueueCell, State, Tries
@@ -18,7 +18,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 def test_nobody_is_made_to_wait_for_a_suspect_that_is_not_in_memory() -> None:
     cell = QueueCell().with_tries(0, Tries(State.SUSPECT, 1, 0, 0, 1))
-    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
 
     assert not schedule.wants_solo(0), "there is nothing to run alone yet: the owner's loop would turn without end"
     assert schedule.missing(0) == [0]
@@ -33,7 +33,7 @@ def test_nobody_is_made_to_wait_for_a_suspect_that_is_not_in_memory() -> None:
 def test_what_is_due_and_cannot_run_yet_wakes_nobody() -> None:
     """It is being read, or suspects run first: whoever woke its owner for it would do so without end."""
     cell = QueueCell().with_tries(0, Tries(State.WAITING, 1, 1, 1_000)).with_tries(1, Tries(State.WAITING, 1, 1, 500_000))
-    schedule = Schedule(GroupSettings(delivery_order=DeliveryOrder.CONCURRENT), cell, limits=Limits())
+    schedule = PushSchedule(GroupSettings(delivery_order=DeliveryOrder.CONCURRENT), cell, limits=Limits())
     assert schedule.next_due_ms(cell) == 1_000
 
     assert schedule.plan(1_000, cell).is_empty
@@ -51,9 +51,11 @@ def test_what_is_due_soon_is_read_before_as_far_as_it_may_be_kept() -> None:
     """Read only when due, it would be late by that reading."""
     cell = QueueCell().with_all_tries({n: Tries(State.WAITING, 1, 1, 1_000 + 10_000 * n) for n in range(9)})
     settings = GroupSettings(delivery_order=DeliveryOrder.CONCURRENT)
-    assert Schedule(settings, cell, limits=Limits()).missing(0) == [0, 1, 2, 3, 4, 5], "those of the next minute"
-    assert Schedule(settings, cell, limits=Limits(retained=3)).missing(0) == [0, 1, 2]
-    assert Schedule(settings, cell, limits=Limits(retained=3)).missing(40_000) == [0, 1, 2, 3], "what is due is read in any case"
+    assert PushSchedule(settings, cell, limits=Limits()).missing(0) == [0, 1, 2, 3, 4, 5], "those of the next minute"
+    assert PushSchedule(settings, cell, limits=Limits(retained=3)).missing(0) == [0, 1, 2]
+    assert PushSchedule(settings, cell, limits=Limits(retained=3)).missing(40_000) == [0, 1, 2, 3], (
+        "what is due is read in any case"
+    )
 
 
 def test_a_batch_that_is_run_again_is_started_when_that_is_durable() -> None:
@@ -61,7 +63,7 @@ def test_a_batch_that_is_run_again_is_started_when_that_is_durable() -> None:
     messages = [MessageView("orders", 0, n, f"m{n}", None, None, (), {}, b"", EPOCH, EPOCH, None, "p") for n in range(4)]
     settings = GroupSettings(delivery_order=DeliveryOrder.CONCURRENT)
     cell = QueueCell()
-    schedule = Schedule(settings, cell, limits=Limits(batch_of="queue", run_messages=2))
+    schedule = PushSchedule(settings, cell, limits=Limits(batch_of="queue", run_messages=2))
     schedule.load(messages, OffsetSet(), 4)
     step = schedule.plan(0, cell)
     cell = step.apply(cell)
@@ -78,7 +80,7 @@ def test_a_batch_that_is_run_again_is_started_when_that_is_durable() -> None:
 
 
 def test_what_falls_due_between_a_step_and_the_look_for_what_is_to_be_read_is_told() -> None:
-    schedule = Schedule(GroupSettings(retry=RetryPolicy(interval=timedelta(milliseconds=1))), QueueCell(), limits=Limits())
+    schedule = PushSchedule(GroupSettings(retry=RetryPolicy(interval=timedelta(milliseconds=1))), QueueCell(), limits=Limits())
     message = MessageView("orders", 0, 0, "m0", "g", None, (), {}, b"", EPOCH, EPOCH, None, "p")
     schedule.load([message], OffsetSet(), 1)
     step = schedule.plan(1_000, QueueCell())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.queues.push_processor import QueueEngine
+from penstock.consumers.queues.push_processor import PushProcessor
 
 
 class Around:
@@ -36,18 +36,18 @@ class Planned(Exception):
     """The suspect was planned to run."""
 
 
-def engine_of(around: Around, *, again_s: float = -math.inf) -> QueueEngine:
+def engine_of(around: Around, *, again_s: float = -math.inf) -> PushProcessor:
     """As far as it is needed to run one suspect alone."""
 
     def plan(*_: object) -> None:
         raise Planned
 
-    engine: Any = QueueEngine.__new__(QueueEngine)
+    engine: Any = PushProcessor.__new__(PushProcessor)
     engine.schedule = SimpleNamespace(plan=plan, running={})
     engine.keeper = SimpleNamespace(cell=None)
     engine._around, engine._draining, engine._solo_s, engine._patience_s = around, False, again_s, 1.0
     engine._clock = SimpleNamespace(monotonic_s=lambda: 100.0, wall_ms=lambda: 0)
-    made: QueueEngine = engine
+    made: PushProcessor = engine
     return made
 
 

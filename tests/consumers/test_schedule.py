@@ -14,8 +14,8 @@ import pytest
 from penstock.consumers.feed import rows
 from penstock.consumers.feed.rows import group_hash
 from penstock.consumers.limits import Limits, Mode
-from penstock.consumers.schedule.lanes import Failure, Run
-from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.lanes import Failure, LaneRun
+from penstock.consumers.schedule.push import PushSchedule
 from penstock.coordinator.groups.record import GroupSettings
 from penstock.coordinator.groups.retry import RetryPolicy
 from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
@@ -55,8 +55,8 @@ class World:
     def own(self, steps: int) -> bool:
         """One owner's life; True when nothing is left to do."""
         self.cell = decode_cell(encode_cell(self.cell.taken_by(f"w{self.cell.epoch}")), where="here")
-        schedule = Schedule(self.settings, self.cell, limits=self.limits)
-        running: list[Run] = []
+        schedule = PushSchedule(self.settings, self.cell, limits=self.limits)
+        running: list[LaneRun] = []
         for _ in range(steps):
             self.now_ms += self.rng.choice((0, 1, 20, 400))
             self.cell = self.cell.with_buried(self.cell.dead_letters.next_sequence - 1)
@@ -83,7 +83,7 @@ class World:
         self._drain(schedule, running)
         return False
 
-    def _read(self, schedule: Schedule) -> None:
+    def _read(self, schedule: PushSchedule) -> None:
         start = schedule.blocked.recall_from(self.now_ms, schedule.next_fresh)
         if start is not None:
             limit = min(schedule.next_fresh, start + self.rng.choice((3, 50, 1000)))
@@ -98,7 +98,7 @@ class World:
             filtered = OffsetSet.of_offsets([row.offset for row in rows if row.message_group == "filtered"])
             schedule.load([row for row in rows if row.message_group != "filtered"], filtered, limit)
 
-    def _move(self, run: Run, schedule: Schedule) -> bool:
+    def _move(self, run: LaneRun, schedule: PushSchedule) -> bool:
         """Let the executor work a little; False when the process died."""
         if run.ended:
             return True
@@ -163,11 +163,11 @@ class World:
     def _fails(self, row: MessageView) -> bool:
         return self.poison.get(row.offset) == "raises" or self.rng.random() < self.failing
 
-    def _succeed(self, run: Run, count: int) -> None:
+    def _succeed(self, run: LaneRun, count: int) -> None:
         self.succeeded += [row.offset for row in run.messages[run.done : run.done + count]]
         run.done += count
 
-    def _drain(self, schedule: Schedule, running: list[Run]) -> None:
+    def _drain(self, schedule: PushSchedule, running: list[LaneRun]) -> None:
         while True:
             step = schedule.plan(self.now_ms, self.cell, Mode.DRAIN)
             self.cell = step.apply(self.cell)
@@ -184,7 +184,7 @@ class World:
         self.cell = self.cell.released()
         self.counts["handed over"] += 1
 
-    def _is_done(self, schedule: Schedule) -> bool:
+    def _is_done(self, schedule: PushSchedule) -> bool:
         waiting = [marker for marker in self.cell.markers.values() if marker.tries.state is not State.PARKED]
         return self.cell.settled.floor == len(self.log) and not waiting and not self.cell.tries
 
@@ -257,7 +257,7 @@ def check(world: World, name: Callable[[str | None], object]) -> None:
 
 def test_nothing_is_to_run_alone_before_it_is_in_memory() -> None:
     cell = QueueCell().with_tries(0, Tries(State.SUSPECT, company=1)).with_tries(1, Tries(State.SUSPECT, company=1)).taken_by("w")
-    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
     assert not schedule.wants_solo(0)
     schedule.recalled([message(0, "a"), message(1, "a")], 0, 0)
     assert schedule.wants_solo(0)
@@ -269,7 +269,7 @@ def test_a_group_that_is_read_again_runs_meanwhile_and_takes_what_is_read_then()
     """Else each reading of a long queue would bring it no more than its first rows."""
     cell = QueueCell().with_granted(OffsetSet.of([(0, 9)])).taken_by("w1")
     cell = cell.with_markers({group_hash("a", ""): Marker(0, 1, Tries(State.WAITING))}, OffsetSet.of([(0, 9)])).taken_by("w2")
-    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
     assert schedule.blocked.recall_from(0, schedule.next_fresh) == 0
     schedule.recalled([message(0, "a"), message(1, "a")], 0, 2)
     first = schedule.plan(0, cell)
@@ -289,7 +289,7 @@ def test_a_group_that_is_read_again_runs_meanwhile_and_takes_what_is_read_then()
 def test_with_another_filter_a_blocked_group_is_read_again_whoever_owns_its_queue(taken: bool) -> None:
     log = [message(offset, "a") for offset in range(4)]
     cell = QueueCell().taken_by("w1")
-    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
     schedule.load([log[0], log[2]], OffsetSet.of_offsets([1, 3]), 4)
     step = schedule.plan(0, cell)
     (run,) = step.runs
@@ -300,7 +300,7 @@ def test_with_another_filter_a_blocked_group_is_read_again_whoever_owns_its_queu
     assert schedule.blocked.recall_from(5_000, schedule.next_fresh) is None, "all is in memory"
     if taken:
         cell = cell.taken_by("w2")
-        schedule = Schedule(GroupSettings(), cell, limits=Limits())
+        schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
     else:
         schedule.blocked.filtered_anew()
     assert schedule.blocked.retained == 0
@@ -320,7 +320,7 @@ def test_with_another_filter_what_runs_of_a_blocked_group_is_not_read_again() ->
     log = [message(offset, "a") for offset in range(6)]
     markers = {group_hash("a", ""): Marker(0, 1, Tries(State.WAITING))}
     cell = QueueCell(settled=Settled(6), markers=markers).taken_by("w")
-    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
     schedule.blocked.recall_from(0, schedule.next_fresh)
     schedule.recalled([log[0], log[3], log[5]], 0, 6)
     step = schedule.plan(0, cell)
@@ -344,7 +344,7 @@ def test_strikes_of_a_head_that_a_new_filter_leaves_out_are_not_those_of_the_mes
     settings = GroupSettings(max_attempts=3)
     markers = {group_hash("a", ""): Marker(0, 3, Tries(state, 3, 3 if state is State.SUSPECT else 2))}
     cell = QueueCell(settled=Settled(3), markers=markers).taken_by("w")
-    schedule = Schedule(settings, cell, limits=Limits())
+    schedule = PushSchedule(settings, cell, limits=Limits())
     assert schedule.blocked.recall_from(0, schedule.next_fresh) == 0
     schedule.recalled(log[1:], 0, 3)
     assert schedule.blocked.hopeless(3) == []

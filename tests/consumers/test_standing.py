@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.consumers.queues.lag import Ages, Standing, standing
+from penstock.consumers.queues.lag import Ages, QueueLag, standing
 from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
 from tests.cells import blocked, failed
 
 
 def test_a_fresh_queue_has_nothing_that_waits() -> None:
-    assert standing(QueueCell()) == Standing(0, 0, 0, 0)
+    assert standing(QueueCell()) == QueueLag(0, 0, 0, 0)
 
 
 def test_what_waits_is_blocked_and_is_parked() -> None:
@@ -22,7 +22,7 @@ def test_what_waits_is_blocked_and_is_parked() -> None:
     cell = blocked(blocked(cell, 77, 4, due_ms=5), 78, 5, due_ms=5)
     cell = cell.with_marker(78, _with_state(cell, 78, State.PARKED))
     cell = cell.with_tries(6, Tries(State.RUNNING))
-    assert standing(cell) == Standing(waiting_messages=2, blocked_groups=1, parked_groups=1, first_unsettled=0)
+    assert standing(cell) == QueueLag(waiting_messages=2, blocked_groups=1, parked_groups=1, first_unsettled=0)
     cell = cell.with_settled(OffsetSet.of([(0, 3), (7, 10)]))
     assert standing(cell).first_unsettled == 3  # listed ones do not hold the floor, and are not settled
 

@@ -14,7 +14,7 @@ from penstock.coordinator.queues.cell import ACKS_KEPT, QueueCell
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.invisibility import acknowledged, changed_visibility, expired
 from penstock.coordinator.queues.receipt_handle import AlreadySettled, ReceiptExpired, ReceiptHandle
-from penstock.coordinator.queues.remote_acks import Receipts, Tried
+from penstock.coordinator.queues.remote_acks import RemoteAcks, Tried
 from penstock.coordinator.tables import CellVersion, MemoryTable
 from penstock.coordinator.tables.protocol import Cell
 from penstock.log.errors import PenstockError, StoreUnavailable, UnknownOutcome
@@ -88,7 +88,7 @@ def one_out(*, orderly: bool) -> tuple[QueueCell, ReceiptHandle]:
 
 async def asked(table: Interrupted, change: Callable[[QueueCell], QueueCell], tried: Tried | None = None) -> PenstockError | None:
     try:
-        await Receipts(Cells(table, Runtime()), Runtime()).change(KEY, change, tried=tried)
+        await RemoteAcks(Cells(table, Runtime()), Runtime()).change(KEY, change, tried=tried)
     except PenstockError as error:
         return error
     return None

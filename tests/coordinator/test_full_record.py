@@ -15,7 +15,7 @@ from penstock.coordinator.groups.record import GroupRecord
 from penstock.coordinator.rebalance.assignment import Assignment
 from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.registry import groups
-from penstock.coordinator.registry.groups import Groups
+from penstock.coordinator.registry.groups import GroupRegistry
 from penstock.log.errors import LimitExceeded
 from penstock.log.limits import KIB
 from tests.coordinator.stage import Stage
@@ -34,7 +34,7 @@ class Group:
     def __init__(self, stage: Stage, process: SimProcess) -> None:
         self.stage, self.process = stage, process
         cells = stage.cells(process)
-        self.cells, self.records = cells, Groups(cells, process.runtime, LakeCell(cells, process.runtime, None))
+        self.cells, self.records = cells, GroupRegistry(cells, process.runtime, LakeCell(cells, process.runtime, None))
 
     async def begin(self) -> None:
         """With as many members as a record has room for, all of them dead, and nobody lived who took them off."""

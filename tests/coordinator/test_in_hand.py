@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.coordinator.workers.in_flight import InHand
+from penstock.coordinator.workers.in_flight import ReceivedInFlight
 from penstock.coordinator.workers.worker import Worker
 from tests.coordinator.stage import Stage
 
 MINUTE_MS = 60_000
 
 
-def play(script: Callable[[InHand, Worker, Callable[[], int]], Callable[[], None]], *, then_s: float, left: int) -> None:
+def play(script: Callable[[ReceivedInFlight, Worker, Callable[[], int]], Callable[[], None]], *, then_s: float, left: int) -> None:
     """Begin by the script, carry out what it returns, and see that so much is in flight that many seconds later."""
     stage = Stage()
 
@@ -23,7 +23,7 @@ def play(script: Callable[[InHand, Worker, Callable[[], int]], Callable[[], None
         worker, clock = stage.worker(process), process.runtime.clock
 
         async def life() -> None:
-            script(InHand(worker, clock), worker, clock.wall_ms)()
+            script(ReceivedInFlight(worker, clock), worker, clock.wall_ms)()
             await asyncio.sleep(then_s)
             assert worker.in_flight == left
 
@@ -33,7 +33,7 @@ def play(script: Callable[[InHand, Worker, Callable[[], int]], Callable[[], None
 
 
 def test_what_is_acknowledged_is_in_hand_no_more_and_what_is_not_until_its_time_is_over() -> None:
-    def script(in_hand: InHand, worker: Worker, now_ms: Callable[[], int]) -> Callable[[], None]:
+    def script(in_hand: ReceivedInFlight, worker: Worker, now_ms: Callable[[], int]) -> Callable[[], None]:
         in_hand.begin([["a"], ["b"], ["c"]], now_ms() + MINUTE_MS)
         assert worker.in_flight == 3
         return lambda: in_hand.end(["a", "of another process", "a"])
@@ -43,7 +43,7 @@ def test_what_is_acknowledged_is_in_hand_no_more_and_what_is_not_until_its_time_
 
 
 def test_the_first_due_is_looked_at_first_in_whatever_order_they_came() -> None:
-    def script(in_hand: InHand, worker: Worker, now_ms: Callable[[], int]) -> Callable[[], None]:
+    def script(in_hand: ReceivedInFlight, worker: Worker, now_ms: Callable[[], int]) -> Callable[[], None]:
         in_hand.begin([["long"]], now_ms() + 10 * MINUTE_MS)
         in_hand.begin([["short"]], now_ms() + MINUTE_MS)
         in_hand.begin([["a bit longer"]], now_ms() + MINUTE_MS + 100)
@@ -58,7 +58,7 @@ def test_messages_that_are_due_together_share_one_timer() -> None:
     """Those that are cancelled stay in the loop's heap until it clears up: one a message would cost more than the messages."""
     timers: list[float] = []
 
-    def script(in_hand: InHand, worker: Worker, now_ms: Callable[[], int]) -> Callable[[], None]:
+    def script(in_hand: ReceivedInFlight, worker: Worker, now_ms: Callable[[], int]) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
         call_later = loop.call_later
 
@@ -76,8 +76,8 @@ def test_messages_that_are_due_together_share_one_timer() -> None:
 
 
 def test_what_was_received_together_ends_together_when_its_time_is_changed() -> None:
-    def changed_to(due_ms: int) -> Callable[[InHand, Worker, Callable[[], int]], Callable[[], None]]:
-        def script(in_hand: InHand, worker: Worker, now_ms: Callable[[], int]) -> Callable[[], None]:
+    def changed_to(due_ms: int) -> Callable[[ReceivedInFlight, Worker, Callable[[], int]], Callable[[], None]]:
+        def script(in_hand: ReceivedInFlight, worker: Worker, now_ms: Callable[[], int]) -> Callable[[], None]:
             in_hand.begin([["a1", "a2"], ["b1"]], now_ms() + MINUTE_MS)
             return lambda: in_hand.change("a2", now_ms() + due_ms)
 

@@ -25,20 +25,20 @@ from penstock.coordinator.groups.retry import RetryPolicy, Schedule
 from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.queues.commands import caught_up
-from penstock.coordinator.registry.groups import Groups
+from penstock.coordinator.registry.groups import GroupRegistry
 from penstock.coordinator.tables import CellTable, CellVersion, MemoryTable, TableMismatch
 from penstock.log.errors import DataDamaged, InvalidArgument, LimitExceeded, StoreUnavailable, TopicDeleted
 from penstock.log.runtime.runtime import Runtime
 from tests.coordinator.test_cells import FaultyTable
 
 
-def groups(table: CellTable, seed: int | None = None, *, lake: str | None = None) -> Groups:
+def groups(table: CellTable, seed: int | None = None, *, lake: str | None = None) -> GroupRegistry:
     runtime = Runtime() if seed is None else Runtime(random=random.Random(seed))
     cells = Cells(table, runtime)
-    return Groups(cells, runtime, LakeCell(cells, runtime, lake))
+    return GroupRegistry(cells, runtime, LakeCell(cells, runtime, lake))
 
 
-def run(main: Callable[[Groups], Coroutine[Any, Any, None]]) -> None:
+def run(main: Callable[[GroupRegistry], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(main(groups(MemoryTable())))
 
 
@@ -49,13 +49,13 @@ def resolved(*offsets: int) -> Callable[[], Awaitable[tuple[int, ...]]]:
     return resolve
 
 
-async def begun(found: Groups, *offsets: int, group: str = "billing") -> None:
+async def begun(found: GroupRegistry, *offsets: int, group: str = "billing") -> None:
     await found.ensure(group, {})
     await found.begin(group, "orders", 0, resolved(*offsets))
 
 
 def test_a_group_is_made_once_and_listed() -> None:
-    async def main(found: Groups) -> None:
+    async def main(found: GroupRegistry) -> None:
         assert await found.read("billing") is None
         settings = GroupSettings(max_attempts=3, filters={"orders": "a||b"})
         assert (await found.create("billing", settings)).settings == settings
@@ -71,7 +71,7 @@ def test_a_group_is_made_once_and_listed() -> None:
 
 
 def test_each_group_that_is_made_has_a_secret_of_its_own() -> None:
-    async def main(found: Groups) -> None:
+    async def main(found: GroupRegistry) -> None:
         first = (await found.create("billing", GroupSettings())).secret
         assert len(bytes.fromhex(first)) == 16
         assert (await found.create("billing", GroupSettings())).secret == (await found.ensure("billing", {})).secret == first
@@ -84,7 +84,7 @@ def test_each_group_that_is_made_has_a_secret_of_its_own() -> None:
 
 
 def test_a_group_that_is_not_there_is_told() -> None:
-    async def main(found: Groups) -> None:
+    async def main(found: GroupRegistry) -> None:
         for call in (
             lambda: found.get("billing"),
             lambda: found.update("billing", lambda record: record),
@@ -102,7 +102,7 @@ def test_a_group_that_is_not_there_is_told() -> None:
 
 
 def test_a_consumer_makes_its_group_with_what_it_states() -> None:
-    async def main(found: Groups) -> None:
+    async def main(found: GroupRegistry) -> None:
         record = await found.ensure("billing", {"delivery_order": "CONCURRENT", "max_attempts": None})
         assert record.settings == GroupSettings(
             delivery_order=DeliveryOrder.CONCURRENT, max_attempts=None, retry=RetryPolicy(schedule=Schedule.ROCKETMQ)
@@ -119,7 +119,7 @@ def test_a_consumer_makes_its_group_with_what_it_states() -> None:
 
 
 def test_a_topic_s_filter_is_stated_by_who_consumes_it_first_and_stays() -> None:
-    async def main(found: Groups) -> None:
+    async def main(found: GroupRegistry) -> None:
         await found.ensure("billing", {"filters": {"orders": "paid"}})
         await found.begin("billing", "orders", 0, resolved(0))
         record = await found.ensure("billing", {"filters": {"events": "a"}})
@@ -134,7 +134,7 @@ def test_a_topic_s_filter_is_stated_by_who_consumes_it_first_and_stays() -> None
 
 
 def test_latest_is_resolved_once_however_many_begin() -> None:
-    async def main(found: Groups) -> None:
+    async def main(found: GroupRegistry) -> None:
         await found.ensure("billing", {})
         arrived = 0
         together = asyncio.Barrier(5)
@@ -156,7 +156,7 @@ def test_latest_is_resolved_once_however_many_begin() -> None:
 
 
 def test_a_topic_made_again_begins_at_its_first_message_in_a_new_generation() -> None:
-    async def main(found: Groups) -> None:
+    async def main(found: GroupRegistry) -> None:
         await begun(found, 7, 8)
         record = await found.begin("billing", "orders", 40, resolved(3, 3, 3))
         assert record.positions["orders"] == Position((0, 0, 0), (1, 1, 1), 40, since=1)
@@ -172,7 +172,7 @@ def test_a_topic_made_again_begins_at_its_first_message_in_a_new_generation() ->
 
 
 def test_a_reset_moves_all_queues_or_some() -> None:
-    async def main(found: Groups) -> None:
+    async def main(found: GroupRegistry) -> None:
         await begun(found, 7, 8, 9)
         await found.reset("billing", "orders", 0, 3, {0: 1, 1: 2, 2: 3})
         record = await found.reset("billing", "orders", 0, 3, {1: 5})
@@ -186,7 +186,7 @@ def test_a_reset_moves_all_queues_or_some() -> None:
 
 
 def test_a_group_made_again_shares_no_generation_with_the_deleted_one() -> None:
-    async def main(found: Groups) -> None:
+    async def main(found: GroupRegistry) -> None:
         await begun(found, 7)
         before = await found.command("billing", CommandKind.SKIP, {("orders", 0): {3: 17}})
         left = caught_up(QueueCell(), before, "orders", 0)

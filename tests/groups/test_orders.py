@@ -12,7 +12,7 @@ import penstock
 from penstock.coordinator.groups.record import GroupRecord, GroupSettings
 from penstock.coordinator.queues.cell import State, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
-from penstock.coordinator.registry.groups import Groups
+from penstock.coordinator.registry.groups import GroupRegistry
 from tests.cells import parked
 from tests.groups.conftest import MINUTE, Shop
 from tests.log.test_reader import publish
@@ -172,16 +172,16 @@ def test_an_order_means_no_parking_that_came_after_a_reset_though_it_is_at_the_s
     stuck: Shop, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was looked for before the reset, and is ordered after the message was parked anew."""
-    command = Groups.command
+    command = GroupRegistry.command
 
-    async def late(self: Groups, *which: Any, **how: Any) -> GroupRecord:
-        monkeypatch.setattr(Groups, "command", command)
+    async def late(self: GroupRegistry, *which: Any, **how: Any) -> GroupRecord:
+        monkeypatch.setattr(GroupRegistry, "command", command)
         life = (await self.get("billing")).positions["orders"].life
         await self.reset("billing", "orders", life, 2, {0: 0})
         return await command(self, *which, **how)
 
     before = stuck.lake.parked("billing", queue=0)[0]
-    monkeypatch.setattr(Groups, "command", late)
+    monkeypatch.setattr(GroupRegistry, "command", late)
     assert [one.queue for one in getattr(stuck.lake, order)("billing")] == [1]
     stuck.change(0, lambda cell: replace(cell.taken_by("w/1").with_listed(OffsetSet.of([(0, 5)])), markers={101: parked(1)}))
     assert before in stuck.lake.parked("billing")
@@ -189,13 +189,13 @@ def test_an_order_means_no_parking_that_came_after_a_reset_though_it_is_at_the_s
 
 
 def test_an_order_that_a_reset_made_void_says_so(stuck: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = Groups.command
+    command = GroupRegistry.command
 
-    async def late(self: Groups, *which: Any, **how: Any) -> GroupRecord:
+    async def late(self: GroupRegistry, *which: Any, **how: Any) -> GroupRecord:
         await self.delete("billing")
         await self.create("billing", GroupSettings())
         return await command(self, *which, **how)
 
-    monkeypatch.setattr(Groups, "command", late)
+    monkeypatch.setattr(GroupRegistry, "command", late)
     with pytest.raises(penstock.InvalidArgument, match="the message group is not parked"):
         stuck.lake.skip("billing", message_group="bob")

@@ -19,7 +19,7 @@ from penstock.coordinator.queues.keeper import OwnershipLost, QueueKeeper
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.rebalance.balance import Queue
 from penstock.coordinator.rebalance.ownership import Ownership
-from penstock.coordinator.registry.groups import Groups
+from penstock.coordinator.registry.groups import GroupRegistry
 from penstock.coordinator.workers.watch import Watch
 from penstock.coordinator.workers.worker import LeaseLost, Member, Worker
 from penstock.log.errors import RetryError, UnknownOutcome
@@ -311,9 +311,9 @@ class Consumer:
                 )
 
 
-def make_groups(fleet: Fleet, process: SimProcess, cells: Cells | None = None) -> Groups:
+def make_groups(fleet: Fleet, process: SimProcess, cells: Cells | None = None) -> GroupRegistry:
     cells = cells or Cells(fleet.table.client(process), process.runtime)
-    return Groups(cells, process.runtime, LakeCell(cells, process.runtime, None))
+    return GroupRegistry(cells, process.runtime, LakeCell(cells, process.runtime, None))
 
 
 def _with_suspects_settled(cell: QueueCell) -> QueueCell:

@@ -13,7 +13,7 @@ from penstock.log.append.appender import Appender
 from penstock.log.append.pending_append import Pending
 from penstock.log.errors import NotWritten, PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
 from penstock.log.format.state import State
-from penstock.log.produce.accumulator import Gathering
+from penstock.log.produce.accumulator import BatchBuilder
 from penstock.log.produce.producer import Producer
 from penstock.log.stores.protocol import Put
 from penstock.log.table.collector import Collector
@@ -85,11 +85,11 @@ def overlapping(_: Any) -> Any:
         previous: dict[int, int] = {}
         built, last = self._built, self._accepted
 
-        def build(gathering: Gathering) -> Any:
+        def build(gathering: BatchBuilder) -> Any:
             self._accepted = previous[gathering.first_number]
             return built(gathering)
 
-        async def one(gathering: Gathering) -> None:
+        async def one(gathering: BatchBuilder) -> None:
             try:
                 outcome: Any = await self._append(gathering)
             except PenstockError as error:
@@ -243,12 +243,12 @@ def tiring(original: Any) -> Any:
 
 
 def asleep_first(original: Any) -> Any:
-    async def next_(self: Producer) -> Gathering | None:
+    async def next_(self: Producer) -> BatchBuilder | None:
         """Waits for news without a look at what has gathered meanwhile."""
         if self._durable[1] and self._buffer.head() is not None and not self._buffer.closed:
             self._news.clear()
             await self._news.wait()
-        found: Gathering | None = await original(self)
+        found: BatchBuilder | None = await original(self)
         return found
 
     return next_

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.log.lake import Lake
-from penstock.log.produce.accumulator import Gathering, linger_s
+from penstock.log.produce.accumulator import BatchBuilder, linger_s
 from tests.simulation.process import SimProcess
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Standing:
 
     def __init__(self) -> None:
         self._open: list[tuple[SimProcess, Lake]] = []
-        self._since: dict[int, tuple[Gathering, float]] = {}
+        self._since: dict[int, tuple[BatchBuilder, float]] = {}
         """The gathering at the head of each producer that waits too long, and since when, by its process's own time."""
 
         self._latest_s: dict[str, float] = {}

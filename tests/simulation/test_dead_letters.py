@@ -12,7 +12,7 @@ import pytest
 
 from penstock.consumers.dead_letters import writer
 from penstock.consumers.dead_letters.copies import Copy, CopyWriter, Written
-from penstock.consumers.dead_letters.redrive_cell import Redriven
+from penstock.consumers.dead_letters.redrive_cell import RedriveCell
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.log import PenstockError
 from tests.figures import FIGURES
@@ -110,7 +110,7 @@ def single_fault_runs(faults: list[Fault], *, only_writes: bool = False, every: 
 
 
 def forgetful(_: Any) -> Any:
-    async def change(self: Redriven, change: Callable[[QueueCell], QueueCell]) -> None:
+    async def change(self: RedriveCell, change: Callable[[QueueCell], QueueCell]) -> None:
         self.cell = change(self.cell)
 
     return change
@@ -129,7 +129,7 @@ MUTANTS: dict[str, tuple[str, Patch, Plot]] = {
     ),
     "remembered": (
         "a redrive remembers what it gave a sequence before it sends",
-        attribute(Redriven, "_change", forgetful),
+        attribute(RedriveCell, "_change", forgetful),
         Plot(),
     ),
     "given-first": ("a sequence is given before anything is written for it", nullcontext, Plot(careful=False)),

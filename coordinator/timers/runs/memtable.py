@@ -20,7 +20,7 @@ _LOOSE_ROWS = 10_000
 _LOOSE_BYTES = 8 * MIB
 
 
-class Rows:
+class TimedRows:
     """Rows with `MESSAGE_SCHEMA`, each offset once, with delivery times and sizes at hand."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Rows:
 class Together:
     """Rows that lie in several places, each row in one of them."""
 
-    def __init__(self, places: Sequence[Rows]) -> None:
+    def __init__(self, places: Sequence[TimedRows]) -> None:
         self._places = [rows for rows in places if len(rows)]
         self.waiting = Waiting(
             np.concatenate([np.empty(0, np.int64), *(rows.waiting.time_us for rows in self._places)]),

@@ -27,7 +27,7 @@ from ....log.table.delta.segments import TableFile
 from ...cells.keys import timer_folder
 from ..cell.selection import Waiting
 from ..cell.state import Due, Run
-from .memtable import Rows, due_times, sizes
+from .memtable import TimedRows, due_times, sizes
 
 _GROUPS_KEY = "penstock.timers"
 _NEVER_NULL = ("offset", "message_id", "born_timestamp")
@@ -94,7 +94,7 @@ class OpenRun:
 
     def __init__(self, run: Run, reader: SegmentReader, groups: Sequence[Group], runtime: Runtime) -> None:
         self.run = run
-        self.rows = Rows()
+        self.rows = TimedRows()
         """The rows that were loaded, and not dropped since."""
         self._reader = reader
         self._groups = list(groups)

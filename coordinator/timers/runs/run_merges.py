@@ -10,7 +10,7 @@ from ....log.stores.protocol import ObjectStore
 from ..cell.selection import FOREVER, Waiting, within
 from ..cell.state import Bounds, Due, Run, TimerState
 from ..options import TimerOptions
-from .memtable import Rows, Together
+from .memtable import TimedRows, Together
 from .recalls import Spilled
 from .run_files import OpenRun, RunWriter, next_unloaded, run_key
 
@@ -84,7 +84,7 @@ class Gatherer:
         key = run_key(self._topic, self._life, run.name)
         return await OpenRun.open(self._store, self._runtime, key, run, whole_bytes_max=self._options.group_bytes)
 
-    async def flush(self, rows: Rows, *, start: int, limit: int, settled: Bounds) -> Gathered:
+    async def flush(self, rows: TimedRows, *, start: int, limit: int, settled: Bounds) -> Gathered:
         """Write a run of the waiting rows in memory, of the timer log's offsets from ``start`` to ``limit``."""
         begun_s = self._runtime.clock.monotonic_s()
         waiting = rows.waiting

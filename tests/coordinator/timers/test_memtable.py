@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.coordinator.timers.options import TimerOptions
-from penstock.coordinator.timers.runs.memtable import Rows, sizes
+from penstock.coordinator.timers.runs.memtable import TimedRows, sizes
 from penstock.log import Message
 from penstock.log.lake import Lake
 from penstock.log.message.message import MESSAGE_SCHEMA
@@ -38,7 +38,7 @@ def test_all_that_a_message_has_counts(start: int) -> None:
 
 
 def test_large_rows_that_went_are_not_kept() -> None:
-    rows = Rows()
+    rows = TimedRows()
     for offset in range(200):
         rows.add(pa.RecordBatch.from_pylist([{"body": b"b" * 1_000_000, "offset": offset}], MESSAGE_SCHEMA))
         rows.drop_below(offset)

@@ -8,13 +8,13 @@ from penstock.consumers import membership
 from penstock.consumers.dead_letters import writer
 from penstock.consumers.dead_letters.copies import CopyWriter
 from penstock.consumers.queues import processor
-from penstock.consumers.queues.abandoned import OlderHandlers
-from penstock.consumers.queues.dead_letter_task import Burial
-from penstock.consumers.queues.processor import QueueLife
-from penstock.consumers.queues.push_processor import QueueEngine
+from penstock.consumers.queues.abandoned import AbandonedHandlers
+from penstock.consumers.queues.dead_letter_task import DeadLetterTask
+from penstock.consumers.queues.processor import QueueProcessor
+from penstock.consumers.queues.push_processor import PushProcessor
 from penstock.consumers.schedule import blocked_groups
 from penstock.consumers.schedule.open_lanes import OpenLanes
-from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.push import PushSchedule
 from penstock.consumers.schedule.step import Step
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.keys import QUEUES
@@ -51,7 +51,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "durable-attempts": Mutant(
         guard="attempts are durable before the handler starts",
         rule="C7",
-        patch=attribute(QueueEngine, "_write", patches.started_first),
+        patch=attribute(PushProcessor, "_write", patches.started_first),
         scenario="orderly",
         seeds=(0,),
         calm=False,
@@ -78,8 +78,8 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         guard="the lease is asked before every handler",
         rule="C9",
         patch=both(
-            attribute(QueueEngine, "until_s", lambda _: property(lambda self: math.inf)),
-            attribute(QueueEngine, "_abandon", lambda _: always(None)),
+            attribute(PushProcessor, "until_s", lambda _: property(lambda self: math.inf)),
+            attribute(PushProcessor, "_abandon", lambda _: always(None)),
         ),
         scenario="sluggish",
         seeds=(3,),
@@ -129,7 +129,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "reset-in-memory": Mutant(
         guard="an owner forgets with the cell",
         rule="C1",
-        patch=attribute(QueueLife, "_obey", patches.same_schedule),
+        patch=attribute(QueueProcessor, "_obey", patches.same_schedule),
         scenario="resets",
         seeds=(0, 1),
     ),
@@ -164,7 +164,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "buried": Mutant(
         guard="a dead letter stays assigned until it is durable",
         rule="C8",
-        patch=attribute(Burial, "run", patches.buried_first),
+        patch=attribute(DeadLetterTask, "run", patches.buried_first),
         scenario="resets",
         seeds=(4, 7),
     ),
@@ -187,7 +187,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "older-handlers": Mutant(
         guard="nothing of a group starts while an older handler of it runs",
         rule="C4",
-        patch=attribute(OlderHandlers, "start", patches.at_once),
+        patch=attribute(AbandonedHandlers, "start", patches.at_once),
         scenario="pauses",
         seeds=(1, 2),
     ),
@@ -202,7 +202,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "drain": Mutant(
         guard="a queue is released when nothing of it runs",
         rule="C7",
-        patch=attribute(Schedule, "_drain", patches.unfinished),
+        patch=attribute(PushSchedule, "_drain", patches.unfinished),
         scenario="deploys",
         seeds=(0, 1),
     ),
@@ -223,7 +223,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "rewinds-entry": Mutant(
         guard="the cell says at which entry it was written, so that offsets that were used again are noticed",
         rule="B1",
-        patch=attribute(QueueLife, "_seen", lambda _: always(None)),
+        patch=attribute(QueueProcessor, "_seen", lambda _: always(None)),
         scenario="rewinds",
         seeds=(4,),
     ),
@@ -237,7 +237,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "lives-burial": Mutant(
         guard="nothing is read for dead letters before the cell has caught up with the life that is now",
         rule="L1",
-        patch=attribute(QueueLife, "_since", patches.from_the_first),
+        patch=attribute(QueueProcessor, "_since", patches.from_the_first),
         scenario="lives",
         seeds=(12,),
     ),

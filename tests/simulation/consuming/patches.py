@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.consumers.dead_letters.copies import Copy, CopyWriter
-from penstock.consumers.queues.abandoned import OlderHandlers
-from penstock.consumers.queues.dead_letter_task import Burial
-from penstock.consumers.queues.processor import QueueLife
-from penstock.consumers.queues.push_processor import QueueEngine
+from penstock.consumers.queues.abandoned import AbandonedHandlers
+from penstock.consumers.queues.dead_letter_task import DeadLetterTask
+from penstock.consumers.queues.processor import QueueProcessor
+from penstock.consumers.queues.push_processor import PushProcessor
 from penstock.consumers.schedule.open_lanes import OpenLanes
-from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.push import PushSchedule
 from penstock.consumers.schedule.step import Step
 from penstock.coordinator.queues.cell import QueueCell, State, Tries
 from penstock.coordinator.queues.commands import caught_up
@@ -25,7 +25,7 @@ from penstock.coordinator.workers.worker import Worker
 
 
 def started_first(_: Any) -> Any:
-    async def write(self: QueueEngine, step: Step) -> None:
+    async def write(self: PushProcessor, step: Step) -> None:
         """Hands out what is granted, and then writes the grant."""
         self._around.worker.started(sum(len(run.messages) for run in step.runs))
         self._hand_out(step.runs)
@@ -91,7 +91,7 @@ def beside_others(_: Any) -> Any:
 
 
 def same_schedule(_: Any) -> Any:
-    async def obey(self: QueueLife[Any]) -> None:
+    async def obey(self: QueueProcessor[Any]) -> None:
         """Carries a reset out in the cell, and goes on with what was in flight before."""
         record = self._record
         await self.keeper.change(lambda cell: caught_up(cell, record, self.topic, self.queue))
@@ -127,7 +127,7 @@ def dropping(name: str, empty: Callable[[], Any]) -> Callable[[Any], Any]:
 
 
 def buried_first(original: Any) -> Any:
-    async def run(self: Burial, keeper: QueueKeeper, feed: Any, *rest: Any) -> None:
+    async def run(self: DeadLetterTask, keeper: QueueKeeper, feed: Any, *rest: Any) -> None:
         writer = self._writer
         real = writer.write
 
@@ -143,7 +143,7 @@ def buried_first(original: Any) -> Any:
 
 
 def at_once(_: Any) -> Any:
-    def start(self: OlderHandlers, engine: QueueEngine, runs: Any) -> None:
+    def start(self: AbandonedHandlers, engine: PushProcessor, runs: Any) -> None:
         self._executor.start(engine, runs)
 
     return start
@@ -163,7 +163,7 @@ def side_by_side(original: Any) -> Any:
 
 
 def unfinished(_: Any) -> Any:
-    def drain(self: Schedule, step: Step, cell: QueueCell) -> None:
+    def drain(self: PushSchedule, step: Step, cell: QueueCell) -> None:
         """Gives back what is granted though its handlers run."""
         for run in self.running:
             run.cancelled = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.consumers.queues.spilling import Spilling
-from penstock.consumers.schedule.tracked_messages import Tracked
+from penstock.consumers.schedule.tracked_messages import TrackedMessages
 from penstock.coordinator.queues import spills
 from penstock.coordinator.queues.cell import QueueCell
 from tests.simulation.consuming import spill_patches as patches
@@ -40,5 +40,7 @@ SPILL_MUTANTS: dict[str, Mutant] = {
     ),
     "spill-taken": _mutant("the next owner has them", attribute(QueueCell, "taken_by", patches.left_to_the_dead)),
     "spill-spared": _mutant("retention spares them", attribute(QueueCell, "first_listed", patches.only_in_the_cell)),
-    "spill-still": _mutant("what is about to leave the cell is not run", attribute(Tracked, "spill", patches.run_meanwhile)),
+    "spill-still": _mutant(
+        "what is about to leave the cell is not run", attribute(TrackedMessages, "spill", patches.run_meanwhile)
+    ),
 }

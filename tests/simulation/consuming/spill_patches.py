@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.consumers.queues.spilling import Spilling
-from penstock.consumers.schedule.tracked_messages import Tracked
+from penstock.consumers.schedule.tracked_messages import TrackedMessages
 from penstock.coordinator.queues.cell import QueueCell, Spill, State, Tries
 from penstock.coordinator.queues.keeper import QueueKeeper
 from penstock.coordinator.queues.spills import Returning
@@ -110,7 +110,7 @@ def only_in_the_cell(_: Any) -> Any:
 
 
 def run_meanwhile(original: Any) -> Any:
-    def spill(self: Tracked, most: int) -> Mapping[int, Tries]:
+    def spill(self: TrackedMessages, most: int) -> Mapping[int, Tries]:
         """What is about to leave may be run until it has left."""
         waiting: Mapping[int, Tries] = original(self, most)
         kept = {offset: replace(tries, due_ms=0) for offset, tries in waiting.items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.schedule.push import Schedule
+from penstock.consumers.schedule.push import PushSchedule
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.log.message.message import MessageView
@@ -74,16 +74,16 @@ def test_a_poison_group_delays_no_other(name: str) -> None:
     assert beside <= 2 * without, f"p99 {1000 * beside:.0f} ms beside it, {1000 * without:.0f} ms without"
 
 
-def _waiting_for_blocked(original: Callable[[Schedule, QueueCell], int]) -> Callable[[Schedule, QueueCell], int]:
+def _waiting_for_blocked(original: Callable[[PushSchedule, QueueCell], int]) -> Callable[[PushSchedule, QueueCell], int]:
     """As if a queue stood still while one of its groups does."""
 
-    def room(self: Schedule, cell: QueueCell) -> int:
+    def room(self: PushSchedule, cell: QueueCell) -> int:
         return 0 if self.blocked else original(self, cell)
 
     return room
 
 
 def test_a_queue_that_stands_still_with_one_group_is_noticed() -> None:
-    patch: Any = attribute(Schedule, "room", _waiting_for_blocked)
+    patch: Any = attribute(PushSchedule, "room", _waiting_for_blocked)
     calm = p99_s(PLANS["retried"], poisonous=False, patch=patch)
     assert p99_s(PLANS["retried"], poisonous=True, patch=patch) > 2 * calm

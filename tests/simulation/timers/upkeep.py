@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.lake_cell import LakeCell
-from penstock.coordinator.registry.groups import Groups
+from penstock.coordinator.registry.groups import GroupRegistry
 from penstock.coordinator.upkeep import Upkeep
 from penstock.log.errors import PenstockError
 from penstock.log.lake import Lake
@@ -20,7 +20,7 @@ async def maintain(lake: Lake, cells: Cells) -> list[tuple[str, PenstockError]]:
         if isinstance(result, PenstockError):
             failed.append((step, result))
 
-    upkeep = Upkeep(lake, cells, Groups(cells, lake.runtime, LakeCell(cells, lake.runtime, None)), on_step=told)
+    upkeep = Upkeep(lake, cells, GroupRegistry(cells, lake.runtime, LakeCell(cells, lake.runtime, None)), on_step=told)
     for name in (TOPIC, timer_log_name(TOPIC)):
         try:
             await upkeep.once(name)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.log import DataDamaged, OffsetOutOfRange, TopicDeleted
-from penstock.spark.source.offsets import Moved, Standing, StreamOffset, continued, within
+from penstock.spark.source.offsets import Moved, StreamOffset, TopicSnapshot, continued, within
 
-STANDING = Standing("orders", 40, {0: (10, 20), 1: (0, 5)})
+STANDING = TopicSnapshot("orders", 40, {0: (10, 20), 1: (0, 5)})
 
 
 def test_an_offset_is_flat_json_by_queue_with_the_life_of_its_topic() -> None:

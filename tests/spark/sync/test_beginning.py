@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.spark import sync
-from penstock.spark.source.offsets import Standing
+from penstock.spark.source.offsets import TopicSnapshot
 from penstock.spark.source.topic_view import TopicView
 from tests.spark.sync.streams import TOPIC, Row, event, group_for, rows, send
 
@@ -28,7 +28,7 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     left: dict[int, int] = {}
     really = TopicView.refresh
 
-    def refresh(self: TopicView) -> Standing:
+    def refresh(self: TopicView) -> TopicSnapshot:
         standing = really(self)
         kept = {queue: (max(first, left.get(queue, 0)), limit) for queue, (first, limit) in standing.kept.items()}
         object.__setattr__(standing, "kept", kept)
