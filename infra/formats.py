@@ -174,7 +174,7 @@ def _parquet_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
             for row in batch.to_pylist():
                 number += 1
                 yield f"row {number}", row
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
         raise _unreadable(name, f"this is no Parquet file, or a damaged one: {error}", observed=f"{number} rows") from error
 
 

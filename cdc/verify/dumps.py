@@ -171,7 +171,7 @@ def _parquet_columns(file: str, open_file: Opener) -> list[str]:
     with open_file(file) as opened:
         try:
             return list(pq.read_schema(opened).names)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise _unreadable(file, DumpFormat.PARQUET, error) from error
 
 
@@ -184,7 +184,7 @@ def _parquet(file: str, open_file: Opener, columns: Sequence[str] | None) -> Ite
             read = pq.ParquetFile(opened, pre_buffer=False)
             there = None if columns is None else [name for name in columns if name in read.schema_arrow.names]
             yield from read.iter_batches(_BATCH_ROWS, columns=there, use_threads=False)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise _unreadable(file, DumpFormat.PARQUET, error) from error
 
 

@@ -179,7 +179,7 @@ class Import:
                 self._taken += table.num_rows - duplicates
                 row += table.num_rows
                 self._tell(self._taken)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, UnicodeDecodeError) as error:
             raise InvalidArgument(
                 "this is no Parquet file, or a damaged one", operation="read the file", object=name, observed=error
             ) from error

@@ -107,7 +107,7 @@ def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, sche
         rows = parquet.read(columns=columns, use_threads=False)
         if schema is not None:
             rows.validate(full=True)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns that are no text
         raise DataDamaged("the file cannot be read", object=where, observed=shown(error)) from error
     return rows
 

@@ -87,3 +87,11 @@ def test_a_file_without_an_entrys_footer_is_no_entry() -> None:
 def test_digests_differ() -> None:
     assert digest(FILE) != digest(ENTRY)
     assert digest(FILE) == digest(memoryview(FILE))
+
+
+def test_names_of_columns_that_are_no_text_are_damage() -> None:
+    for name in ("key", "body"):
+        damaged = FILE.replace(name.encode(), b"\xe2" * len(name))
+        assert damaged != FILE
+        with pytest.raises(DataDamaged, match=r"cannot be read|other columns"):
+            read_rows(damaged, where="f")

@@ -43,14 +43,15 @@ class SegmentReader:
         try:
             metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + footer))
             schema = metadata.schema.to_arrow_schema()
-        except (OSError, pa.ArrowException) as error:
+            columns = ", ".join(f"{field.name}: {field.type}" for field in schema)
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise DataDamaged("the footer of a table file cannot be read", object=self.key, observed=str(error)) from error
         if not schema.equals(MESSAGE_SCHEMA):
             raise ForeignObject(
                 "a sealed file that is none of a table's",
                 object=self.key,
                 expected="the columns of messages",
-                observed=", ".join(f"{field.name}: {field.type}" for field in schema)[:500],
+                observed=columns[:500],
             )
         self._metadata = metadata
         return self
