@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ...log.errors import ClosedError, ForkedError
+from ...log.runtime.runtime import ends_with_process
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Workers:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except RuntimeError as error:
-            if threading.main_thread().is_alive():
+            if not ends_with_process(error):
                 raise
             raise ClosedError(
                 "the process ends, and its lake was not closed", object=self._url, hint="Close it, or use it in a with block"

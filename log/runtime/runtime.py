@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -60,3 +61,8 @@ class Runtime:
     def new_id(self) -> str:
         """A fresh 128-bit id as 32 hexadecimal digits."""
         return f"{self.random.getrandbits(128):032x}"
+
+
+def ends_with_process(error: RuntimeError) -> bool:
+    """Whether a pool refused work because the interpreter shuts down. Pools learn of that before the main thread counts as ended."""
+    return not threading.main_thread().is_alive() or str(error).endswith("after interpreter shutdown")

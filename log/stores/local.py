@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from ..errors import ClosedError, InvalidArgument, PermissionDenied, StorageFull, StoreUnavailable, UnsafeStoreError
-from ..runtime.runtime import Runtime
+from ..runtime.runtime import Runtime, ends_with_process
 from .folders import MISSING, list_folders, list_objects
 from .keys import HIDDEN_FOLDER, check_key, check_prefix
 from .protocol import Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version
@@ -112,7 +112,12 @@ class LocalStore:
             except OSError as error:
                 _raise_translated(error, operation, key, self._root)
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, translated)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, translated)
+        except RuntimeError as error:
+            if not ends_with_process(error):
+                raise
+            raise ClosedError("the process ends, and its lake was not closed", operation=operation, object=key) from error
 
     # ------------------------------------------------------------------------------------------------------------ writes
 

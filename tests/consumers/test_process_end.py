@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from concurrent.futures import thread
 from pathlib import Path
 
 import pytest
 
+from penstock.coordinator.tables.workers import Workers
+from penstock.log.errors import ClosedError
+from penstock.log.stores import LocalStore
 from tests.lakes import TIMEOUT_S
 
 _PROGRAM = """
@@ -41,3 +46,19 @@ def test_a_program_that_ends_without_closing_its_lake_says_what_it_has_to_say_an
     command = [sys.executable, "-c", _PROGRAM, str(tmp_path), kind]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "a mistake of the program's own\n")
+
+
+@pytest.mark.parametrize("kind", ["store", "table"])
+def test_work_that_is_refused_as_the_interpreter_shuts_down_is_told_as_the_end(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pools refuse work a moment before the main thread counts as ended."""
+
+    async def test() -> None:
+        store, workers = LocalStore(tmp_path), Workers("cells", 1, url="sqlite:///cells")
+        monkeypatch.setattr(thread, "_shutdown", True)
+        with pytest.raises(ClosedError, match="the process ends"):
+            await (store.get("a") if kind == "store" else workers.run(lambda: None))
+        monkeypatch.undo()
+
+    asyncio.run(test())

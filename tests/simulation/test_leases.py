@@ -15,10 +15,11 @@ from tests.simulation.faults import Fault
 from tests.simulation.lease_scenarios import LATENCIES, attacked, takes_since
 from tests.simulation.leases import Fleet, Habits, Machine
 from tests.simulation.table import CALM_NETWORK
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation]
 
-SEEDS = 24
+SEEDS = thoroughly(24, 12)
 BLOCKS = 2
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from tests.simulation.receiving import Play
 from tests.simulation.receiving_mutants import RECEIVING_MUTANTS
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SEEDS = 5
+SEEDS = thoroughly(5, 3)
 COUNTED = ("crash", "receipt_expired", "receipt_outdated", "expired", "acked beside", "again", "extended", "ended at once", "reset")
 OTHERS = 12
 """So many seeds are tried before a mutant counts as unnoticed."""

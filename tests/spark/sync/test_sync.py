@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-folded = pytest.mark.parametrize("events_in_driver", [0, 10_000], ids=["by tasks", "in the driver"])
+folded = pytest.mark.parametrize(
+    "events_in_driver",
+    [pytest.param(0, id="by tasks"), pytest.param(10_000, id="in the driver", marks=pytest.mark.thorough)],
+)
 """Where the events of a batch are folded."""
 
 
