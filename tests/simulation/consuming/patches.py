@@ -163,7 +163,7 @@ def side_by_side(original: Any) -> Any:
 
 
 def unfinished(_: Any) -> Any:
-    def drain(self: PushSchedule, step: Step, cell: QueueCell) -> None:
+    def drain(self: PushSchedule, step: Step, cell: QueueCell, now_ms: int) -> None:
         """Gives back what is granted though its handlers run."""
         for run in self.running:
             run.cancelled = True

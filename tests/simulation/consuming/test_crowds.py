@@ -50,7 +50,7 @@ def test_thousands_of_message_groups_fail_at_once() -> None:
     """Their cell does not grow beyond its bound, and nothing is dropped for that: what finds no room waits unsettled, and fetching pauses.
     When the handler heals all are settled, and nobody has become a dead letter.
     """
-    groups = thoroughly(5_000, 2_500)
+    groups = thoroughly(5_000, 4_000)
     stage = Stage(GroupPlan(max_attempts=100, threads=500), table=FAR_TABLE)
     broken = True
 
