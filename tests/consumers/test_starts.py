@@ -15,6 +15,7 @@ from penstock.log.errors import PermissionDenied
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from tests.lakes import TIMEOUT_S
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 CALLS_MAX = 60
@@ -74,4 +75,4 @@ def test_a_start_that_fails_at_any_call_ends_what_it_began(kind: str, more: dict
         raise AssertionError("it never starts")
 
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
-    assert not [one for one in threading.enumerate() if one.name.startswith("penstock-billing")]
+    wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("penstock-billing")], "its threads end")
