@@ -255,6 +255,7 @@ class _Work:
         queues = consumer.statistics().queues
         if self.gate.inside or any(map(_has_work, queues)):
             self._active_s = now_s
+            return False  # also without any patience
         if not queues and now_s < self._started_s + _QUEUES_COME_S:
             return False
         return now_s >= self._active_s + idle_s

@@ -7,10 +7,13 @@ import sys
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from penstock import Message, RetryPolicy, connect
+from penstock.consumers.statistics import ConsumerStatistics, QueueStatistics
+from penstock.infra.cli import consume
 from penstock.infra.cli.gate import Gate
 from tests.infra.cli.conftest import Outcome, Penstock
 from tests.lakes import send_all
@@ -60,6 +63,14 @@ def test_no_patience_at_all_takes_what_is_there(penstock: Penstock, lake: Path) 
         opened.create_topic("orders", queues=1)
         send_all(opened, [Message.json({"n": n}) for n in range(9)])
     assert numbers(penstock("consume", "orders", "--group", "g", "--until-idle", "0s", "--json")) == list(range(9))
+
+
+@pytest.mark.parametrize(("lag", "idle"), [(9, False), (0, True)])
+def test_without_patience_a_queue_with_work_is_not_idle_at_the_first_look(lag: int, idle: bool) -> None:
+    one = QueueStatistics(topic="orders", queue=0, lag_messages=lag, inflight_messages=0, ready_messages=0)
+    seen = ConsumerStatistics(group="g", queues=(one,))
+    work = consume._Work(print, one_by_one=True, most=None)
+    assert work._is_idle(SimpleNamespace(statistics=lambda: seen), 0.0) is idle  # type: ignore[arg-type]
 
 
 def test_text_has_one_heading_and_a_line_a_message(penstock: Penstock, sent: Path) -> None:
