@@ -236,7 +236,9 @@ class SimLoop(asyncio.AbstractEventLoop):
             raise RuntimeError("the loop runs once")
         main: asyncio.Future[Any] = asyncio.ensure_future(future, loop=self)
         hooks = sys.get_asyncgen_hooks()
-        gc.freeze()
+        set_aside = gc.get_freeze_count() > 0  # by tests/conftest.py: what lives as long as the process
+        if not set_aside:
+            gc.freeze()
         gc.disable()
         self._running = True
         asyncio._set_running_loop(self)
@@ -252,7 +254,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(None)
             self._running = False
             gc.enable()
-            gc.unfreeze()
+            if not set_aside:
+                gc.unfreeze()
 
     def close(self) -> None:
         """End whatever has not ended. ``finally`` blocks run only now, when nothing can happen any more."""

@@ -124,7 +124,7 @@ def killed_at(folder: Path, chance: random.Random, then: Sequence[Callable[[Run]
         connection.execute(SCHEMA)
         connection.execute(LOAD)
         run = Run(server, folder, chance)
-        writers = Writers(server.dsn, count=4, seed=chance.randrange(10_000))
+        writers = Writers(server.dsn, count=3, seed=chance.randrange(10_000))
         writers.start()
         try:
             for point in POINTS[:2]:

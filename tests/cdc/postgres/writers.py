@@ -29,6 +29,7 @@ INSERT INTO sales.codes SELECT 'k' || g, 'm' || g, g / 7.0, repeat(md5(g::text),
 INSERT INTO visits(seen) SELECT ARRAY['{{', g::text, NULL, 'a "b" c'] FROM generate_series(1, {ROWS}) g;
 """
 _KEYS = 400
+_PAUSE_S = 0.05
 
 STEPS = (
     ("INSERT INTO orders VALUES (%(k)s, %(t)s, %(n)s::numeric / 100, %(long)s) ON CONFLICT (id) DO UPDATE SET customer = %(t)s", 6),
@@ -72,7 +73,7 @@ class Writers:
 
     def _write(self, chance: random.Random) -> None:
         connection: psycopg.Connection[Any] | None = None
-        while not self._stop.wait(0.02):
+        while not self._stop.wait(_PAUSE_S):
             try:
                 if connection is None or connection.broken or connection.closed:
                     connection = psycopg.connect(self._dsn, connect_timeout=5)

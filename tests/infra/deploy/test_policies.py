@@ -45,6 +45,7 @@ def test_everything_that_a_role_asks_for_is_allowed(world: World) -> None:
     assert not world.settling.refused
 
 
+@pytest.mark.thorough
 def test_the_same_under_policies_for_these_topics_and_this_group_alone_with_cells_in_dynamodb(narrow: World) -> None:
     assert not [request for store in narrow.stores.values() for request in store.refused]
     assert not [request for table in narrow.tables.values() for request in table.refused]
@@ -104,6 +105,7 @@ def test_nothing_is_allowed_that_is_not_asked_for(world: World, role: Role) -> N
     assert not unused
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("role", [role for role in Role if role not in {Role.PRODUCER, Role.CAPTURE}])
 def test_nothing_is_allowed_in_dynamodb_that_is_not_asked_for(narrow: World, role: Role) -> None:
     document = policy(

@@ -61,7 +61,8 @@ _AT_ONCE = ProducerOptions(linger=timedelta(0))
 _LARGE = TopicLimits(body_bytes=16 * MIB)
 _FEW_IN_MEMORY = TimerOptions(flush_rows=1)
 _ENTRIES = 70
-"""Enough for a checkpoint."""
+"""Enough for a checkpoint; the topic of delayed messages goes without, as its objects have the same names."""
+_FEW = 6
 
 
 class World:
@@ -341,7 +342,7 @@ def _at_once(work: Callable[[], Awaitable[Any]]) -> Any:
 
 async def _race(topic: str, *lakes: Lake) -> None:
     producers = [await lake.producer(topic, options=_AT_ONCE) for lake in lakes]
-    for number in range(_ENTRIES):
+    for number in range(_FEW if topic == "later" else _ENTRIES):
         await asyncio.gather(*(one.send(_message(topic, number)) for one in producers))
 
 
