@@ -92,12 +92,12 @@ class SimpleConsumer(GroupMember):
         self._clock = lake.runtime.clock
         self._options = options or SimpleOptions()
         self._worker = coordination.worker
-        self._in_hand = coordination.in_hand
+        self._in_flight = coordination.in_flight
         self._receipts = RemoteAcks(coordination.cells, lake.runtime)
         self._owner = AssignedQueues(
             ReceiveProcessor,
             self._surroundings,
-            lambda hander: hander.out,
+            lambda processor: processor.out,
             lake=lake,
             group=group,
             membership=self._membership,
@@ -132,7 +132,7 @@ class SimpleConsumer(GroupMember):
             member=self._membership.member,
             room=self._owner.room,
             freed=self._owner.freed,
-            in_hand=self._in_hand,
+            in_flight=self._in_flight,
             limits=Limits(retained=max(Limits().retained, self._options.cache_messages), waiting=None),
             arrived=self._notify,
             is_awaited=lambda: self._waiting > 0,
@@ -179,9 +179,9 @@ class SimpleConsumer(GroupMember):
         """Messages that the queues have, beginning with the queue whose turn it is."""
         asked: list[tuple[ReceiveProcessor, asyncio.Future[list[MessageView]]]] = []
         for queue in self._in_turn():
-            hander = self._owner.queues[queue]
-            if count := min(most, hander.available()):
-                asked.append((hander, hander.ask(count, invisible_ms)))
+            processor = self._owner.queues[queue]
+            if count := min(most, processor.available()):
+                asked.append((processor, processor.ask(count, invisible_ms)))
                 self._turn = queue
                 most -= count
             if not most:
@@ -191,9 +191,9 @@ class SimpleConsumer(GroupMember):
         try:
             await asyncio.wait([given for _, given in asked])
         except asyncio.CancelledError:
-            for hander, given in asked:
+            for processor, given in asked:
                 if not given.cancel():
-                    hander.give_back(given.result())
+                    processor.give_back(given.result())
             raise
         return [message for _, given in asked for message in given.result()]
 
@@ -228,7 +228,7 @@ class SimpleConsumer(GroupMember):
             [_one(handle, partial(acknowledged, handle=handle, now_ms=now_ms, known=self._known(handle))) for handle in handles]
         )
         settled = zip(receipts, ends, strict=True)
-        self._in_hand.end(_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled))
+        self._in_flight.end(_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled))
         _raise_first(ends)
 
     def is_of(self, coordination: Coordination) -> bool:
@@ -248,7 +248,7 @@ class SimpleConsumer(GroupMember):
         change = partial(settled_by, transaction=transaction, handles=handles, now_ms=self._clock.wall_ms())
         _raise_first(await self._settle([(handles[0].topic, handles[0].queue, handles, change)]))
         secret = self._membership.record.secret
-        self._in_hand.end(handle.encode(secret) for handle in handles)
+        self._in_flight.end(handle.encode(secret) for handle in handles)
 
     async def forget_noted(self, transaction: str, topic: str, queue: int) -> None:
         """Let the queue's cell forget a transaction that is noted as committed. Raises as `settle_for` does when nobody can tell."""
@@ -268,7 +268,7 @@ class SimpleConsumer(GroupMember):
         due_ms = now_ms + _ms(duration)
         change = partial(changed_visibility, handle=handle, due_ms=due_ms, now_ms=now_ms, known=self._known(handle))
         _raise_first(await self._settle([_one(handle, change)]))
-        self._in_hand.change(_text(receipt), due_ms)
+        self._in_flight.change(_text(receipt), due_ms)
         return receipt
 
     def _handle(self, receipt: MessageView | str, operation: str) -> ReceiptHandle:
@@ -315,7 +315,7 @@ class SimpleConsumer(GroupMember):
         """Carry out changes through the queues' owners where they are here, and otherwise beside them. Returns the error of each, or None."""
         queues = self._owner.queues
         asked = [
-            hander.settle(handles, change) if (hander := queues.get((topic, queue))) is not None else None
+            processor.settle(handles, change) if (processor := queues.get((topic, queue))) is not None else None
             for topic, queue, handles, change in changes
         ]
         await asyncio.gather(*(one for one in asked if one is not None), return_exceptions=True)

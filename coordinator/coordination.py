@@ -35,7 +35,7 @@ class Coordination:
         self._lake = LakeCell(self.cells, runtime, lake)
         self.groups = GroupRegistry(self.cells, runtime, self._lake)
         self.worker = Worker(self.cells, runtime, lease_s=lease_s, label=label)
-        self.in_hand = ReceivedInFlight(self.worker, runtime.clock)
+        self.in_flight = ReceivedInFlight(self.worker, runtime.clock)
         self.watch = Watch(self.cells, runtime)
 
     async def claim(self) -> None:

@@ -19,7 +19,7 @@ from ...log.limits import is_positive
 from ...log.paths import DLQ_PREFIX
 from .copies import Copy, CopyWriter, SequencesTaken, name_of
 from .redrive_cell import RedriveCell
-from .writer import ORIGIN_TOPIC, QUEUE, dead_letter_topic, no_dead_letters, origin_of, unburied
+from .writer import ORIGIN_TOPIC, QUEUE, dead_letter_topic, no_dead_letters, origin_of, original_properties
 
 log = logging.getLogger("penstock.consumers")
 
@@ -161,7 +161,7 @@ class _Redrive:
         for offset, sequence in assigned:
             letter = letters.get(offset)  # None: retention has removed it, or it cannot be read any more
             if letter is not None and await self._refusal(letter) is None:
-                properties = {**unburied(letter.properties), REDRIVE_OFFSET: str(offset)}
+                properties = {**original_properties(letter.properties), REDRIVE_OFFSET: str(offset)}
                 by_topic[letter.properties[ORIGIN_TOPIC]].append(Copy(sequence, letter, properties))
         last, there = assigned[-1][1], set[int]()
         behind: SequencesTaken | None = None

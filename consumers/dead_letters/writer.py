@@ -102,7 +102,7 @@ class DeadLetterWriter:
             last = await self._copies.last_sequence(assigned[0] - 1)
             there = await self._written_of([one for one in lost if one[1] <= last])
         if letters:
-            copies = [Copy(one.sequence, one.message, buried(one)) for one in map(DeadLetter._make, letters)]
+            copies = [Copy(one.sequence, one.message, dead_letter_properties(one)) for one in map(DeadLetter._make, letters)]
             last = (await self._copies.write(copies)).last_sequence
         given = assigned[-1] if given is None else given
         if last > given:
@@ -190,7 +190,7 @@ def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int,
     return replace(cell, dead_letters=replace(letters, next_sequence=first + len(left), assigned=left, former=former))
 
 
-def buried(letter: DeadLetter) -> dict[str, str]:
+def dead_letter_properties(letter: DeadLetter) -> dict[str, str]:
     """The properties of a dead letter: the message's, then its origin and history.
 
     The message's own property names that begin with ``DLQ_`` get that prefix once more, so that a dead letter that dies in turn is lossless
@@ -209,7 +209,7 @@ def buried(letter: DeadLetter) -> dict[str, str]:
     }
 
 
-def unburied(properties: Mapping[str, str]) -> dict[str, str]:
+def original_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties that the message had before it became a dead letter."""
     return {
         name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else name: value

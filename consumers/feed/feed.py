@@ -152,13 +152,13 @@ class Feed:
                 async for rows in source:
                     at = np.flatnonzero(np.isin(rows.column("offset").to_numpy(), near))
                     found.append(rows.take(pa.array(at)))
-        picked = pa.concat_batches(found).sort_by("offset") if found else pa.RecordBatch.from_pylist([], MESSAGE_SCHEMA)
-        for missing in np.setdiff1d(wanted, picked.column("offset").to_numpy()).tolist():
+        rows = pa.concat_batches(found).sort_by("offset") if found else pa.RecordBatch.from_pylist([], MESSAGE_SCHEMA)
+        for missing in np.setdiff1d(wanted, rows.column("offset").to_numpy()).tolist():
             async with aclosing(self.scan(queue, missing, missing + 1)) as source:
                 await anext(source, None)  # raises the reason
             there_is = f"the next one to be written is {self.next_offset(queue)}"
             raise out_of_range(self._topic.paths.topic, queue, missing, there_is)
-        return picked
+        return rows
 
     async def readable_from(self, queue: int, start: int) -> int:
         """The first offset from ``start`` on whose row can be read, for callers that decide to go on behind damage or expired rows.

@@ -78,7 +78,7 @@ class Unpublished:
                     raise answer
                 if answer is not None:
                     stored.append(answer)
-            found += await self._topic.runtime.offload(partial(_picked, self._topic.paths, stored, queue, offsets))
+            found += await self._topic.runtime.offload(partial(_rows_at, self._topic.paths, stored, queue, offsets))
         return found
 
     # --- Where they are
@@ -164,7 +164,7 @@ def _together(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:
         yield some
 
 
-def _picked(paths: TopicPaths, stored: Sequence[_Stored], queue: int, offsets: Offsets) -> list[pa.RecordBatch]:
+def _rows_at(paths: TopicPaths, stored: Sequence[_Stored], queue: int, offsets: Offsets) -> list[pa.RecordBatch]:
     """The rows of these offsets, as far as they can be read."""
     found: list[pa.RecordBatch] = []
     for one in stored:

@@ -94,7 +94,7 @@ class Threads:
         self._name = name
         self._ready: queue.SimpleQueue[tuple[Owner, LaneRun] | None] = queue.SimpleQueue()
         self._outbox: deque[tuple[Owner, LaneRun, bool]] = deque()
-        self._told = False
+        self._delivery_due = False
         self._looks_again = False
         self._loop = asyncio.get_running_loop()
         self._count = 0
@@ -184,7 +184,7 @@ class Threads:
     def _run_one_by_one(self, owner: Owner, run: LaneRun) -> None:
         call, now, until_s = self._call, self._clock.monotonic_s, owner.until_s
         run.took_s = took_s = []
-        told_s = now()
+        reported_s = now()
         left = run.left
         left.extend(run.messages)
         while left:
@@ -212,8 +212,8 @@ class Threads:
                 run.failure = failure
                 return
             run.done += 1
-            if since_s - told_s > _REPORT_S:
-                told_s = since_s
+            if since_s - reported_s > _REPORT_S:
+                reported_s = since_s
                 self._tell(owner, run)
 
     def _run_batch(self, owner: Owner, run: LaneRun) -> None:
@@ -232,13 +232,13 @@ class Threads:
 
     def _tell(self, owner: Owner, run: LaneRun, *, last: bool = False) -> None:
         self._outbox.append((owner, run, last))
-        if not self._told:
-            self._told = True
+        if not self._delivery_due:
+            self._delivery_due = True
             with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
                 self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        self._told = False
+        self._delivery_due = False
         while self._outbox:
             owner, run, last = self._outbox.popleft()
             if last:
@@ -347,7 +347,7 @@ class Tasks:
                 self._idle()
 
     async def _run_one_by_one(self, owner: Owner, run: LaneRun) -> None:
-        told_s = self._clock.monotonic_s()
+        reported_s = self._clock.monotonic_s()
         run.took_s = took_s = []
         left = run.left
         left.extend(run.messages)
@@ -366,8 +366,8 @@ class Tasks:
                 run.failure = verdict.failure
                 return
             run.done += 1
-            if since_s - told_s > _REPORT_S:
-                told_s = since_s
+            if since_s - reported_s > _REPORT_S:
+                reported_s = since_s
                 owner.moved(run)
 
     async def _run_batch(self, owner: Owner, run: LaneRun) -> None:

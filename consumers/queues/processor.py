@@ -103,7 +103,7 @@ class QueueProcessor(Generic[ScheduleT]):
         self._clock = around.runtime.clock
         self.keeper = keeper
         self._feed = feed
-        self._burial = DeadLetterTask(writer, counters, topic=topic, queue=queue, moved=self.wake)
+        self._dead_letters = DeadLetterTask(writer, counters, topic=topic, queue=queue, moved=self.wake)
         self._recalling = Rereading(feed, group=around.group, topic=topic, queue=queue, epoch=keeper.epoch, moved=self._look_again)
         objects = SpillObjects(around.store, around.runtime, around.group, topic, queue)
         self._spilling = Spilling(objects, around.limits, schedule=lambda: self.schedule, moved=self.wake)
@@ -177,7 +177,7 @@ class QueueProcessor(Generic[ScheduleT]):
 
     def part(self) -> None:
         """Log the dead letters that are lost because the topic or the group was deleted."""
-        self._burial.part(self.keeper.cell)
+        self._dead_letters.part(self.keeper.cell)
 
     def drain(self) -> None:
         """Start nothing more, and give the queue back when nothing runs."""
@@ -197,7 +197,7 @@ class QueueProcessor(Generic[ScheduleT]):
             if not self._fits() and not await self._made_fit(waiting):
                 return
             self.keeper.seen = self._seen
-            beside = (self._fetch(), self._burial.run(self.keeper, self._feed, self._since), self._spilling.run(self.keeper))
+            beside = (self._fetch(), self._dead_letters.run(self.keeper, self._feed, self._since), self._spilling.run(self.keeper))
             tasks = [asyncio.ensure_future(work) for work in (*beside, self._go_on())]
             waiting += tasks
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -206,7 +206,7 @@ class QueueProcessor(Generic[ScheduleT]):
                     await self._end_of(task)
         except TopicDeleted:
             # Letters in memory may be on their way.
-            await self._burial.finish(_PARTING_S)
+            await self._dead_letters.finish(_PARTING_S)
             self.part()
             raise
         finally:
@@ -217,7 +217,7 @@ class QueueProcessor(Generic[ScheduleT]):
             for one in background:
                 one.cancel()
             await asyncio.gather(*background, return_exceptions=True)
-            await self._burial.close()
+            await self._dead_letters.close()
             await self._feed.detach(self.queue)
             self.ended.set()
 
@@ -317,7 +317,7 @@ class QueueProcessor(Generic[ScheduleT]):
         found: list[Expiry] = []
 
         def change(cell: QueueCell) -> QueueCell:
-            found[:] = [self._burial.foresee(expired(cell, now_ms, self._record.settings))]
+            found[:] = [self._dead_letters.foresee(expired(cell, now_ms, self._record.settings))]
             return found[0].cell
 
         cell = await self.keeper.change(change)
@@ -343,7 +343,7 @@ class QueueProcessor(Generic[ScheduleT]):
         self._counters.failed_attempts.add(len(lapses))
         for lapse in lapses:
             if lapse.given_up:
-                self._burial.wake()
+                self._dead_letters.wake()
             elif lapse.parked:
                 log.error(
                     "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, lapse.offset
@@ -385,7 +385,7 @@ class QueueProcessor(Generic[ScheduleT]):
         if (after := caught_up(before, record, self.topic, self.queue)) is before:
             self._obeyed = None if waits_for_room(before, record, self.topic, self.queue) else record
             return
-        self._burial.skip(before, after)
+        self._dead_letters.skip(before, after)
         cell = await self.keeper.change(lambda cell: caught_up(cell, record, self.topic, self.queue))
         self._obeyed = None if waits_for_room(cell, record, self.topic, self.queue) else record
         if cell.generation != before.generation:
@@ -396,7 +396,7 @@ class QueueProcessor(Generic[ScheduleT]):
             log.info("group %s, %s queue %d: reset to offset %d", self._around.group, self.topic, self.queue, cell.settled.floor)
         else:
             self.schedule.adopt(cell)
-        self._burial.wake()
+        self._dead_letters.wake()
 
     # --- Rows
 

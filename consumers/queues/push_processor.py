@@ -27,7 +27,7 @@ _ALONE_AGAIN_S = 30.0
 """The least time for which all others go on before it is tried again."""
 _ACKS_GATHER_S = 0.02
 """How long successes alone wait for company before they are written."""
-_BURIAL_S = 1.0
+_DEAD_LETTERS_S = 1.0
 """How long a queue is kept for the sake of its dead letters."""
 
 
@@ -143,7 +143,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                 drained = await self._step(Mode.DRAIN)
                 if not self.schedule.running:
                     if drained:
-                        await self._burial.finish(_BURIAL_S)
+                        await self._dead_letters.finish(_DEAD_LETTERS_S)
                         await self.keeper.release()
                         self._counters.hand_overs.add()
                         return
@@ -177,7 +177,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
     async def _write(self, step: Step) -> None:
         self._around.worker.started(sum(run.size for run in step.runs))
         schedule = self.schedule
-        self._burial.give_up(step.letters)
+        self._dead_letters.give_up(step.letters)
         try:
             if not step.is_empty:
                 await self.keeper.change(step.apply)
@@ -193,7 +193,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         for failed in step.failed:
             self._around.failures.note(self.topic, self.queue, failed)
         if step.letters:
-            self._burial.wake()
+            self._dead_letters.wake()
         for head in step.parked:
             self._log_parked(head)
         if schedule is self.schedule:

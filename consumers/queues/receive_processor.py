@@ -30,7 +30,7 @@ from .processor import ProcessorContext, QueueProcessor
 
 log = logging.getLogger("penstock.consumers")
 
-_BURIAL_S = 1.0
+_DEAD_LETTERS_S = 1.0
 """How long a queue is kept for the sake of its dead letters."""
 _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
 """A cell this large has no room for more messages that are out. The rest is for what becomes of them."""
@@ -44,7 +44,7 @@ _LOOK_S = 5.0
 class ReceiveContext(ProcessorContext):
     """What all queues of one SimpleConsumer share."""
 
-    in_hand: ReceivedInFlight
+    in_flight: ReceivedInFlight
     arrived: Callable[[], None]
     """Report that there is something to be received."""
     is_awaited: Callable[[], bool]
@@ -193,7 +193,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     def give_back(self, messages: Sequence[MessageView]) -> None:
         """Make messages visible again that were handed out to nobody."""
-        self._around.in_hand.end(message.receipt_handle for message in messages)
+        self._around.in_flight.end(message.receipt_handle for message in messages)
         for message in messages:
             handle = ReceiptHandle.decode(message.receipt_handle)
             nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -216,7 +216,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             await self._look(self._clock.wall_ms())
             await self._step()
             if self._draining and not self._settling:
-                await self._burial.finish(_BURIAL_S)
+                await self._dead_letters.finish(_DEAD_LETTERS_S)
                 await self.keeper.release()
                 self._counters.hand_overs.add()
                 return
@@ -249,11 +249,11 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         wants = self._wants(asked, now_ms)
         step, given = schedule.plan(now_ms, wants)
         for want, messages in zip(wants, given, strict=True):
-            self._around.in_hand.begin(self._together(messages), want.due_ms)
+            self._around.in_flight.begin(self._together(messages), want.due_ms)
         write = self._around.runtime.random.getrandbits(64) if settling else 0
         change = _Change(write, settling, self._expirer(now_ms), self._caught_up(settling))
         settles = self._lapses(now_ms) or await self._would_do(settling)
-        self._burial.give_up(step.letters)
+        self._dead_letters.give_up(step.letters)
         for waiting in settling:
             waiting.tried = Tried(write, self.keeper.cell.ack_writes)
         try:
@@ -294,11 +294,11 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     def _not_given(self, given: Sequence[Sequence[MessageView]]) -> None:
         for messages in given:
-            self._around.in_hand.end(message.receipt_handle for message in messages)
+            self._around.in_flight.end(message.receipt_handle for message in messages)
 
     def _expirer(self, now_ms: int) -> Callable[[QueueCell], Expiry]:
         settings = self._record.settings
-        return lambda cell: self._burial.foresee(expired(cell, now_ms, settings))
+        return lambda cell: self._dead_letters.foresee(expired(cell, now_ms, settings))
 
     async def _change(self, change: Callable[[QueueCell], QueueCell] | None) -> CellFull | None:
         """Write a change. Returns the reason if there was no room for it."""
@@ -349,7 +349,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     def _carry_on(self, step: Step) -> None:
         if step.letters:
-            self._burial.wake()
+            self._dead_letters.wake()
         for head in step.parked:
             log.error(
                 "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, head.offset

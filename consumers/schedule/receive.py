@@ -1,4 +1,4 @@
-"""The messages of one queue that ``receive`` may hand out next, and what its cell must say before. No I/O: the hander reads and writes.
+"""The messages of one queue that ``receive`` may hand out next, and what its cell must say before. No I/O: the processor reads and writes.
 
 The order is: messages that were in flight in an owner that died, then messages that failed or expired and are due, then fresh ones. In an
 ORDERLY group a fresh message is passed by (`BlockedGroups`) while its message group is out or waits.

@@ -184,7 +184,7 @@ class _Tracing:
 
         found = [one for some in await asyncio.gather(*map(look, names)) for one in some]
         found.sort(key=lambda one: (one[1].store_timestamp, one[1].topic, one[1].offset))
-        letters = {place: one.offset for _, one in found if (place := _buried(one)) is not None}
+        letters = {place: one.offset for _, one in found if (place := _dead_letter_key(one)) is not None}
         members = await self._members() if found else []
         self._seen_in = {one.topic for _, one in found}
         places = [await self._place(*one, letters, members) for one in found]
@@ -236,7 +236,7 @@ class _Tracing:
     # --- One place --------------------------------------------------------------------------------------------------------------
 
     async def _place(
-        self, topic: Topic, message: MessageView, letters: Mapping[_Buried, int], members: Sequence[tuple[str, str, str]]
+        self, topic: Topic, message: MessageView, letters: Mapping[_DeadLetterKey, int], members: Sequence[tuple[str, str, str]]
     ) -> StoredTrace:
         place = message.queue, message.offset
         groups = [
@@ -263,7 +263,7 @@ class _Tracing:
         )
 
     async def _group(
-        self, group: str, record: GroupRecord, topic: Topic, message: MessageView, letters: Mapping[_Buried, int]
+        self, group: str, record: GroupRecord, topic: Topic, message: MessageView, letters: Mapping[_DeadLetterKey, int]
     ) -> GroupTrace:
         name, life = message.topic, topic.life
         if record.positions[name].life < life:  # made again: the first member that sees it begins there
@@ -329,11 +329,11 @@ class _Tracing:
         return DeadLetterTrace(group=group, origin=origin, redrive=redrive)
 
 
-_Buried = tuple[str, str, int, int]
+_DeadLetterKey = tuple[str, str, int, int]
 """Group, topic, queue and offset of a message that became a dead letter."""
 
 
-def _buried(message: MessageView) -> _Buried | None:
+def _dead_letter_key(message: MessageView) -> _DeadLetterKey | None:
     origin = origin_of(message.properties)
     if not message.topic.startswith(DLQ_PREFIX) or origin is None:
         return None

@@ -108,7 +108,7 @@ class Ownership:
         self._key = key
         self._begin = begin
         self._keepers: dict[Queue, QueueKeeper] = {}
-        self._untold: dict[Queue, QueueKeeper] = {}
+        self._unannounced: dict[Queue, QueueKeeper] = {}
         self._doubtful: dict[Queue, CellVersion | None] = {}
         """Queues that may name this member as their owner though nobody here holds them, while their cell has this version (None: is
         absent)."""
@@ -174,7 +174,7 @@ class Ownership:
             if self._known_s == math.inf:
                 await self.give_up()  # the table did not answer before
             self._below_share, self._watched, self._trouble = False, frozenset(), False
-            return Round(record, self._told(), tuple(self._keepers) if self._round_s >= self._known_s else ())
+            return Round(record, self._take_unannounced(), tuple(self._keepers) if self._round_s >= self._known_s else ())
         if self._member.id not in record.members:
             record = await self._join(record)
         others = [member for member in record.members if member != self._member.id]
@@ -186,7 +186,7 @@ class Ownership:
         if over:
             record = await self._groups.update(self._group, lambda before: before.left_by(*over))
         self._trouble = self._anybody_dead()
-        return Round(record, self._told(), drain)
+        return Round(record, self._take_unannounced(), drain)
 
     async def rest(self) -> None:
         """Wait until a round may change something: it is time, a member died, a queue may have been released, or `wake` was called."""
@@ -378,7 +378,7 @@ class Ownership:
         self._doubtful.pop(queue, None)
         if keeper is not None:
             self._keepers[queue] = keeper
-            self._untold[queue] = keeper
+            self._unannounced[queue] = keeper
 
     def _expect(self, lacking: Sequence[tuple[tuple[str, ...], list[Queue]]]) -> None:
         """Note, after reading cells of others, which queues are about to be released, those that were tried in vain included."""
@@ -394,9 +394,9 @@ class Ownership:
         pause_s = _POLL_S if self._round_s - self._contested_since_s < _POLL_SOON_S else _POLL_LATER_S
         self._poll_s = self._round_s + pause_s if contested else math.inf
 
-    def _told(self) -> dict[Queue, QueueKeeper]:
-        untold, self._untold = self._untold, {}
-        return {queue: keeper for queue, keeper in untold.items() if not keeper.ended.is_set()}
+    def _take_unannounced(self) -> dict[Queue, QueueKeeper]:
+        unannounced, self._unannounced = self._unannounced, {}
+        return {queue: keeper for queue, keeper in unannounced.items() if not keeper.ended.is_set()}
 
 
 def _place(member: str) -> int:

@@ -78,7 +78,7 @@ class Part:
     play: Play
     all_topics: bool = True
     """Whether ``topics`` gives all topics of the lake. If not, only these are shared with other players of them."""
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     """An event that is set when ``topics`` may give more than before."""
     heard: Callable[[GroupRecord], None] = lambda record: None
     """A callback with the record of the players, whenever it was read: some three times a lease."""
@@ -192,8 +192,8 @@ class _Player:
                 self._report("-", error)
             else:
                 ownership.wake()
-            await pause(self._part.news, _LOOK_S)
-            self._part.news.clear()
+            await pause(self._part.wakeup, _LOOK_S)
+            self._part.wakeup.clear()
 
 
 class _Playing:

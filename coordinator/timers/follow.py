@@ -21,14 +21,14 @@ class Following:
         self.rows = TimedRows()
         self.known = start
         """The offset of the next message to be read."""
-        self.news = asyncio.Event()
+        self.wakeup = asyncio.Event()
         """Set when messages were read, or none can be any more."""
         self._reader = reader
         self._rows_max, self._bytes_max = rows_max, bytes_max
         self._wanted = 0
         self._room = asyncio.Event()
         self._task = asyncio.ensure_future(self._read_on())
-        self._task.add_done_callback(lambda _: self.news.set())
+        self._task.add_done_callback(lambda _: self.wakeup.set())
 
     @property
     def is_full(self) -> bool:
@@ -54,9 +54,9 @@ class Following:
         self._wanted = max(self._wanted, offset)
         while self.known < offset:
             self.check()
-            self.news.clear()
+            self.wakeup.clear()
             self._room.set()
-            await self.news.wait()
+            await self.wakeup.wait()
 
     async def close(self) -> None:
         self._task.cancel()
@@ -81,7 +81,7 @@ class Following:
             async for batch in source:
                 self.rows.add(batch)
                 self.known = int(batch.column("offset")[-1].as_py()) + 1
-                self.news.set()
+                self.wakeup.set()
                 while self.is_full:
                     self._room.clear()
                     await self._room.wait()

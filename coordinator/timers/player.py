@@ -164,7 +164,7 @@ class Player:
         Raises `CellChanged` when another process changed the cell meanwhile. The next step goes on from the new state.
         """
         log = self._following
-        log.news.clear()
+        log.wakeup.clear()
         log.check()
         state = self._cell.state
         self._paced = False
@@ -198,7 +198,7 @@ class Player:
             await wait_for(tick_s, stop)
             seconds -= tick_s
         if seconds > 0:
-            await wait_for(seconds, stop, self._following.news)
+            await wait_for(seconds, stop, self._following.wakeup)
 
     # --- What is here -----------------------------------------------------------------------------------------------------------
 
@@ -391,7 +391,7 @@ class Player:
 
     def _begin(self, work: Coroutine[Any, Any, Gathered | Spilled]) -> None:
         self._work, self._work_of = asyncio.ensure_future(work), self._cell.state
-        self._work.add_done_callback(lambda _: self._following.news.set())
+        self._work.add_done_callback(lambda _: self._following.wakeup.set())
 
 
 async def wait_for(seconds: float | None, *events: asyncio.Event) -> None:

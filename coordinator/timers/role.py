@@ -49,7 +49,7 @@ class Timers:
         """The topics that are played here, with events that are set when something was sent to them since."""
         self._young = YoungTopics(lake.runtime.clock)
         self._awake: Callable[[], Awaitable[None]] | None = None
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self.statistics: dict[str, TimerStatistics] = {}
         """The statistics of the topics that this process plays."""
 
@@ -57,7 +57,7 @@ class Timers:
         """Take note of the topics that exist. Topics of other types are ignored."""
         logs = frozenset(topic_of(name) for name in topics if is_timer_log(name))
         if logs - self._seen:
-            self._news.set()
+            self._wakeup.set()
         self._seen = logs
 
     def notice(self, topic: str, made_ms: int) -> None:
@@ -70,7 +70,7 @@ class Timers:
             sent_to.set()
         if topic not in self._seen | self._noticed:
             self._noticed.add(topic)
-            self._news.set()
+            self._wakeup.set()
 
     async def topics(self) -> Collection[str]:
         """The topics that are known."""
@@ -89,7 +89,7 @@ class Timers:
             coordination.worker,
             coordination.watch,
             self._lake.runtime,
-            Part(role=TIMERS, topics=self.topics, play=self.play, news=self._news, heard=self._hear),
+            Part(role=TIMERS, topics=self.topics, play=self.play, wakeup=self._wakeup, heard=self._hear),
             stop,
             ready=coordination.claim,
             report=on_error,
@@ -157,6 +157,6 @@ class Timers:
 
     async def _wanted(self, stop: asyncio.Event) -> bool:
         while not stop.is_set() and not await self.topics():
-            self._news.clear()
-            await wait_for(None, stop, self._news)
+            self._wakeup.clear()
+            await wait_for(None, stop, self._wakeup)
         return not stop.is_set()

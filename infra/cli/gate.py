@@ -38,8 +38,8 @@ class Gate:
         answer: Future[bool] = Future()
         with self._lock:
             self._waiting.append(answer)
-            told = self._next()
-        _tell(told)
+            answered = self._next()
+        _resolve(answered)
         return answer
 
     def leave(self, *, done: bool) -> None:
@@ -47,28 +47,28 @@ class Gate:
         with self._lock:
             self._inside -= 1
             self._done += done
-            told = self._next()
-        _tell(told)
+            answered = self._next()
+        _resolve(answered)
 
     def close(self) -> None:
         """Turn away all that wait, and all later ones."""
         with self._lock:
             self._closed = True
-            told = self._next()
-        _tell(told)
+            answered = self._next()
+        _resolve(answered)
 
     def _next(self) -> list[tuple[Future[bool], bool]]:
         """The futures that wait no longer, and their answers, which are to be set without the lock."""
-        told = []
+        answered = []
         while self._waiting and (self._closed or self._has_room()):
             self._inside += not self._closed
-            told.append((self._waiting.popleft(), not self._closed))
-        return told
+            answered.append((self._waiting.popleft(), not self._closed))
+        return answered
 
     def _has_room(self) -> bool:
         return self._most is None or self._done + self._inside < self._most
 
 
-def _tell(told: list[tuple[Future[bool], bool]]) -> None:
-    for answer, may_go_on in told:
+def _resolve(answered: list[tuple[Future[bool], bool]]) -> None:
+    for answer, may_go_on in answered:
         answer.set_result(may_go_on)

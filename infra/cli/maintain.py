@@ -88,17 +88,17 @@ class _Stopper:
 
     def __init__(self) -> None:
         self._set: Callable[[], object] | None = None
-        self._told = False
+        self._stopped = False
 
     def attach(self) -> asyncio.Event:
         event, loop = asyncio.Event(), asyncio.get_running_loop()
         self._set = lambda: loop.call_soon_threadsafe(event.set)
-        if self._told:
+        if self._stopped:
             event.set()
         return event
 
     def stop(self) -> None:
-        self._told = True
+        self._stopped = True
         if self._set is not None:
             self._set()
 

@@ -122,9 +122,9 @@ def export(url: str, topic: str) -> Iterator[Sink]:
         yield JsonLines(topic)
     elif name.endswith((".parquet", ".pq")) and not is_packed(url):
         with open_file(url, "wb") as file, pq.ParquetWriter(file, MESSAGE_SCHEMA, compression="zstd") as writer:
-            gathering = _RowGroups(writer)
-            yield gathering
-            gathering.flush()
+            groups = _RowGroups(writer)
+            yield groups
+            groups.flush()
     elif name.endswith((".jsonl", ".ndjson", ".json")):
         with open_file(url, "wb") as file:
             yield _JsonFile(topic, file)

@@ -67,7 +67,7 @@ def command(session: Session, /, topic: str, file: str | None, **where: Any) -> 
                 output.emit({"topic": topic, "left_out": left_out})
             return
         with export(file, topic) as sink, output.progress("exporting") as tell:
-            count = written(_told(selection.batches(reader), tell), sink)
+            count = written(_counted(selection.batches(reader), tell), sink)
         _tell(left_out := _documents(reader))
     if session.as_json and file != "-":
         output.emit({"topic": topic, "messages": count, "file": file} | ({"left_out": left_out} if left_out else {}))
@@ -91,7 +91,7 @@ def _tell(left_out: list[dict[str, int]]) -> None:
         )
 
 
-def _told(batches: Iterator[pa.RecordBatch], tell: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+def _counted(batches: Iterator[pa.RecordBatch], tell: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
     done = 0
     for batch in batches:
         yield batch

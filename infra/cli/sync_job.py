@@ -51,8 +51,8 @@ def main() -> int:
                 conf = {"spark.sql.warehouse.dir": scratch, **(_QUICK_START if interval_s is None else {})}
                 spark = session("penstock-sync", s3=s3, conf=conf)
             elif s3 is not None:
-                told = {"AWS_ENDPOINT_URL_S3": s3.endpoint, "AWS_REGION": s3.region}
-                os.environ |= {name: value for name, value in told.items() if value}
+                environment = {"AWS_ENDPOINT_URL_S3": s3.endpoint, "AWS_REGION": s3.region}
+                os.environ |= {name: value for name, value in environment.items() if value}
             run = sync(
                 spark,
                 task["lake"],

@@ -29,7 +29,7 @@ def command(session: Session, /, message_id: str, topic: str | None) -> None:
     with session.connect(read_only=True) as lake, output.progress("looking through topics") as tell:
         found = lake.trace(message_id, topic=topic, progress=lambda done, _: tell(done))
     if session.as_json:
-        output.emit(told(found))
+        output.emit(as_json_values(found))
         return
     for part in pictured(found):
         output.draw(part)
@@ -45,7 +45,7 @@ def command(session: Session, /, message_id: str, topic: str | None) -> None:
 # --- For programs -----------------------------------------------------------------------------------------------------------------
 
 
-def told(found: Trace) -> dict[str, object]:
+def as_json_values(found: Trace) -> dict[str, object]:
     """A trace as JSON values, without bodies."""
     return {
         "message_id": found.message_id,

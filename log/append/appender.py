@@ -67,7 +67,7 @@ class Appender:
         self._write_ids: OrderedDict[int, str] = OrderedDict()
         self._own_ids: set[str] = set()
         self._task: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._closing = False
         tail.fold_listeners.append(self._on_fold)
         tail.jump_listeners.append(self._on_jump)
@@ -111,7 +111,7 @@ class Appender:
             return refusal
         self._pending.add(pending)
         timer = loop.call_later(max(0.0, deadline_s - self._now_s()), self._time_out, pending)
-        self._news.set()
+        self._wakeup.set()
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())
         try:
@@ -379,7 +379,7 @@ class Appender:
 
     def _time_out(self, pending: Pending) -> None:
         pending.settle(at_deadline(pending, self._tail.state))
-        self._news.set()
+        self._wakeup.set()
 
     async def write_missing_checkpoint(self) -> None:
         """Write the newest due checkpoint that this process passed, unless it is there."""
@@ -395,8 +395,8 @@ class Appender:
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but not longer than until something new is pending or known."""
-        self._news.clear()
-        await pause(self._news, seconds)
+        self._wakeup.clear()
+        await pause(self._wakeup, seconds)
 
     def _now_s(self) -> float:
         return self._clock.monotonic_s()

@@ -150,10 +150,10 @@ class BatchBuilder:
             self.future.set_exception(outcome)
 
 
-def tell(options: ProducerOptions, gathering: BatchBuilder, *, now_s: float, durable: bool) -> None:
+def tell(options: ProducerOptions, builder: BatchBuilder, *, now_s: float, durable: bool) -> None:
     """Report a batch's outcome to the metrics callback."""
-    if options.on_batch is not None and gathering.count:
-        options.on_batch(BatchSent(gathering.count, gathering.sent_bytes, now_s - gathering.started_s, durable))
+    if options.on_batch is not None and builder.count:
+        options.on_batch(BatchSent(builder.count, builder.sent_bytes, now_s - builder.started_s, durable))
 
 
 def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
@@ -218,13 +218,13 @@ class Accumulator:
         self.room = threading.Condition(self.lock)
         self.queue: deque[BatchBuilder] = deque()
         self.open: BatchBuilder | None = None
-        """The gathering that the next message joins, the last of ``queue``."""
+        """The builder that the next message joins, the last of ``queue``."""
         self.size_bytes = 0
         """The bytes waiting or on their way."""
         self.room_bytes = options.memory_bytes
         """The number of bytes from which a sender must `await_room`; zero once nothing may be sent any more."""
         self._number = 0
-        """The number of the first message behind all closed gatherings."""
+        """The number of the first message behind all closed builders."""
         self.bytes_per_s = 0.0
         """The rate at which bytes were lately taken."""
         self._taken_s = now_s()
@@ -260,35 +260,35 @@ class Accumulator:
                 hint="wait for receipts, raise memory_bytes, or look why the store is slow",
             )
 
-    def open_gathering(self) -> BatchBuilder:
-        """The gathering that the next message joins."""
+    def open_builder(self) -> BatchBuilder:
+        """The builder that the next message joins."""
         if self.open is None:
-            gathering = BatchBuilder(self._number, self._now_s(), self.id_prefix)
-            self.queue.append(gathering)
-            self.open = gathering
+            builder = BatchBuilder(self._number, self._now_s(), self.id_prefix)
+            self.queue.append(builder)
+            self.open = builder
         return self.open
 
-    def add(self, gathering: BatchBuilder, size_bytes: int) -> None:
+    def add(self, builder: BatchBuilder, size_bytes: int) -> None:
         """Queue a separate batch behind all that was sent before."""
         self._close_open()
-        gathering.first_number, gathering.id_prefix = self._number, self.id_prefix
-        gathering.started_s, gathering.closed = self._now_s(), True
-        gathering.size_bytes = size_bytes
-        self._number += gathering.count
+        builder.first_number, builder.id_prefix = self._number, self.id_prefix
+        builder.started_s, builder.closed = self._now_s(), True
+        builder.size_bytes = size_bytes
+        self._number += builder.count
         self.size_bytes += size_bytes
-        self.queue.append(gathering)
+        self.queue.append(builder)
         self._wake()
 
-    def notice(self, gathering: BatchBuilder) -> None:
-        """React to the growth of the open gathering: its first message, a full batch, or as much as a batch may be."""
-        payload_bytes, batch_bytes = gathering.payload_bytes, self._options.batch_bytes
+    def notice(self, builder: BatchBuilder) -> None:
+        """React to the growth of the open builder: its first message, a full batch, or as much as a batch may be."""
+        payload_bytes, batch_bytes = builder.payload_bytes, self._options.batch_bytes
         if payload_bytes >= self._largest_bytes:
             self._close_open()
         goal = batch_bytes if payload_bytes < batch_bytes else self._largest_bytes
-        # A gathering with few bytes in many messages is checked again and again, but seldom.
-        gathering.notice_bytes = gathering.size_bytes + max(goal - payload_bytes, batch_bytes // 64)
-        wake = gathering.count == 1 or (payload_bytes >= batch_bytes and not gathering.full)
-        gathering.full = payload_bytes >= batch_bytes
+        # A builder with few bytes in many messages is checked again and again, but seldom.
+        builder.notice_bytes = builder.size_bytes + max(goal - payload_bytes, batch_bytes // 64)
+        wake = builder.count == 1 or (payload_bytes >= batch_bytes and not builder.full)
+        builder.full = payload_bytes >= batch_bytes
         if wake:
             self._wake()
 
@@ -298,18 +298,18 @@ class Accumulator:
             self._number = self.open.first_number + self.open.count
             self.open = None
 
-    def cut(self, gathering: BatchBuilder, count: int, size_bytes: int, last_sequence: int | None) -> None:
-        """Restore ``gathering`` as it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
-        del gathering.bodies[count:], gathering.groups[count:], gathering.born_s[count:]
-        gathering.queues.pop(count, None)
-        gathering.labelled.pop(count, None)
-        self.size_bytes += size_bytes - gathering.size_bytes
-        gathering.size_bytes, gathering.last_sequence = size_bytes, last_sequence
-        if gathering.closed:
-            self._number = gathering.first_number + count
+    def cut(self, builder: BatchBuilder, count: int, size_bytes: int, last_sequence: int | None) -> None:
+        """Restore ``builder`` as it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
+        del builder.bodies[count:], builder.groups[count:], builder.born_s[count:]
+        builder.queues.pop(count, None)
+        builder.labelled.pop(count, None)
+        self.size_bytes += size_bytes - builder.size_bytes
+        builder.size_bytes, builder.last_sequence = size_bytes, last_sequence
+        if builder.closed:
+            self._number = builder.first_number + count
 
     def head(self) -> BatchBuilder | None:
-        """The oldest gathering with something in it; an interrupted ``send`` may leave empty ones."""
+        """The oldest builder with something in it; an interrupted ``send`` may leave empty ones."""
         with self.lock:
             while self.queue and self.queue[0].count == 0:
                 if self.queue.popleft() is self.open:
@@ -317,7 +317,7 @@ class Accumulator:
             return self.queue[0] if self.queue else None
 
     def take(self) -> BatchBuilder:
-        """The oldest gathering, to be appended. Nothing joins it any more."""
+        """The oldest builder, to be appended. Nothing joins it any more."""
         with self.lock:
             if self.queue[0] is self.open:
                 self._close_open()
@@ -325,17 +325,17 @@ class Accumulator:
             lately = self.queue[0].payload_bytes / max(now_s - self._taken_s, 0.001)
             self.bytes_per_s += 0.5 * (lately - self.bytes_per_s)
             self._taken_s = now_s
-            gathering = self.queue.popleft()
-            gathering.sent_bytes = gathering.payload_bytes
-            encoded_bytes = _COPIES * gathering.sent_bytes
-            gathering.size_bytes += encoded_bytes
+            builder = self.queue.popleft()
+            builder.sent_bytes = builder.payload_bytes
+            encoded_bytes = _COPIES * builder.sent_bytes
+            builder.size_bytes += encoded_bytes
             self.size_bytes += encoded_bytes
-            return gathering
+            return builder
 
-    def release(self, gathering: BatchBuilder) -> None:
-        """Free the bytes of a gathering."""
+    def release(self, builder: BatchBuilder) -> None:
+        """Free the bytes of a builder."""
         with self.lock:
-            self.size_bytes -= gathering.size_bytes
+            self.size_bytes -= builder.size_bytes
             self.room.notify_all()
 
     def fail(self, error: PenstockError) -> None:
@@ -345,8 +345,8 @@ class Accumulator:
             waiting, self.queue = list(self.queue), deque()
             self.open, self.size_bytes, self.room_bytes = None, 0, 0
             self.room.notify_all()
-        for gathering in waiting:
-            gathering.settle(failed_before(error))
+        for builder in waiting:
+            builder.settle(failed_before(error))
 
     def close(self) -> None:
         """Refuse further messages. Waiting ones are still to be taken."""

@@ -91,7 +91,7 @@ class Producer:
         self._failed: BatchBuilder | None = None
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._body_bytes_max = settings.limits.body_bytes
         self._buffer = Accumulator(
             options,
@@ -150,27 +150,27 @@ class Producer:
                 buffer.await_room()
             if not (sequence is None and self._unsequenced) and self._is_duplicate(sequence):
                 return receipt_of(self._duplicates, -1)
-            gathering = buffer.open or buffer.open_gathering()
-            index = len(gathering.bodies)
-            size_before, sequence_before = gathering.size_bytes, gathering.last_sequence
+            builder = buffer.open or buffer.open_builder()
+            index = len(builder.bodies)
+            size_before, sequence_before = builder.size_bytes, builder.last_sequence
             try:
                 if queue is not None:
-                    gathering.queues[index] = queue
+                    builder.queues[index] = queue
                 if not plain:
-                    gathering.labelled[index] = message
-                gathering.last_sequence = sequence
-                gathering.bodies.append(message[0])
-                gathering.groups.append(message[1])
-                gathering.born_s.append(self._now_s())
-                gathering.size_bytes += size_bytes
+                    builder.labelled[index] = message
+                builder.last_sequence = sequence
+                builder.bodies.append(message[0])
+                builder.groups.append(message[1])
+                builder.born_s.append(self._now_s())
+                builder.size_bytes += size_bytes
                 buffer.size_bytes += size_bytes
-                if gathering.size_bytes >= gathering.notice_bytes:
-                    buffer.notice(gathering)
+                if builder.size_bytes >= builder.notice_bytes:
+                    buffer.notice(builder)
             except BaseException:
-                buffer.cut(gathering, index, size_before, sequence_before)
+                buffer.cut(builder, index, size_before, sequence_before)
                 raise
         receipt = _new(Receipt)  # `receipt_of`, without the call
-        receipt.batch = gathering
+        receipt.batch = builder
         receipt.index = index
         return receipt
 
@@ -189,7 +189,7 @@ class Producer:
         if not isinstance(data, Iterable):
             raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
         checked = list(checked_each(data, self._checked))
-        return self._send_gathering(
+        return self._send_builder(
             BatchBuilder.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
         )
 
@@ -206,29 +206,27 @@ class Producer:
         if not given:
             if table["sequence"].null_count < table.num_rows:
                 raise InvalidArgument("give a sequence to all rows, or to none", operation="send_batch")
-            return self._send_gathering(BatchBuilder(0, 0.0, table=table), table.nbytes, duplicates=0)
+            return self._send_builder(BatchBuilder(0, 0.0, table=table), table.nbytes, duplicates=0)
         sequences = table["sequence"].to_numpy()
         check_rising(sequences)
         fresh = table.filter(pc.greater(table["sequence"], self._accepted_at_opening))
-        gathering = BatchBuilder(0, 0.0, table=fresh, last_sequence=int(sequences[-1]))
-        return self._send_gathering(gathering, fresh.nbytes, first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows)
+        builder = BatchBuilder(0, 0.0, table=fresh, last_sequence=int(sequences[-1]))
+        return self._send_builder(builder, fresh.nbytes, first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows)
 
-    def _send_gathering(
-        self, gathering: BatchBuilder, size_bytes: int, *, duplicates: int, first: int | None = None
-    ) -> BatchReceipt:
+    def _send_builder(self, builder: BatchBuilder, size_bytes: int, *, duplicates: int, first: int | None = None) -> BatchReceipt:
         buffer = self._buffer
         with buffer.lock:
             if buffer.size_bytes >= buffer.room_bytes:
                 buffer.await_room()
-            if gathering.count + duplicates:
+            if builder.count + duplicates:
                 self._is_duplicate(first)
-            if gathering.last_sequence is not None and gathering.last_sequence != first:
-                self._is_duplicate(gathering.last_sequence)
-            if gathering.count == 0:
+            if builder.last_sequence is not None and builder.last_sequence != first:
+                self._is_duplicate(builder.last_sequence)
+            if builder.count == 0:
                 return BatchReceipt(self._duplicates.future, duplicates)
-            gathering.born_s = [self._now_s()] * len(gathering.bodies)
-            buffer.add(gathering, max(1, size_bytes))
-        return BatchReceipt(gathering.future, duplicates)
+            builder.born_s = [self._now_s()] * len(builder.bodies)
+            buffer.add(builder, max(1, size_bytes))
+        return BatchReceipt(builder.future, duplicates)
 
     def _checked(self, message: Message, queue: int | None = None) -> tuple[Message, int]:
         """The message as it is now, and its memory. Raises unless it may be sent."""
@@ -257,11 +255,11 @@ class Producer:
     async def flush(self) -> None:
         """Return when all that was sent before is durable. Raises its error otherwise."""
         with self._buffer.lock:
-            futures = [gathering.future for gathering in self._buffer.queue if gathering.count] + (
+            futures = [builder.future for builder in self._buffer.queue if builder.count] + (
                 [self._on_its_way.future] if self._on_its_way else []
             )
         self._flushes += 1
-        self._news.set()
+        self._wakeup.set()
         try:
             for future in futures:
                 await asyncio.wrap_future(future)
@@ -285,7 +283,7 @@ class Producer:
         if self.closed:
             return
         self._buffer.close()
-        self._news.set()
+        self._wakeup.set()
         try:
             await asyncio.wait((self._task,))
         except asyncio.CancelledError:
@@ -315,35 +313,35 @@ class Producer:
             raise
 
     async def _append_all(self) -> None:
-        while (gathering := await self._next()) is not None:
-            self._on_its_way = gathering
+        while (builder := await self._next()) is not None:
+            self._on_its_way = builder
             try:
-                outcome = await self._append(gathering)
+                outcome = await self._append(builder)
             except PenstockError as error:
                 outcome = error
             except Exception as error:  # noqa: BLE001 - a bug must reach the caller
                 outcome = unforeseen(error, operation="append")
             self._on_its_way = None
-            self._buffer.release(gathering)
+            self._buffer.release(builder)
             self._room.set()
-            tell(self._options, gathering, now_s=self._now_s(), durable=isinstance(outcome, Settled))
+            tell(self._options, builder, now_s=self._now_s(), durable=isinstance(outcome, Settled))
             if not isinstance(outcome, Settled):
-                self._failed = gathering
-                gathering.settle(outcome)
+                self._failed = builder
+                builder.settle(outcome)
                 self._buffer.fail(outcome)
                 return
-            self._durable = (self._durable[0] + gathering.count, self._durable[1] + 1)
-            gathering.settle(outcome)
+            self._durable = (self._durable[0] + builder.count, self._durable[1] + 1)
+            builder.settle(outcome)
 
     async def _next(self) -> BatchBuilder | None:
-        """The next gathering whose time has come; None once the producer is closed and empty."""
+        """The next builder whose time has come; None once the producer is closed and empty."""
         while True:
-            self._news.clear()
+            self._wakeup.clear()
             head = self._buffer.head()
             if head is None:
                 if self._buffer.closed:
                     return None
-                await self._news.wait()
+                await self._wakeup.wait()
                 continue
             self._appender.expect()
             wait_s = head.started_s + linger_s(self._options, self._buffer.bytes_per_s) - self._now_s()
@@ -351,22 +349,22 @@ class Producer:
                 return self._buffer.take()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):  # `wait_for` of Python 3.11 may lose a cancellation
-                    await self._news.wait()
+                    await self._wakeup.wait()
 
-    async def _append(self, gathering: BatchBuilder) -> Settled | PenstockError:
-        rows = await self._runtime.offload(lambda: self._built(gathering))
+    async def _append(self, builder: BatchBuilder) -> Settled | PenstockError:
+        rows = await self._runtime.offload(lambda: self._built(builder))
         previous = self._accepted
         batch = Batch(
             producer=self.id,
             named=self._epoch is not None,
             epoch=self._epoch,
             previous=previous,
-            last=previous + gathering.count if gathering.last_sequence is None else gathering.last_sequence,
+            last=previous + builder.count if builder.last_sequence is None else builder.last_sequence,
             generation=self._generation,
             rows=rows.places.rows,
             valid_until=0,
         )
-        deadline_s = gathering.started_s + self._options.delivery_timeout.total_seconds()
+        deadline_s = builder.started_s + self._options.delivery_timeout.total_seconds()
         outcome = await self._append_rows(batch, rows, deadline_s)
         if not isinstance(outcome, Written):
             assert isinstance(outcome, PenstockError), "a batch is written or fails"
@@ -374,7 +372,7 @@ class Producer:
         self._accepted = batch.last
         if self._delays is None:
             return Settled(outcome, rows.places)
-        ids = MessageIds(gathering.id_prefix, gathering.first_number)
+        ids = MessageIds(builder.id_prefix, builder.first_number)
         return Settled(outcome, rows.places, self._delays.of(rows.columns["delivery_timestamp"], ids))
 
     async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
@@ -393,24 +391,24 @@ class Producer:
             deadline_s = min(deadline_s, staged.job.link_until_s)
             return await self._appender.append_batch(batch, None, size_bytes=0, deadline_s=deadline_s)
 
-    def _built(self, gathering: BatchBuilder) -> BatchRows:
-        rows = self._rows(gathering)
+    def _built(self, builder: BatchBuilder) -> BatchRows:
+        rows = self._rows(builder)
         if rows.size_bytes <= HANDED_BYTES_MAX:
             _ = rows.table  # here, and not on the event loop
-        gathering.built()
+        builder.built()
         return rows
 
-    def _rows(self, gathering: BatchBuilder) -> BatchRows:
+    def _rows(self, builder: BatchBuilder) -> BatchRows:
         now_us, now_s = 1000 * self._runtime.clock.wall_ms(), self._now_s()
-        ids = MessageIds(gathering.id_prefix, gathering.first_number)
-        if gathering.table is not None:
-            return rows_of_arrow(gathering.table, now_us, self._router, producer=self.id, ids=ids)
-        born_us = now_us - (1e6 * (now_s - np.asarray(gathering.born_s))).astype(np.int64)
-        sent = (gathering.bodies, gathering.groups, gathering.labelled, gathering.queues)
+        ids = MessageIds(builder.id_prefix, builder.first_number)
+        if builder.table is not None:
+            return rows_of_arrow(builder.table, now_us, self._router, producer=self.id, ids=ids)
+        born_us = now_us - (1e6 * (now_s - np.asarray(builder.born_s))).astype(np.int64)
+        sent = (builder.bodies, builder.groups, builder.labelled, builder.queues)
         return rows_of_messages(*sent, born_us, self._router, producer=self.id, ids=ids)
 
     def _wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._news.set)
+        self._loop.call_soon_threadsafe(self._wakeup.set)
 
 
 _new = object.__new__

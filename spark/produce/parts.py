@@ -150,10 +150,10 @@ def _in_users_words(upload: Upload, error: CallError) -> CallError:
     }
     text = error.message.replace("_", " ")
     column = next((given for name, given in upload.named if words[name] in text), None)
-    told = type(error)(error.message + (f", in column {column}" if column else ""))
-    told.operation, told.object = "write_ordered", upload.paths.topic
-    told.expected, told.observed, told.hint = error.expected, error.observed, error.hint
-    return told
+    named = type(error)(error.message + (f", in column {column}" if column else ""))
+    named.operation, named.object = "write_ordered", upload.paths.topic
+    named.expected, named.observed, named.hint = error.expected, error.observed, error.hint
+    return named
 
 
 def _answer(task: int, number: int, answer: Part | PenstockError) -> pa.RecordBatch:

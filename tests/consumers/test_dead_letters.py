@@ -14,11 +14,11 @@ from penstock.consumers.dead_letters.writer import (
     REASON_CHARS_MAX,
     DeadLetter,
     DeadLetterWriter,
-    buried,
+    dead_letter_properties,
     dead_letter_topic,
     origin_of,
+    original_properties,
     renumbered,
-    unburied,
 )
 from penstock.coordinator.queues.cell import DeadLetters, QueueCell
 from penstock.coordinator.queues.keeper import OwnershipLost
@@ -42,7 +42,7 @@ def test_the_first_dead_letter_makes_the_topic() -> None:
         largest = Message(b"x" * 5 * MIB, properties={f"{n:03}": "v" * 90 for n in range(200)})
         check_message(largest, MessageType.NORMAL, limits)
         (message,) = await scene.sent(1)
-        dead = buried(DeadLetter(7, message._replace(properties=dict(largest.properties)), 17, "x" * 1000))
+        dead = dead_letter_properties(DeadLetter(7, message._replace(properties=dict(largest.properties)), 17, "x" * 1000))
         assert len(dead) > 200
         check_message(largest._replace(properties={**dead, "DLQ_SEQUENCE": "9" * 19}), MessageType.NORMAL, settings.limits)
 
@@ -67,7 +67,7 @@ def test_a_dead_letter_is_the_message_and_says_where_it_comes_from_and_why() -> 
             "DLQ_SEQUENCE": "12",
         }
         assert origin_of(dead.properties) == ("orders", message.queue, message.offset, 16, "boom")
-        assert unburied(dead.properties) == message.properties
+        assert original_properties(dead.properties) == message.properties
 
     Scene().play(script)
 
@@ -101,8 +101,8 @@ def test_a_dead_letter_that_dies_loses_nothing_of_what_it_was() -> None:
         await DeadLetterWriter(scene.lake, "audit", DLQ, 0).write(letters([dead], first=3))
         (dead_twice,) = await scene.read("%DLQ%audit")
         assert origin_of(dead_twice.properties) == (DLQ, 0, 0, 16, "boom")
-        assert unburied(dead_twice.properties) == dead.properties
-        assert unburied(unburied(dead_twice.properties)) == first.properties
+        assert original_properties(dead_twice.properties) == dead.properties
+        assert original_properties(original_properties(dead_twice.properties)) == first.properties
         assert dead_twice.message_id == first.message_id
 
     Scene().play(script)

@@ -227,7 +227,7 @@ class World:
             ready.load(kept, OffsetSet.of_offsets(passed), limit)
 
     def _step(self, ready: ReceiveSchedule) -> None:
-        """What the hander does in one write."""
+        """What the processor does in one write."""
         wants = [
             Want(self.rng.choice((1, 3, 32)), self.now_ms + self.rng.choice((1_000, 10_000)))
             for _ in range(self.rng.choice((0, 0, 1, 1, 2)))

@@ -16,7 +16,7 @@ from penstock.log.append.appender import Appender
 from penstock.log.runtime.backoff import pause
 
 PAUSES: dict[str, Callable[[asyncio.Event], Coroutine[Any, Any, None]]] = {
-    "appender": lambda event: Appender._pause(SimpleNamespace(_news=event), 60.0),  # type: ignore[arg-type]
+    "appender": lambda event: Appender._pause(SimpleNamespace(_wakeup=event), 60.0),  # type: ignore[arg-type]
     "maintenance, upkeep and the roles": lambda event: pause(event, 60.0),
 }
 

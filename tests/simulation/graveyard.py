@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.consumers.dead_letters.copies import SequencesTaken
 from penstock.consumers.dead_letters.redrive import redrive
-from penstock.consumers.dead_letters.writer import DeadLetter, DeadLetterWriter, origin_of, unburied
+from penstock.consumers.dead_letters.writer import DeadLetter, DeadLetterWriter, origin_of, original_properties
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.tables import objectstore
 from penstock.log import (
@@ -328,7 +328,7 @@ def judge(run: Graveyard) -> list[str]:
             wrong.append(f"the letters of queue {queue} are {sequences}, of {cell.dead_letters.next_sequence}")
         for sequence, dead in zip(sequences, written, strict=True):
             message = origin.get((queue, evidence.given.get((queue, sequence), -1)))
-            if message is None or not _is_same(message, dead) or unburied(dead.properties) != message.properties:
+            if message is None or not _is_same(message, dead) or original_properties(dead.properties) != message.properties:
                 wrong.append(f"letter {sequence} of queue {queue} is not the message that it was given to")
     if run.plot.redrivers:
         wrong += _judge_redriven(evidence, in_order=not run.plot.choosing)
@@ -346,7 +346,7 @@ def _judge_redriven(evidence: Evidence, *, in_order: bool) -> list[str]:
         if in_order and offsets != sorted(offsets):
             wrong.append(f"letters went back to queue {queue} out of order: {offsets}")
     for offset, one in back:
-        expected = {**unburied(evidence.dead[offset].properties), "REDRIVE_OFFSET": str(offset)}
+        expected = {**original_properties(evidence.dead[offset].properties), "REDRIVE_OFFSET": str(offset)}
         if not _is_same(evidence.dead[offset], one) or one.properties != expected:
             wrong.append(f"what went back of letter {offset} is another message")
     return wrong

@@ -85,25 +85,25 @@ def overlapping(_: Any) -> Any:
         previous: dict[int, int] = {}
         built, last = self._built, self._accepted
 
-        def build(gathering: BatchBuilder) -> Any:
-            self._accepted = previous[gathering.first_number]
-            return built(gathering)
+        def build(builder: BatchBuilder) -> Any:
+            self._accepted = previous[builder.first_number]
+            return built(builder)
 
-        async def one(gathering: BatchBuilder) -> None:
+        async def one(builder: BatchBuilder) -> None:
             try:
-                outcome: Any = await self._append(gathering)
+                outcome: Any = await self._append(builder)
             except PenstockError as error:
                 outcome = error
-            self._buffer.release(gathering)
-            gathering.settle(outcome)
+            self._buffer.release(builder)
+            builder.settle(outcome)
             if isinstance(outcome, PenstockError):
                 self._buffer.fail(outcome)
 
         self._built = build
-        while (gathering := await self._next()) is not None:
-            previous[gathering.first_number] = last
-            last = last + gathering.count if gathering.last_sequence is None else gathering.last_sequence
-            tasks.append(asyncio.ensure_future(one(gathering)))
+        while (builder := await self._next()) is not None:
+            previous[builder.first_number] = last
+            last = last + builder.count if builder.last_sequence is None else builder.last_sequence
+            tasks.append(asyncio.ensure_future(one(builder)))
         await asyncio.gather(*tasks)
         self._accepted = last
 
@@ -113,13 +113,13 @@ def overlapping(_: Any) -> Any:
 def overtaking(_: Any) -> Any:
     async def append_all(self: Any) -> None:
         """Goes on with what is queued behind a batch that failed."""
-        while (gathering := await self._next()) is not None:
+        while (builder := await self._next()) is not None:
             try:
-                outcome: Any = await self._append(gathering)
+                outcome: Any = await self._append(builder)
             except PenstockError as error:
                 outcome = error
-            self._buffer.release(gathering)
-            gathering.settle(outcome)
+            self._buffer.release(builder)
+            builder.settle(outcome)
 
     return append_all
 
@@ -246,8 +246,8 @@ def asleep_first(original: Any) -> Any:
     async def next_(self: Producer) -> BatchBuilder | None:
         """Waits for news without a look at what has gathered meanwhile."""
         if self._durable[1] and self._buffer.head() is not None and not self._buffer.closed:
-            self._news.clear()
-            await self._news.wait()
+            self._wakeup.clear()
+            await self._wakeup.wait()
         found: BatchBuilder | None = await original(self)
         return found
 

@@ -26,7 +26,7 @@ class Standing:
     def __init__(self) -> None:
         self._open: list[tuple[SimProcess, Lake]] = []
         self._since: dict[int, tuple[BatchBuilder, float]] = {}
-        """The gathering at the head of each producer that waits too long, and since when, by its process's own time."""
+        """The builder at the head of each producer that waits too long, and since when, by its process's own time."""
 
         self._latest_s: dict[str, float] = {}
 

@@ -29,10 +29,10 @@ def started_first(_: Any) -> Any:
         """Hands out what is granted, and then writes the grant."""
         self._around.worker.started(sum(len(run.messages) for run in step.runs))
         self._hand_out(step.runs)
-        self._burial.give_up(step.letters)
+        self._dead_letters.give_up(step.letters)
         if not step.is_empty:
             await self.keeper.change(step.apply)
-        self._burial.wake()
+        self._dead_letters.wake()
 
     return write
 
