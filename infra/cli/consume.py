@@ -52,15 +52,15 @@ _QUEUES_COME_S = 20.0
     "--order",
     "delivery_order",
     type=click.Choice(["ORDERLY", "CONCURRENT"], case_sensitive=False),
-    help="What the group's delivery order is to be; a new group is ORDERLY unless told.",
+    help="The group's delivery order; a new group is ORDERLY by default.",
 )
 @click.option(
     "--filter", "tags", metavar="FILTER", help="What the group takes of the topic: 'paid || refunded' or 'SQL92: price > 10'."
 )
 @click.option(
-    "--start", type=Position(), default="earliest", show_default=True, help="Where a group begins that is new to the topic."
+    "--start", type=Position(), default="earliest", show_default=True, help="Where a group that is new to the topic begins."
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Messages at once; printing 1, else 20 unless told.")
+@click.option("--threads", type=click.IntRange(min=1), help="Messages handled at once; 1 when printing, else 20 by default.")
 @click.option(
     "--batch", type=click.Choice(["group", "queue"]), help="Take messages together: of one message group, or of one queue."
 )
@@ -69,7 +69,7 @@ _QUEUES_COME_S = 20.0
     type=click.IntRange(min=1),
     default=_DEFAULTS.batch_messages,
     show_default=True,
-    help="At most so many together.",
+    help="At most this many together.",
 )
 @click.option(
     "--timeout",
@@ -78,15 +78,15 @@ _QUEUES_COME_S = 20.0
     show_default="15m",
     help="What takes longer has failed; commands are killed.",
 )
-@click.option("--max", "most", type=click.IntRange(min=1), help="End once so many messages are done.")
-@click.option("--until-idle", type=Duration(), metavar="DURATION", help="End once there was nothing to do for so long.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus there.")
+@click.option("--max", "most", type=click.IntRange(min=1), help="End once this many messages are done.")
+@click.option("--until-idle", type=Duration(), metavar="DURATION", help="End once there was nothing to do for this long.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus on this port.")
 @click.option(
     "--metrics-host",
     default=LOOPBACK,
     show_default=True,
     metavar="ADDRESS",
-    help="At this address; 0.0.0.0: at all of the machine.",
+    help="The address to serve at; 0.0.0.0: all of the machine.",
 )
 @group_options
 @click.pass_obj

@@ -35,12 +35,12 @@ def chosen(function: F) -> F:
     """The options that choose dead letters."""
     for option in reversed(
         (
-            click.option("--topic", help="Of messages of this topic."),
-            click.option("--message-group", help="Of this message group."),
-            click.option("--key", help="With this key."),
-            click.option("--tag", "tags", metavar="FILTER", help="With one of these tags: 'paid || refunded'."),
-            click.option("--id", "message_id", help="Of the message with this id."),
-            click.option("--limit", type=click.IntRange(min=1), help="At most so many."),
+            click.option("--topic", help="Only dead letters of messages of this topic."),
+            click.option("--message-group", help="Only messages of this message group."),
+            click.option("--key", help="Only messages with this key."),
+            click.option("--tag", "tags", metavar="FILTER", help="Only messages with one of these tags: 'paid || refunded'."),
+            click.option("--id", "message_id", help="Only the dead letter of the message with this id."),
+            click.option("--limit", type=click.IntRange(min=1), help="At most this many messages."),
             click.option(
                 "--damaged",
                 type=click.Choice(["raise", "skip"]),

@@ -70,10 +70,10 @@ def changeable(function: F) -> F:
     schedules, policies = (click.Choice([one.value for one in kind]) for kind in (Schedule, DeadLetterPolicy))
     for option in reversed(
         (
-            click.option("--retry", type=schedules, help="How the waits before retries follow; rocketmq: its table, 10s to 2h."),
+            click.option("--retry", type=schedules, help="The waits before retries; rocketmq: its table, 10s to 2h."),
             click.option("--retry-interval", type=Duration(), help="fixed: each wait; exponential: the first."),
             click.option("--retry-interval-max", type=Duration(), help="exponential: the longest."),
-            click.option("--retry-jitter", type=click.FloatRange(0, 1), help="So much of a wait is left to chance."),
+            click.option("--retry-jitter", type=click.FloatRange(0, 1), help="The part of a wait that is left to chance."),
             click.option("--max-attempts", type=_Attempts(), help="Deliveries until a message is given up."),
             click.option(
                 "--dead-letter-policy",
@@ -101,7 +101,7 @@ def changeable(function: F) -> F:
     type=click.Choice([one.value for one in DeliveryOrder], case_sensitive=False),
     default="ORDERLY",
     show_default=True,
-    help="ORDERLY: a message group's messages one after the other; CONCURRENT: all side by side. For good.",
+    help="ORDERLY: a message group's messages one after the other; CONCURRENT: all side by side. It can never be changed.",
 )
 @changeable
 @group_options

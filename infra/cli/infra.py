@@ -107,7 +107,7 @@ def create(session: Session) -> None:
 
 
 @command.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="On 127.0.0.1; default: any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on 127.0.0.1; default: any that is free.")
 @command_options
 @click.pass_obj
 def local(session: Session, port: int) -> NoReturn:

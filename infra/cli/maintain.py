@@ -34,15 +34,15 @@ _QUIET = {"caught_up", "floor", "lag_ms"}
     type=Duration(),
     default=MaintenanceOptions().publish_interval,
     show_default="3.6s",
-    help="Between commits to a topic's Delta table.",
+    help="The time between commits to a topic's Delta table.",
 )
-@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus there.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus on this port.")
 @click.option(
     "--metrics-host",
     default=LOOPBACK,
     show_default=True,
     metavar="ADDRESS",
-    help="At this address; 0.0.0.0: at all of the machine.",
+    help="The address to serve at; 0.0.0.0: all of the machine.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Also a line for steps that had nothing to do.")
 @group_options

@@ -18,8 +18,8 @@ def chosen(function: F) -> F:
     """The options that choose parked message groups."""
     for option in reversed(
         (
-            click.option("--topic", help="Of this topic only."),
-            click.option("--queue", type=int, help="Of this queue only."),
+            click.option("--topic", help="Only parked groups of this topic."),
+            click.option("--queue", type=int, help="Only parked groups of this queue."),
             click.option("--message-group", help="Only this message group."),
         )
     ):

@@ -48,7 +48,9 @@ _SUFFIXES = {
 @click.option(
     "--sequence", metavar="SPEC", help="With --name: an increasing number, or 'line'; run again, it goes on where it had ended."
 )
-@click.option("--delay", type=Duration(), help="Deliver each so long after it was sent: 30m, 1h30m, 500ms (topics of type DELAY).")
+@click.option(
+    "--delay", type=Duration(), help="Deliver each this long after it was sent: 30m, 1h30m, 500ms (topics of type DELAY)."
+)
 @click.option(
     "--level", type=click.IntRange(1, len(DELAY_LEVELS)), help="The same by RocketMQ's levels: 1 is 1 s, 3 is 10 s, 18 is 2 h."
 )

@@ -24,13 +24,15 @@ def conditions(function: F) -> F:
     """The options that choose messages."""
     for option in reversed(
         (
-            click.option("--queue", type=int, help="Of this queue only."),
-            click.option("--group", help="Of this message group."),
-            click.option("--key", help="With this key."),
-            click.option("--tag", "tags", metavar="FILTER", help="With one of these tags: 'paid || refunded'."),
-            click.option("--where", metavar="CONDITION", help="For which this holds: \"price > 10 AND region = 'north'\"."),
-            click.option("--id", "message_id", help="The message with this id."),
-            click.option("--limit", type=click.IntRange(min=0), help="At most so many."),
+            click.option("--queue", type=int, help="Only messages of this queue."),
+            click.option("--group", help="Only messages of this message group."),
+            click.option("--key", help="Only messages with this key."),
+            click.option("--tag", "tags", metavar="FILTER", help="Only messages with one of these tags: 'paid || refunded'."),
+            click.option(
+                "--where", metavar="CONDITION", help="Only messages for which this holds: \"price > 10 AND region = 'north'\"."
+            ),
+            click.option("--id", "message_id", help="Only the message with this id."),
+            click.option("--limit", type=click.IntRange(min=0), help="At most this many messages."),
             click.option(
                 "--damaged",
                 type=click.Choice(["raise", "skip"]),

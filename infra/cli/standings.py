@@ -62,7 +62,7 @@ def settings_document(settings: GroupSettings) -> dict[str, object]:
 @click.command()
 @click.argument("group")
 @click.option("--watch", is_flag=True, help="Go on and refresh, until Ctrl-C.")
-@click.option("--interval", type=Duration(), default="2s", show_default=True, help="--watch: between two looks.")
+@click.option("--interval", type=Duration(), default="2s", show_default=True, help="With --watch: the time between two looks.")
 @group_options
 @click.pass_obj
 def describe(session: Session, group: str, watch: bool, interval: timedelta) -> None:

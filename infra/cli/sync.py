@@ -53,7 +53,11 @@ _TAIL_BYTES = 4_000
 @click.option("--key", "keys", multiple=True, metavar="TABLE=COLUMN,…", help="Key columns of a table, in place of its events' key.")
 @click.option("--history", multiple=True, metavar="TABLE", help="Keep every version of this table's rows; 'all' means every table.")
 @click.option(
-    "--guard", type=click.Choice(["position", "offset"]), default="position", show_default=True, help="What tells older from newer."
+    "--guard",
+    type=click.Choice(["position", "offset"]),
+    default="position",
+    show_default=True,
+    help="How older events are told from newer ones.",
 )
 @click.option(
     "--truncates",
@@ -82,19 +86,23 @@ _TAIL_BYTES = 4_000
     type=click.Choice(["spark", "deltalake"]),
     default="spark",
     show_default=True,
-    help="What does the work: Spark, or one process without it, for small tables; no history then.",
+    help="The engine: Spark, or one process without it, for small tables; no history then.",
 )
 @click.option("--once", is_flag=True, help="End with what is stored now.")
 @click.option(
-    "--interval", type=Duration(), default=timedelta(seconds=5), show_default="5s", help="Between the beginnings of two batches."
+    "--interval",
+    type=Duration(),
+    default=timedelta(seconds=5),
+    show_default="5s",
+    help="The time between the beginnings of two batches.",
 )
-@click.option("--max-events", type=click.IntRange(min=1), default=100_000, show_default=True, help="Of one batch.")
+@click.option("--max-events", type=click.IntRange(min=1), default=100_000, show_default=True, help="The most events of one batch.")
 @click.option(
     "--max-bytes",
     type=Size(),
     default="256MiB",
     show_default=True,
-    help="Of one batch, the events' bodies; one event is always taken.",
+    help="The most bytes of one batch, by the bodies of its events; one event is always taken.",
 )
 @click.option("--status", is_flag=True, help="Only show how far the sync is.")
 @group_options

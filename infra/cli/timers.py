@@ -24,7 +24,7 @@ def command() -> None:
 @command.command("list")
 @click.argument("topic")
 @click.option("--until", type=Instant(), help="Only what is due before: 2026-01-31T12:00 or +10m.")
-@click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="At most this many messages.")
 @command_options
 @click.pass_obj
 def list_waiting(session: Session, topic: str, until: datetime | None, limit: int) -> None:

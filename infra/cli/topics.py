@@ -56,7 +56,7 @@ def changeable(function: F) -> F:
     show_default=True,
     help="FIFO messages have a message group, DELAY ones a delivery time, NORMAL ones neither; TRANSACTION ones are sent in transactions.",
 )
-@click.option("--queues", type=int, default=16, show_default=True, help="Fixed for good; 1 gives a global order.")
+@click.option("--queues", type=int, default=16, show_default=True, help="Fixed at creation; 1 gives a global order.")
 @changeable
 @command_options
 @click.pass_obj

@@ -21,7 +21,7 @@ from .messages import document
     epilog="What is stored is how things stand: of a message that is settled nobody knows how often it was delivered before."
 )
 @click.argument("message_id")
-@click.option("--topic", help="Look for it there and in the dead letters of its groups, not in all topics.")
+@click.option("--topic", help="Look in this topic and the dead letters of its groups, not in all topics.")
 @group_options
 @click.pass_obj
 def command(session: Session, /, message_id: str, topic: str | None) -> None:

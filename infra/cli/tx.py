@@ -39,7 +39,7 @@ def command() -> None:
 
 @command.command("list")
 @click.argument("groups", nargs=-1, metavar="[PRODUCER_GROUP]...")
-@click.option("--all", "everything", is_flag=True, help="Those too that others than their senders finished within a day.")
+@click.option("--all", "everything", is_flag=True, help="Also those that other processes than their senders finished within a day.")
 @group_options
 @click.pass_obj
 def list_transactions(session: Session, groups: tuple[str, ...], everything: bool) -> None:
@@ -62,7 +62,7 @@ def list_transactions(session: Session, groups: tuple[str, ...], everything: boo
 
 @command.command()
 @click.argument("transaction")
-@click.option("--messages", "shows_messages", is_flag=True, help="The messages too, as far as they are not visible yet.")
+@click.option("--messages", "shows_messages", is_flag=True, help="Also show the messages, as far as they are not visible yet.")
 @group_options
 @click.pass_obj
 def describe(session: Session, transaction: str, shows_messages: bool) -> None:

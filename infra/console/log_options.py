@@ -25,9 +25,13 @@ def log_options(command: C) -> C:
             return command(*args, **options)
 
     level = click.option(
-        "--log-level", type=click.Choice(list(_LEVELS)), default="info", show_default=True, help="The least that is logged."
+        "--log-level", type=click.Choice(list(_LEVELS)), default="info", show_default=True, help="The lowest level that is logged."
     )
     form = click.option(
-        "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of the log on stderr."
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="The format of the log on stderr.",
     )
     return cast("C", form(level(run)))

@@ -176,7 +176,11 @@ def command_options(command: F) -> F:
 def group_options(command: F) -> F:
     """Add ``--coordination`` to the common options, for commands about consumer groups."""
     option = click.option(
-        "--coordination", metavar="URL", expose_value=False, callback=_set_coordination, help="Their table, if not given before."
+        "--coordination",
+        metavar="URL",
+        expose_value=False,
+        callback=_set_coordination,
+        help="The table of consumer groups, if not given before.",
     )
     return command_options(option(command))
 
