@@ -43,9 +43,27 @@ LEFTOVERS = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X{3})\b")
 # Folders whose docstrings are checked: each opens with its subject or verb, and its sentences are short.
 PLAIN = ("cdc", "consumers", "coordinator", "infra", "log", "penstock", "spark")
 SENTENCE_WORDS_MAX = 40
+PARAGRAPH_LINES_MAX = 8
+LINE_CHARS_MAX = 150
 BARE_WORDS = re.compile(
     r"(?:After|Again|And|As|At|Before|Behind|By|For|From|In|Not|Of|On|Since|So|Than|That|Those|These|To|Under|Until|Which|While|Who|"
     r"Whose|With)\b"
+)
+
+# Pages that are not written anew yet.
+ODD_PAGES: tuple[str, ...] = (
+    "README.md",
+    "docs/0002-the-delta-table.md",
+    "docs/0003-stores.md",
+    "docs/0005-dead-letters.md",
+    "docs/0007-receipt-handles.md",
+    "docs/0009-the-spark-source.md",
+    "docs/0011-capturing-postgres.md",
+    "docs/0015-bounds.md",
+    "docs/README.md",
+    "docs/operations.md",
+    "docs/security.md",
+    "docs/spark-source.md",
 )
 
 
@@ -120,6 +138,61 @@ def oddities(docstring: str) -> Iterator[str]:
         for sentence in re.split(r"(?<=[.!?])\s+", paragraph):
             if (words := len(sentence.split())) > SENTENCE_WORDS_MAX:
                 yield f"{words} words in a sentence: one thought in each"
+
+
+def test_pages_are_plain() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    odd = [
+        f"{path}:{line}: {problem}"
+        for path in (str(page.relative_to(ROOT)) for page in pages)
+        if path not in ODD_PAGES
+        for line, problem in hard_to_read((ROOT / path).read_text())
+    ]
+    assert not odd
+
+
+def test_odd_prose_is_found() -> None:
+    long = " ".join("a" * (SENTENCE_WORDS_MAX + 1))
+    high = "A line.\n" * (PARAGRAPH_LINES_MAX + 1)
+    wide = "word " * 40
+    code = f"`{long}`, as is, and [a link](to/a/page.md)"
+    assert [*hard_to_read(f"# A page\n\nShort. It is: {long}.\n")] == [(3, "43 words in a sentence: one thought in each")]
+    assert [*hard_to_read(f"1. One.\n2. {long[:40]}\n   {long[40:]}.\n")] == [(2, "41 words in a sentence: one thought in each")]
+    assert [*hard_to_read(f"One.\n\n{high}")] == [(3, "9 lines in a paragraph: what is a paragraph or list of its own?")]
+    assert [*hard_to_read(f"One.\n{wide}")] == [(1, "a line of 200 characters: wrap it")]
+    assert not [*hard_to_read(f"{code}.\n\n| {long} |\n\n```\n{long}\n\n{high}{wide}\n```\n\n## {long}\n" + "- One.\n" * 9)]
+
+
+def hard_to_read(page: str) -> Iterator[tuple[int, str]]:
+    """What makes a page's prose hard to read, by the lines where a paragraph or an item of a list begins."""
+    for begun, lines in paragraphs(page):
+        for words in map(len, map(str.split, sentences(" ".join(lines)))):
+            if words > SENTENCE_WORDS_MAX:
+                yield begun, f"{words} words in a sentence: one thought in each"
+        if len(lines) > PARAGRAPH_LINES_MAX:
+            yield begun, f"{len(lines)} lines in a paragraph: what is a paragraph or list of its own?"
+        if (chars := max(map(len, lines))) > LINE_CHARS_MAX:
+            yield begun, f"a line of {chars} characters: wrap it"
+
+
+def paragraphs(page: str) -> Iterator[tuple[int, list[str]]]:
+    """The paragraphs and items of lists, with their first lines. Code, tables, headings and HTML are not prose."""
+    lines, begun, is_code = list[str](), 0, False
+    for number, line in enumerate([*page.splitlines(), ""], 1):
+        is_fence = line.lstrip().startswith("```")
+        is_prose = not (is_code or is_fence or re.match(r"\s*$|[|#<]", line))
+        if lines and (not is_prose or re.match(r"\s*(?:[-*]|\d+\.) ", line)):
+            yield begun, lines
+            lines = []
+        if is_prose:
+            begun = begun if lines else number
+            lines.append(line)
+        is_code ^= is_fence
+
+
+def sentences(paragraph: str) -> list[str]:
+    """The sentences of a paragraph. What stands in backquotes counts as one word."""
+    return re.split(r"(?<=[.!?])[)*\"]*\s+", re.sub(r"`[^`]*`", "code", paragraph))
 
 
 def test_no_error_is_swallowed() -> None:
