@@ -66,7 +66,7 @@ def open_file(url: str, mode: Literal["rb", "wb"] = "rb") -> Iterator[BinaryIO]:
         target.give_up()
         if isinstance(error, gzip.BadGzipFile | EOFError | zlib.error) and is_packed(url):
             raise InvalidArgument("not a whole gzip file", operation="read", object=url, observed=str(error)) from error
-        # An error that the reader of our output has seen enough is the program's matter.
+        # A BrokenPipeError says that the reader of our output has seen enough. The program's outermost place handles it.
         if isinstance(error, Exception) and _is_files(error) and not isinstance(error, BrokenPipeError):
             _raise_translated(error, url, mode)
         raise
@@ -164,7 +164,8 @@ def _open_source(url: str) -> _Opened:
         return _Stream(open(path, "rb"), ours=True)
     files, path = _file_system(url)
     if urlsplit(url).scheme in _OBJECT_STORES:
-        files.info(path)  # reports cleanly what is missing; a file that failed to open complains again when it is collected
+        # This reports a missing object cleanly: a file that failed to open complains again when it is garbage collected.
+        files.info(path)
     # fsspec's files cannot read a line of limited length.
     return _Stream(cast("BinaryIO", io.BufferedReader(files.open(path, "rb"), _BUFFER_BYTES)), ours=True)
 

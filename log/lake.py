@@ -100,7 +100,7 @@ class Lake:
         await self._writable("delete_topic")
         try:
             await delete_topic(self.store, self.runtime, name)
-        finally:  # also where a deletion was interrupted between the two
+        finally:  # also after a deletion that was interrupted between the two steps
             await end_orphan(self.store, self.runtime, name)
             self._retire(name)
             self._retire(timer_log_name(name))

@@ -169,8 +169,8 @@ class Linker:
         """Open the name anew, which voids every link still on its way. Returns whether the batch got into the log before."""
         assert self._name is not None, "only a linker with a name numbers its batches"
         try:
-            # Whatever the routing generation of the topic is by now: this is to learn what is there. In a later topic the name is
-            # another's.
+            # The routing generation is the topic's present one, as the opening is only to learn what the log has. In a later topic of
+            # the name, the producer's name belongs to somebody else.
             generation = self._topic.tail.state.generation
             if not self._topic.is_current:
                 raise self._deleted(batch)
@@ -245,7 +245,7 @@ async def current_topic(lake: Lake, name: str, *, timeout: timedelta = _TIMEOUT)
     opened = await lake.topic(name, writable=True)
     if not opened.is_current:
         raise TopicDeleted("the topic was deleted meanwhile", operation="link", object=name, hint="open it anew")
-    return opened, opened.tail.state.generation  # of the same moment as the settings that rows are routed by
+    return opened, opened.tail.state.generation  # as of the same moment as the settings that route the rows
 
 
 async def open_linker(

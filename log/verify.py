@@ -104,9 +104,8 @@ class _Verification:
         self._numbers: frozenset[int] | None = None
 
     async def run(self) -> VerifyReport:
-        floor_readable = (
-            await self._read_floor()
-        )  # before the table: what that floor lies on is in every table that is read after it
+        # The floor is read before the table: entries below it are in every table that is read later.
+        floor_readable = await self._read_floor()
         try:
             self._snapshot = await self._delta.refresh()
         except DataDamaged as error:

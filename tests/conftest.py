@@ -23,14 +23,14 @@ from tests.thorough import THOROUGH, examples
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A test with this mark needs what this tool builds or runs; in CI, where the tool is, a skip is a failure.
+# The tool that builds or runs what tests with a mark need. In CI a skip is a failure where the tool is installed.
 TOOLS = {"versitygw": "go", "dynoxide": "cargo", "spark": "java", "postgres": "initdb"}
-# A test with this mark needs this server, which `make setup` builds where it finds the compiler, or finds.
+# The server that tests with a mark need, and the name of what it comes with. `make setup` finds it, or builds it with its compiler.
 SERVERS = {"versitygw": (VERSITYGW, "Go"), "dynoxide": (DYNOXIDE, "Rust"), "postgres": (find_postgres(), "PostgreSQL")}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The machine is shared: how long an example takes says nothing.
+    # The machine is shared, so the time that an example takes says nothing.
     settings.register_profile("shared machine", deadline=None, max_examples=examples(100))
     settings.load_profile("shared machine")
     config.pluginmanager.register(SkipsInCI(), "penstock-skips")
@@ -38,10 +38,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Stalls(), "penstock-stalls")
 
 
-# The files with such tests take long: run first, they leave no worker alone with them at the end.
+# Marks of tests that take long. Their files run first, so that no worker is left alone with them at the end.
 LONG = ("slow", "spark", "processes", "simulation")
 
-# What such tests wait for runs in processes of its own, and takes many times as long on a machine that is busy with other things.
+# Marks of tests that wait for other processes. These take many times as long on a machine that is busy with other things.
 OF_MANY_PROCESSES = ("spark", "postgres", "processes")
 PATIENCE_S = 600
 

@@ -82,7 +82,7 @@ async def _check_store(store: ObjectStore, runtime: Runtime, found: Found) -> No
         found(await _checked("delete", deleting, "Allow deleting objects (s3:DeleteObject)"))
         found(await _checked("conditional writes", conditions, "Use a store that knows If-None-Match and If-Match"))
         found(await _clock(store, runtime))
-        with suppress(PenstockError):  # where deleting is not allowed, a check has said so
+        with suppress(PenstockError):  # if deleting is not allowed, the check above has said so
             await store.delete(key)
     await store.close()
 
@@ -98,7 +98,7 @@ async def _checked(name: str, work: Callable[[], Awaitable[str]], fix: str) -> C
 
 def _problem(name: str, error: PenstockError, fix: str) -> Check:
     observed = f"{error.message} ({error.observed})" if error.observed else error.message
-    # The store's own hint knows more, unless it only says that something is not allowed. Then it matters what is not.
+    # The store's own hint knows more, unless it only says that something is not allowed. Then `fix` says what is to be allowed.
     return Check(name, "problem", observed, fix if error.hint is None or (fix and error.hint == REFUSED_HINT) else error.hint)
 
 

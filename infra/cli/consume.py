@@ -185,7 +185,7 @@ class _Work:
                 return say(self._handle([given] if self._one_by_one else given))
             except (BrokenPipeError, OutputFailed) as error:
                 self._fail(error)
-                self._ended.wait()  # the message is nobody's failure, and goes back as it came
+                self._ended.wait()  # the message has not failed, so it goes back as it came
                 raise Declined from error
 
     async def _listen_async(self, given: Any) -> object:  # noqa: ANN401 - a message, or a list
@@ -255,7 +255,7 @@ class _Work:
         queues = consumer.statistics().queues
         if self.gate.inside or any(map(_has_work, queues)):
             self._active_s = now_s
-            return False  # also without any patience
+            return False  # also if idle_s is 0
         if not queues and now_s < self._started_s + _QUEUES_COME_S:
             return False
         return now_s >= self._active_s + idle_s

@@ -21,7 +21,7 @@ Pending: TypeAlias = WaitingCount | OpenTransactions | None
 async def pending_of(lake: Lake, topic: str, kind: MessageType) -> Pending:
     """The messages under way to a topic of this type; None: messages sent to it are in it at once."""
     if is_timer_log(topic):
-        return None  # waiting messages are in it
+        return None  # the messages that wait are in the timer log itself
     if kind is MessageType.DELAY:
         return await count_waiting(lake, timer_cells(lake), topic)
     if kind is not MessageType.TRANSACTION:

@@ -203,7 +203,7 @@ class Import:
 
 def _proves_absence(error: BaseException | None) -> bool:
     """Whether the error of an import proves that messages without confirmation are not in the log."""
-    while isinstance(error, ProducerFailedError):  # messages sent behind a failed batch
+    while isinstance(error, ProducerFailedError):  # this is the error of messages that were sent behind a failed batch
         error = error.__cause__
     return isinstance(error, FencedError | NotWritten)
 

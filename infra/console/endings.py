@@ -69,7 +69,7 @@ def _tell(kind: str, message: str, *, as_json: bool) -> None:
 
 
 def _json(document: Mapping[str, object]) -> str:
-    from ...log.escapes import escaped_json  # what ends well does not wait for it
+    from ...log.escapes import escaped_json  # imported here, as a command that ends well does not need it
 
     return escaped_json(json.dumps(document, ensure_ascii=False))
 

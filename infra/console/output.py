@@ -43,7 +43,7 @@ def _write(text: str) -> None:
 def program() -> str:
     """The way in which a shell finds this program again: by its name, or by the path of this call if that is not on the PATH."""
     called = sys.argv[0]
-    if os.path.basename(called) != "penstock":  # a module, a test
+    if os.path.basename(called) != "penstock":  # it was called as a module, or by a test
         return "penstock"
     found = shutil.which("penstock")
     return "penstock" if found is not None and os.path.realpath(found) == os.path.realpath(called) else shlex.quote(called)

@@ -53,7 +53,7 @@ class Halt:
             threading.Event().wait()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return _no_steps, ()  # tasks go on
+        return _no_steps, ()  # in a task nothing halts
 
 
 def _no_steps() -> object:

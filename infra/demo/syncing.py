@@ -56,7 +56,7 @@ async def run_driver(
             if not isinstance(end, Synced) or end.stopped:
                 raise DemoFailed("the sync did not apply everything", observed=end)
         except DemoFailed as error:
-            if error.observed:  # the driver did not come to say itself what happened
+            if error.observed:  # the driver ended before it could say what happened
                 said.seek(0)
                 error.observed = f"{error.observed}; {said.read()[-_SAID_BYTES:].decode(errors='replace').strip()}"
             raise

@@ -371,7 +371,7 @@ class Appender:
     def _on_jump(self, state: State) -> None:
         self._race.leading = False
         self._waiting.clear()
-        self._own_ids.clear()  # the entries they are of have been passed over
+        self._own_ids.clear()  # the entries that have these ids were passed over
         self._pending.jumped(state)
 
     def _end_overdue(self) -> None:

@@ -36,5 +36,6 @@ def parse_filter(text: str | None) -> Filter:
     long or nested too deeply.
     """
     if isinstance(text, str) and text.lstrip().startswith(SQL92):
-        return SqlFilter.parse(text.lstrip().removeprefix(SQL92).lstrip())  # columns are counted in what the error shows
+        # An error counts columns in the text that it shows, so the text goes to the parser without leading blanks.
+        return SqlFilter.parse(text.lstrip().removeprefix(SQL92).lstrip())
     return TagFilter.parse(text)

@@ -167,7 +167,7 @@ class _Parser:
 
     def _negative(self) -> Literal:
         start = self._token
-        if start.kind == "integer":  # by itself -2⁶³ has a number that is out of range
+        if start.kind == "integer":  # without its sign the number of -2⁶³ is out of range
             self._next += 1
             return self._in_range(-_integer(start), start)
         of = self._deeper(self._unary)

@@ -256,7 +256,7 @@ def _times(column: pa.Array | pa.ChunkedArray) -> Column:
         return [None if tick is None else _EPOCH + _MICROSECOND * tick for tick in ticks.to_pylist()]
     values = ticks.to_numpy()
     if values[0] == values[-1] and bool((values == values[0]).all()):
-        return repeat(_EPOCH + _MICROSECOND * int(values[0]))  # as in all rows of an entry
+        return repeat(_EPOCH + _MICROSECOND * int(values[0]))  # all rows of an entry have the same time
     return list(map(_EPOCH.__add__, values.astype("timedelta64[us]").tolist()))
 
 

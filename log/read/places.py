@@ -71,7 +71,7 @@ async def _last_checkpoint_before(topic: Topic, has_it: Callable[[State], bool])
         key = paths.checkpoint(numbers[middle])
         try:
             state = decode_checkpoint((await topic.store.get(key)).data, where=key)
-        except ObjectMissing:  # trimmed meanwhile, so older than what is kept
+        except ObjectMissing:  # the checkpoint was trimmed meanwhile, so it is older than what is kept
             first = middle + 1
             continue
         if has_it(state):

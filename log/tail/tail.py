@@ -121,7 +121,7 @@ class Tail:
                 self._jumped(self.view.state)
             try:
                 await self.view.catch_up(expect_many=True)
-            except ViewLost:  # trimmed again, as this process slept meanwhile
+            except ViewLost:  # the log was trimmed again while this process slept
                 continue
             return
 

@@ -44,7 +44,7 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
     first_at = topic.tail.state.entry
     for _ in range(OPENING_ATTEMPTS_MAX):
         at = topic.tail.state.entry
-        # After so many entries the state may have forgotten that the opening is in the log, and would count it again.
+        # After VALIDITY_ENTRIES the state may have forgotten that the opening is in the log, and would count it again.
         if is_spent(opening, topic.tail.state) or at - first_at >= VALIDITY_ENTRIES:
             opening, first_at = replace(opening, write_id=topic.runtime.new_id()), at
         outcome = await topic.appender.append_opening(opening, deadline_s=topic.runtime.clock.monotonic_s() + timeout_s)
@@ -53,7 +53,7 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
         assert isinstance(outcome, PenstockError), "an opening is opened or fails"
         if isinstance(outcome, UnknownOutcome):
             last = outcome
-        elif last is None or not isinstance(outcome, NotWritten):  # a try that was not written says nothing of those before
+        elif last is None or not isinstance(outcome, NotWritten):  # a try that was not written tells nothing about earlier tries
             raise outcome
     raise UnknownOutcome(
         "the producer's name could not be opened: what became of every try is unknown",

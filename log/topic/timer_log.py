@@ -59,8 +59,8 @@ async def make_timer_log(store: ObjectStore, runtime: Runtime, topic: str) -> To
     name = timer_log_name(topic)
     while True:
         stands = await read_record(store, TopicPaths.of(name))
-        # Read after the other record: a life that is not the topic's now has then ended, and is none that this process does not
-        # know of yet.
+        # This record is read after the other one. So a timer log's life that is not the topic's is one that has ended, not a newer one
+        # that this process does not know of yet.
         served = await read_record(store, TopicPaths.of(topic))
         if served is None or served[0].deleted or not delays(served[0]):
             raise not_found(topic)

@@ -156,7 +156,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
                 if writable:
                     await topic.allow_writing()
                 return topic
-            # Record and log do not match: the topic is being created or deleted, or was so since the record was read.
+            # Record and log do not match: the topic is being created or deleted, or was since the record was read.
             found = await read_record(store, paths)
             if found is None or found[0].incarnation != record.incarnation:
                 await topic.close()

@@ -578,7 +578,7 @@ class Lake(LogLake):
             await super().close()
 
     async def _close(self) -> None:
-        async with AsyncExitStack() as ends:  # the last first, each whatever the others raise
+        async with AsyncExitStack() as ends:  # the last is closed first, and each is closed even if another raises
             ends.push_async_callback(super()._close)
             if self._coordination is not None:
                 ends.push_async_callback(self._coordination.close)

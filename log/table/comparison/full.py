@@ -78,7 +78,7 @@ class Comparer:
     async def _compare_copied(self, snapshot: Snapshot, copied: Sequence[Copied]) -> bool:
         found = await differences(self._store, self._paths, self._runtime, snapshot, (one for c in copied for one in c.files))
         if found:
-            self._copies.forget()  # the next time, the log itself decides
+            self._copies.forget()  # the next comparison reads the log itself
         self._check(snapshot, found)
         self._reading = None
         self.compared, self._state_digest = copied[-1].end, copied[-1].end_digest
@@ -96,7 +96,7 @@ class Comparer:
             self._state_digest = None
             raise
         after = arrivals.after
-        if after.entry > snapshot.published:  # led around damage, past the published entries: wait for the publisher
+        if after.entry > snapshot.published:  # the view was led around damage, past the published entries: wait for the publisher
             self._state_digest = None
             return False
         entries = await arrivals.entries()
