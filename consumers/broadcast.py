@@ -117,7 +117,7 @@ class BroadcastConsumer(Consumer):
     async def _begin(self) -> None:
         """Take over the member's name."""
         topics = {name: await self._lake.topic(name) for name in self._subscriptions}
-        await self._lake.keep_time()  # the expected time of the next entry goes by it
+        await self._lake.keep_time()  # the lake's time tells when the next entries are expected
         for name, topic in topics.items():
             offsets = await Reader(topic).resolve(self._subscriptions[name].start)
             progress = await open_progress(
@@ -177,7 +177,7 @@ class BroadcastConsumer(Consumer):
 
     def _break_off(self) -> None:
         for task in self._queues:
-            task.cancel()  # not the rest: what was done is saved
+            task.cancel()  # only these: saving what was done goes on
 
     async def _end(self) -> None:
         for feed in self._feeds.values():

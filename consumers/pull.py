@@ -143,7 +143,7 @@ class PullConsumer(GroupMember):
 
     async def _follow(self, record: GroupRecord, taken: Mapping[Queue, QueueKeeper]) -> None:
         for queue in [queue for queue, owned in self._owned.items() if owned.keeper.ended.is_set()]:
-            await self._forget(queue)  # before it is owned again
+            await self._forget(queue)  # this must come before the queue is owned again
         for queue, keeper in taken.items():
             await self._own(queue, keeper, record)
         for queue in [queue for queue, owned in self._owned.items() if owned.obeyed is not record]:
@@ -365,7 +365,7 @@ class PullConsumer(GroupMember):
         tried: list[GroupRecord] = []
 
         def gone_back(before: GroupRecord) -> GroupRecord:
-            # If somebody has moved the group since, or made it anew, that did not take these handed-out messages into account.
+            # Nothing goes back if the group was moved or made anew since: that place does not depend on these handed-out messages.
             stands = before.positions[queue[0]].generations[queue[1]] == generation
             tried[:] = [before.reset(queue[0], {queue[1]: position})] if stands else []
             return tried[0] if tried else before

@@ -273,7 +273,7 @@ class CopyWriter:
 
     async def _close_dropped(self) -> None:
         if self._dropped is not None:
-            with suppress(PenstockError):  # the outcome of its sends is seen from the name
+            with suppress(PenstockError):  # opening the name again tells the outcome of its sends
                 await self._dropped.close()
             self._dropped = None
 

@@ -101,7 +101,7 @@ class Unpublished:
                     await fold_known(self._view, topic.store, topic.paths, known)
                     await asyncio.sleep(0)
             except (ViewLost, DataDamaged):
-                self._view = None  # the entries it passed stay true; the reader tells what is left of the rest
+                self._view = None  # entries that were folded stay valid; the reader finds what is left of the others
 
     def _folded(self, folded: Folded, data: bytes) -> None:
         state = folded.state

@@ -295,7 +295,8 @@ class QueueProcessor(Generic[ScheduleT]):
 
     async def _rest(self) -> None:
         """Wait until something moved or is due."""
-        self._recalling.look(self.schedule, lambda: self._keep, self._clock.wall_ms())  # for what the step left to be read
+        # Ask for the messages that the step wanted and that are not in memory.
+        self._recalling.look(self.schedule, lambda: self._keep, self._clock.wall_ms())
         self._spilling.wake()
         if self._woken.is_set():
             return

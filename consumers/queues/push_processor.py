@@ -147,7 +147,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                         await self.keeper.release()
                         self._counters.hand_overs.add()
                         return
-                    self._woken.set()  # that was written; nothing else would say so
+                    self._woken.set()  # the step was written, and no report of a run will wake the loop
             elif self._around.worker.quiet:
                 self._stop()
                 await self._step(Mode.QUIET)

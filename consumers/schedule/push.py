@@ -200,7 +200,7 @@ class PushSchedule:
         marker = run.lane.marker
         before = self.tracked.of(run.messages[done]) if marker is None else marker.tries
         if marker is not None and done > run.taken:
-            before = Tries(before.state, before.attempts)  # the strikes are those of a head that is done
+            before = Tries(before.state, before.attempts)  # the marker's strikes belong to its head, which is done
         return after_failure(before, run.failure, self.settings, chance=self._chance, now_ms=0)[1]
 
     def _postpones(self, run: LaneRun, cell: QueueCell, step: Step, mode: Mode) -> bool:

@@ -200,12 +200,12 @@ def _rebased(base: int, bits: int) -> OffsetSet:
 def _encode_bits(bits: int) -> bytes:
     if not bits:
         return b""
-    if bits < 0x100:  # most messages with a history of their own are a set of one, and a cell may have a thousand
+    if bits < 0x100:  # a short form: most such sets have one offset, and a cell may have a thousand of them
         return bytes((_BITMAP, bits))
     bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
     forms = {_BITMAP: bitmap, _PACKED_BITMAP: zlib.compress(bitmap, 6)}
     edges = _edges(bits)
-    if len(edges) < len(bitmap):  # else two bytes and more a range are no gain
+    if len(edges) < len(bitmap):  # otherwise ranges, of two bytes and more each, save nothing
         ranges, end = bytearray(), 0
         for first, limit in edges.tolist():
             append_varint(ranges, first - end)

@@ -32,7 +32,7 @@ class Appending:
         self._cell = cell
         self._producer: Producer | None = None
         self._forgotten = False
-        self._had_begun = preconditions.has_begun(topic.tail.state)  # by a state that was read before the cell is
+        self._had_begun = preconditions.has_begun(topic.tail.state)  # the state is read before the cell
 
     async def append(self, claim: Claim, rows: pa.Table) -> bool:
         """Return when a claim's messages are in the topic, once. False: another process has settled it, and the cell is read anew.
@@ -74,7 +74,7 @@ class Appending:
             name, name=preconditions.PRODUCER, options=_OPTIONS, known_sequence=claim.sequence - 1, copies=True
         )
         self._producer = producer
-        # By the time after the opening: this process may have slept in it for so long that others forgot the name.
+        # The time is read after the opening: this process may have slept in it for so long that others forgot the name.
         self._forgotten = preconditions.may_be_forgotten(used, mine, now_ms=self._lake.runtime.clock.wall_ms())
         after = await self._lake.topic(name)
         if before.record.incarnation != mine.incarnation or after.record.incarnation != mine.incarnation:

@@ -42,7 +42,7 @@ async def recall(cells: Cells, clock: Clock, topic: str, log_incarnation: str, d
     while True:
         is_recalled = due in state.recalled
         if gone is not None and not is_recalled:
-            await gone.keep_to(state.recalls)  # of the very state that is changed: the player moves recalls there meanwhile
+            await gone.keep_to(state.recalls)  # read for the state that is changed below, as the player moves recalls meanwhile
             is_recalled = gone.has(due)
         if is_repeated and (is_recalled or state.settled.within(due)):
             raise UnknownOutcome(

@@ -148,8 +148,9 @@ class CheckBacks:
         """The checker's answer, once the question is counted. None when it was not asked. The messages stay in memory no longer than
         that.
         """
-        async with self._reading:  # one at a time: messages that are read must find room before the next are read
-            messages = await self._messages(group, row)  # first: a store that does not answer must not count as a check
+        async with self._reading:  # one at a time, so that messages that were read have their room before others are read
+            # The messages are read before the check is counted: a store that does not answer must not count as a check.
+            messages = await self._messages(group, row)
             held_bytes = size_bytes(messages or ())
             await self._asked.take_room(held_bytes)
         try:

@@ -140,7 +140,7 @@ def settled_by(cell: QueueCell, transaction: str, handles: Sequence[ReceiptHandl
 def verdict(cell: QueueCell | None, transaction: str, acks: Acks) -> Verdict:
     """The cell's verdict. Later writes never change COMMITTED, until the id is removed, nor LOST."""
     if cell is None:
-        return Verdict.OPEN  # nobody removes such cells, so nothing is known
+        return Verdict.OPEN  # nobody removes such a cell, so a missing one decides nothing
     if transaction in cell.transactions:
         return Verdict.COMMITTED
     return Verdict.OPEN if all(can_be_settled(cell, acks, one) for one in acks.acked) else Verdict.LOST
@@ -160,7 +160,7 @@ def can_be_settled(cell: QueueCell, acks: Acks, one: Acked) -> bool:
     try:
         acknowledged(cell, handle, now_ms=0)
     except ReceiptAhead:
-        return True  # once the messages before it are settled
+        return True  # it can be settled once the messages before it are
     except ReceiptRefused:
         return False
     return True
