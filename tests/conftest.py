@@ -15,6 +15,7 @@ from penstock.log.errors import MissingDependency
 from penstock.spark.java import Java, find_java
 from tests.figures import Figures
 from tests.postgres_server import PostgresServer, find_postgres, postgres_server
+from tests.racing import Racers
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
 from tests.spark import quick
 from tests.stalls import Stalls
@@ -81,6 +82,14 @@ def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         pytest.skip(f"{VERSITYGW} is missing: run make setup where Go is installed")
     with versitygw_server(tmp_path_factory.mktemp("versitygw")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def racers() -> Iterator[Racers]:
+    """Four processes, which may bring four threads each."""
+    running = Racers(processes=4, threads=4)
+    yield running
+    running.close()
 
 
 @pytest.fixture(scope="session")

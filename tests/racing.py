@@ -1,13 +1,14 @@
-"""Contenders side by side: in threads with an event loop each, and in processes that start together."""
+"""Contenders side by side: in threads with an event loop each, and in processes that begin together."""
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.queues import Queue as ProcessQueue
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from multiprocessing.synchronize import Barrier as ProcessBarrier
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -47,29 +48,40 @@ def in_threads(
     return done
 
 
-def in_processes(place: P, processes: int, work: Callable[[P, int, ProcessBarrier], T], *, parties: int | None = None) -> list[T]:
-    """Run ``work(place, 0, barrier)`` … each in a process of its own; ``parties`` wait at the barrier, by default one a process."""
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(parties or processes)
-    results: ProcessQueue[T] = context.Queue()
-    children = [
-        context.Process(target=_work_in_process, args=(work, place, number, barrier, results), daemon=True)
-        for number in range(processes)
-    ]
-    for child in children:
-        child.start()
-    try:
-        return [results.get(timeout=WAIT_S) for _ in children]
-    finally:
-        for child in children:
-            child.join(5)
-            child.kill()
-            child.join()
-            child.close()
-        results.close()
+class Racers:
+    """Processes that race, and stay from one race to the next: each takes more than a second to start."""
+
+    def __init__(self, processes: int, threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._processes = processes
+        self._barriers = {count: context.Barrier(processes * count) for count in (1, threads)}
+        self._pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_get_ready, initargs=(self._barriers,))
+
+    def run(self, place: P, work: Callable[[P, int, ProcessBarrier], T], *, threads: int = 1) -> list[T]:
+        """Run ``work(place, 0, barrier)`` … each in a process of its own, which brings as many ``threads`` to the barrier."""
+        self._barriers[threads].reset()
+        return list(self._pool.map(partial(_race, work, place, threads), range(self._processes), timeout=WAIT_S))
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.shutdown()
 
 
-def _work_in_process(
-    work: Callable[[P, int, ProcessBarrier], T], place: P, number: int, barrier: ProcessBarrier, results: ProcessQueue[T]
-) -> None:
-    results.put(work(place, number, barrier))
+_BARRIERS: dict[int, ProcessBarrier] = {}
+"""In a process that races: what it was given as it started, since a barrier cannot be sent later."""
+
+
+def _get_ready(barriers: dict[int, ProcessBarrier]) -> None:
+    _BARRIERS.update(barriers)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _race(work: Callable[[P, int, ProcessBarrier], T], place: P, threads: int, number: int) -> T:
+    return work(place, number, _BARRIERS[threads])

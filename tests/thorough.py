@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -18,3 +21,8 @@ def examples(count: int) -> int:
 def thoroughly(everything: T, otherwise: T) -> T:
     """``everything`` in a thorough run, such as all seeds of a sweep; else what is enough to see that it works."""
     return everything if THOROUGH else otherwise
+
+
+def unless_built(server: Path) -> list[pytest.MarkDecorator]:
+    """The marks of a race on moto, which takes seconds of the processor: the real server, where it is built, stands for it."""
+    return [pytest.mark.thorough] if server.exists() else []

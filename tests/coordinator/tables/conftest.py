@@ -11,7 +11,8 @@ import pytest
 
 from penstock.coordinator.tables import create_table
 from tests.coordinator.tables.places import AtUrl, InMemory, InMemoryStore, InStore, Place, sqlite_place
-from tests.servers import DYNOXIDE, DynamoDBServer, dynoxide_server
+from tests.servers import DYNOXIDE, VERSITYGW, DynamoDBServer, dynoxide_server
+from tests.thorough import unless_built
 
 TABLE = "cells"
 _numbers = itertools.count()
@@ -70,6 +71,20 @@ ALL = [
 @pytest.fixture(params=ALL)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An empty place of every kind."""
+    return make_place(request.param, request, tmp_path)
+
+
+@pytest.fixture(
+    params=[
+        *ALL[:4],
+        pytest.param("store on moto", marks=[pytest.mark.s3, *unless_built(VERSITYGW)]),
+        ON_VERSITYGW,
+        pytest.param("dynamodb on moto", marks=[pytest.mark.dynamodb, *unless_built(DYNOXIDE)]),
+        ON_DYNOXIDE,
+    ]
+)
+def contended(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Such a place that many contend for."""
     return make_place(request.param, request, tmp_path)
 
 

@@ -16,7 +16,7 @@ from penstock.coordinator.tables import CellTable
 from tests.coordinator.tables.linearizable import Outcome, is_linearizable
 from tests.coordinator.tables.places import Place
 from tests.coordinator.tables.racers import Win, contend, count_up, recorded
-from tests.racing import in_processes, in_threads
+from tests.racing import Racers, in_threads
 
 T = TypeVar("T")
 THREADS = 8
@@ -60,16 +60,16 @@ def start_counter(place: Place) -> None:
     asyncio.run(run())
 
 
-def test_one_of_8_threads_creates_each_cell(place: Place) -> None:
+def test_one_of_8_threads_creates_each_cell(contended: Place) -> None:
     barrier = threading.Barrier(THREADS)
-    won = side_by_side(place, THREADS, lambda table, number: contend(table, f"c{number}", ROUNDS, barrier))
-    check_winners(place, [win for wins in won for win in wins])
+    won = side_by_side(contended, THREADS, lambda table, number: contend(table, f"c{number}", ROUNDS, barrier))
+    check_winners(contended, [win for wins in won for win in wins])
 
 
-def test_one_of_8_threads_wins_each_write(place: Place) -> None:
-    start_counter(place)
+def test_one_of_8_threads_wins_each_write(contended: Place) -> None:
+    start_counter(contended)
     barrier = threading.Barrier(THREADS)
-    won = side_by_side(place, THREADS, lambda table, number: count_up(table, str(number), ROUNDS, barrier))
+    won = side_by_side(contended, THREADS, lambda table, number: count_up(table, str(number), ROUNDS, barrier))
     assert sorted(count for counts in won for count in counts) == list(range(1, ROUNDS + 1))
 
 
@@ -82,16 +82,16 @@ def _race_in_process(place: Place, number: int, barrier: ProcessBarrier) -> tupl
 
 
 @pytest.mark.processes
-def test_one_of_4_processes_wins_each_write(shared: Place) -> None:
+def test_one_of_4_processes_wins_each_write(shared: Place, racers: Racers) -> None:
     start_counter(shared)
-    told = in_processes(shared, PROCESSES, _race_in_process)
+    told = racers.run(shared, _race_in_process)
     check_winners(shared, [win for wins, _ in told for win in wins])
     assert sorted(count for _, counts in told for count in counts) == list(range(1, ROUNDS + 1))
 
 
-def test_what_8_threads_saw_is_linearizable(place: Place) -> None:
+def test_what_8_threads_saw_is_linearizable(contended: Place) -> None:
     barrier = threading.Barrier(THREADS)
-    seen = side_by_side(place, THREADS, lambda table, number: recorded(table, str(number), ROUNDS, barrier))
+    seen = side_by_side(contended, THREADS, lambda table, number: recorded(table, str(number), ROUNDS, barrier))
     history = [call for calls in seen for call in calls]
     assert is_linearizable(history)
     outcomes = Counter(call.outcome for call in history)

@@ -22,7 +22,8 @@ from penstock.log.stores import (
     open_store,
     scripted_faults,
 )
-from tests.servers import S3Server
+from tests.servers import VERSITYGW, S3Server
+from tests.thorough import unless_built
 
 QUICK = LatencyProfile(
     put=Latency(0.02, 0.05),
@@ -61,13 +62,11 @@ def s3_place(server: S3Server) -> Place:
     return Place(server.url(f"tests/{next(_numbers)}"), server.credentials)
 
 
-S3_BACKENDS = [
-    pytest.param("moto", marks=pytest.mark.s3),
-    pytest.param("versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw]),
-]
+ON_VERSITYGW = pytest.param("versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw])
+S3_BACKENDS = [pytest.param("moto", marks=pytest.mark.s3), ON_VERSITYGW]
 
 
-@pytest.fixture(params=["local", *S3_BACKENDS])
+@pytest.fixture(params=["local", pytest.param("moto", marks=[pytest.mark.s3, *unless_built(VERSITYGW)]), ON_VERSITYGW])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A place that several clients, threads and processes can use."""
     if request.param == "local":

@@ -9,7 +9,7 @@ from multiprocessing.synchronize import Barrier as ProcessBarrier
 from penstock.log.errors import StoreUnavailable
 from penstock.log.stores import Conflict, IfMatch, ObjectMissing, ObjectStore, Put
 from tests.log.stores.conftest import Place
-from tests.racing import WAIT_S, Barrier, in_processes, in_threads
+from tests.racing import WAIT_S, Barrier, Racers, in_threads
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _contend_in_process(place: Place, number: int, barrier: ProcessBarrier, *, t
     return [win for wins in won for win in wins]
 
 
-def race_in_processes(place: Place, processes: int, threads: int, keys: int) -> list[Win]:
+def race_in_processes(racers: Racers, place: Place, threads: int, keys: int) -> list[Win]:
     """The race of `contend` between processes of several threads each."""
     work = partial(_contend_in_process, threads=threads, keys=keys)
-    return [win for wins in in_processes(place, processes, work, parties=processes * threads) for win in wins]
+    return [win for wins in racers.run(place, work, threads=threads) for win in wins]

@@ -13,7 +13,7 @@ import pytest
 from penstock.log.stores import Conflict, ObjectStore, Put
 from tests.log.stores.conftest import MemoryPlace, Place
 from tests.log.stores.racers import Win, contend, increment, race_in_processes
-from tests.racing import WAIT_S, in_threads
+from tests.racing import WAIT_S, Racers, in_threads
 
 THREADS = 32
 KEYS = 15
@@ -60,8 +60,8 @@ def test_one_of_6_threads_creates_each_key_in_a_shared_memory() -> None:
 
 
 @pytest.mark.processes
-def test_one_of_four_processes_creates_each_key(place: Place) -> None:
-    check_winners(place, race_in_processes(place, 4, 4, KEYS), KEYS)
+def test_one_of_four_processes_creates_each_key(place: Place, racers: Racers) -> None:
+    check_winners(place, race_in_processes(racers, place, 4, KEYS), KEYS)
 
 
 def test_increments_by_if_match_are_never_lost(place: Place) -> None:
