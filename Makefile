@@ -8,6 +8,9 @@ SHELL := /bin/bash
 PENSTOCK_CACHE ?= $(HOME)/.cache/penstock
 export PENSTOCK_CACHE
 
+# Every process that a test or the demo starts would compile the library anew: more than a second of the processor, hundreds of times.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 WITH_JAVA = JAVA_HOME="$$(scripts/setup_java.sh --find)"
 PY = $(WITH_JAVA) $(VENV)/bin/python

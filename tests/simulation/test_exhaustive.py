@@ -9,12 +9,12 @@ from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-EVERY = thoroughly(40, 53)
+EVERY = thoroughly(40, 89)
 
 
 def test_single_faults_are_survived() -> None:
     runs = exhaustive(every=EVERY)
-    assert len(runs) > 40
+    assert len(runs) > 25
     wrong = [run.report() for run in runs if run.wrong]
     assert not wrong, "\n".join(wrong)
     faults = {what for run in runs for what in run.counts if what.startswith("fault: ")}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
-from tests.simulation.campaign import TEETH_STEPS, play
+from tests.simulation.campaign import TEETH_STEPS, Run, play
 from tests.simulation.mutants import MUTANTS
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow]
@@ -20,8 +22,14 @@ def test_a_missing_guard_is_noticed(name: str) -> None:
     seeds = dict.fromkeys((*mutant.seeds, *range(OTHERS)))
     caught = next((seed for seed in seeds if play(mutant.scenario, seed, mutant=name, max_steps=TEETH_STEPS).wrong), None)
     assert caught is not None, f"it goes unnoticed that {mutant.guard}"
-    intact = play(mutant.scenario, caught)
+    intact = intact_run(mutant.scenario, caught)
     assert not intact.wrong, f"it goes wrong with every guard in place: {intact.report()}"
+
+
+@cache
+def intact_run(scenario: str, seed: int) -> Run:
+    """The run with every guard in place, which many mutants are compared with."""
+    return play(scenario, seed)
 
 
 @pytest.mark.thorough
