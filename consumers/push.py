@@ -100,7 +100,7 @@ class PushConsumer(GroupMember):
         self._worker = coordination.worker
         self._orderly = True
         self._executor: Executor | None = None
-        self._older: AbandonedHandlers | None = None
+        self._abandoned_handlers: AbandonedHandlers | None = None
         self._failures = FailureLog(group)
         self._owner = AssignedQueues(
             PushProcessor,
@@ -136,12 +136,12 @@ class PushConsumer(GroupMember):
             group=self.group,
             idle=self._spread,
         )
-        self._older = AbandonedHandlers(self._executor, orderly=self._orderly)
+        self._abandoned_handlers = AbandonedHandlers(self._executor, orderly=self._orderly)
 
     async def _work(self) -> None:
         assert self._executor is not None, "it has begun"
-        assert self._older is not None, "it has begun"
-        ticking = asyncio.ensure_future(self._time_out(self._executor, self._older))
+        assert self._abandoned_handlers is not None, "it has begun"
+        ticking = asyncio.ensure_future(self._time_out(self._executor, self._abandoned_handlers))
         try:
             await self._owner.run()
         finally:
@@ -190,23 +190,23 @@ class PushConsumer(GroupMember):
             ),
         )
 
-    def _start(self, engine: PushProcessor, runs: Sequence[LaneRun]) -> None:
-        assert self._older is not None, "it was started"
-        self._older.start(engine, runs)
+    def _start(self, processor: PushProcessor, runs: Sequence[LaneRun]) -> None:
+        assert self._abandoned_handlers is not None, "it was started"
+        self._abandoned_handlers.start(processor, runs)
 
-    def _abandoned(self, engine: PushProcessor, runs: Sequence[LaneRun]) -> None:
-        assert self._older is not None, "it was started"
-        self._older.add(engine, runs)
+    def _abandoned(self, processor: PushProcessor, runs: Sequence[LaneRun]) -> None:
+        assert self._abandoned_handlers is not None, "it was started"
+        self._abandoned_handlers.add(processor, runs)
 
     def _returned(self, run: LaneRun) -> None:
-        assert self._older is not None, "it was started"
-        self._older.ended(run)
+        assert self._abandoned_handlers is not None, "it was started"
+        self._abandoned_handlers.ended(run)
 
     def _spread(self) -> None:
-        for engine in self._owner.queues.values():
-            engine.spread()
+        for processor in self._owner.queues.values():
+            processor.spread()
 
-    async def _time_out(self, executor: Executor, older: AbandonedHandlers) -> None:
+    async def _time_out(self, executor: Executor, abandoned: AbandonedHandlers) -> None:
         """Give up handlers that run too long."""
         timeout_s = self._options.consume_timeout.total_seconds()
         while True:
@@ -215,15 +215,15 @@ class PushConsumer(GroupMember):
                 self._spread()
             before_s = self._runtime.clock.monotonic_s() - timeout_s
             reason = f"its handler ran longer than {timeout_s:g} s"
-            older.time_out(before_s, reason)
-            for engine in list(self._owner.queues.values()):
-                late = engine.time_out(before_s, reason)
-                older.add(engine, late)
+            abandoned.time_out(before_s, reason)
+            for processor in list(self._owner.queues.values()):
+                late = processor.time_out(before_s, reason)
+                abandoned.add(processor, late)
                 for run in late:
                     executor.gave_up(run)
-            if older.hung > HUNG_MAX:
+            if abandoned.hung > HUNG_MAX:
                 self._membership.fail(
-                    ClosedError("too many handlers hang", operation="consume", object=self.group, observed=older.hung)
+                    ClosedError("too many handlers hang", operation="consume", object=self.group, observed=abandoned.hung)
                 )
 
     # --- What operators see -------------------------------------------------------------------------------------------------------
@@ -233,5 +233,5 @@ class PushConsumer(GroupMember):
         return self._owner.statistics()
 
 
-def _in_flight(engine: PushProcessor) -> int:
-    return sum(run.size - run.done for run in list(engine.schedule.running))
+def _in_flight(processor: PushProcessor) -> int:
+    return sum(run.size - run.done for run in list(processor.schedule.running))

@@ -32,35 +32,35 @@ class AbandonedHandlers:
         """The number of them that ran too long."""
         return sum(run.timed_out_at is not None for run in self._running)
 
-    def start(self, engine: PushProcessor, runs: Iterable[LaneRun]) -> None:
+    def start(self, processor: PushProcessor, runs: Iterable[LaneRun]) -> None:
         """Give these runs to the executor, each as soon as no older handler runs for its message groups."""
         if not self._running or not self._orderly:
-            self._executor.start(engine, runs)
+            self._executor.start(processor, runs)
             return
         busy = frozenset[tuple[str, int, str | None]]().union(*(lanes for _, lanes in self._running.values()))
         for run in runs:
-            if busy.isdisjoint(_lanes_of(engine, run)):
-                self._executor.start(engine, (run,))
+            if busy.isdisjoint(_lanes_of(processor, run)):
+                self._executor.start(processor, (run,))
             else:
-                self._held.append((engine, run))
+                self._held.append((processor, run))
 
-    def add(self, engine: PushProcessor, runs: Iterable[LaneRun]) -> None:
+    def add(self, processor: PushProcessor, runs: Iterable[LaneRun]) -> None:
         """Take runs whose results no longer count."""
         held = {run for _, run in self._held}
         for run in runs:
             if not run.ended and run not in held:
-                self._running[run] = (engine, _lanes_of(engine, run))
+                self._running[run] = (processor, _lanes_of(processor, run))
 
     def time_out(self, before_s: float, reason: str) -> None:
         """Give up handlers that were started before ``before_s``. Cancelled runs that wait stop waiting, as nothing of them is started."""
         if any(run.cancelled for _, run in self._held):
-            cancelled = [(engine, run) for engine, run in self._held if run.cancelled]
-            self._held = [(engine, run) for engine, run in self._held if not run.cancelled]
-            for engine, run in cancelled:
-                self._executor.start(engine, (run,))
-        for run, (engine, _) in self._running.items():
+            cancelled = [(processor, run) for processor, run in self._held if run.cancelled]
+            self._held = [(processor, run) for processor, run in self._held if not run.cancelled]
+            for processor, run in cancelled:
+                self._executor.start(processor, (run,))
+        for run, (processor, _) in self._running.items():
             if run.is_late(before_s):
-                engine.give_up(run, reason)
+                processor.give_up(run, reason)
                 self._executor.gave_up(run)
 
     def ended(self, run: LaneRun) -> None:
@@ -68,9 +68,9 @@ class AbandonedHandlers:
         if self._running.pop(run, None) is None:
             return
         held, self._held = self._held, []
-        for engine, waiting in held:
-            self.start(engine, (waiting,))
+        for processor, waiting in held:
+            self.start(processor, (waiting,))
 
 
-def _lanes_of(engine: PushProcessor, run: LaneRun) -> _Lanes:
-    return frozenset((engine.topic, engine.queue, message.message_group) for message in run.messages)
+def _lanes_of(processor: PushProcessor, run: LaneRun) -> _Lanes:
+    return frozenset((processor.topic, processor.queue, message.message_group) for message in run.messages)

@@ -104,7 +104,7 @@ class QueueProcessor(Generic[ScheduleT]):
         self.keeper = keeper
         self._feed = feed
         self._dead_letters = DeadLetterTask(writer, counters, topic=topic, queue=queue, moved=self.wake)
-        self._recalling = Rereading(feed, group=around.group, topic=topic, queue=queue, epoch=keeper.epoch, moved=self._look_again)
+        self._rereading = Rereading(feed, group=around.group, topic=topic, queue=queue, epoch=keeper.epoch, moved=self._look_again)
         objects = SpillObjects(around.store, around.runtime, around.group, topic, queue)
         self._spilling = Spilling(objects, around.limits, schedule=lambda: self.schedule, moved=self.wake)
         self._counters = counters
@@ -213,7 +213,7 @@ class QueueProcessor(Generic[ScheduleT]):
             self._around.worker.quiet_listeners.remove(self.wake)
             self._abandon()
             self.keeper.lose()
-            background: list[asyncio.Future[Any]] = [*waiting, *([self._recalling.task] if self._recalling.task else [])]
+            background: list[asyncio.Future[Any]] = [*waiting, *([self._rereading.task] if self._rereading.task else [])]
             for one in background:
                 one.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -296,7 +296,7 @@ class QueueProcessor(Generic[ScheduleT]):
     async def _rest(self) -> None:
         """Wait until something moved or is due."""
         # Ask for the messages that the step wanted and that are not in memory.
-        self._recalling.look(self.schedule, lambda: self._keep, self._clock.wall_ms())
+        self._rereading.look(self.schedule, lambda: self._keep, self._clock.wall_ms())
         self._spilling.wake()
         if self._woken.is_set():
             return

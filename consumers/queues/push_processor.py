@@ -49,7 +49,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
 
     _around: PushContext
     _solo_s = -math.inf
-    """When the engine may next try to run a suspect alone."""
+    """When the processor may next try to run a suspect alone."""
     _patience_s = _ALONE_S
 
     def _new_schedule(self, cell: QueueCell) -> PushSchedule:
@@ -112,7 +112,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
     def drain(self) -> None:
         super().drain()
         self._stop()
-        self._around.worker.finished(0)  # if the engine waits to run alone, it stops waiting
+        self._around.worker.finished(0)  # if the processor waits to run alone, it stops waiting
 
     def time_out(self, before_s: float, reason: str) -> list[LaneRun]:
         """Give up handlers that were started before ``before_s``."""

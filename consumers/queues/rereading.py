@@ -19,7 +19,7 @@ _TROUBLE_S = 0.2
 
 
 class Rereading:
-    """The recalling of one queue in its owner: one reading at a time."""
+    """Reads the messages of one queue again for its owner: one reading at a time."""
 
     def __init__(self, feed: Feed, *, group: str, topic: str, queue: int, epoch: int, moved: Callable[[], None]) -> None:
         """``moved`` is called when something was read, or has fallen due that is in memory."""
@@ -39,7 +39,7 @@ class Rereading:
             if not self.task.done():
                 return
             self.task.result()
-        start = schedule.blocked.recall_from(now_ms, schedule.next_fresh)
+        start = schedule.blocked.reread_from(now_ms, schedule.next_fresh)
         missing = schedule.missing(now_ms)
         self.task = None
         if schedule.blocked.fell_due:
@@ -52,11 +52,11 @@ class Rereading:
         try:
             if missing:
                 rows = await self._feed.pick(queue, missing)
-                schedule.recalled(list(views(topic, rows, epoch=self._epoch)), 0, 0)
+                schedule.reread(list(views(topic, rows, epoch=self._epoch)), 0, 0)
             if start is not None:
                 limit = min(schedule.next_fresh, start + _ROWS)
                 async for rows in self._feed.scan(queue, start, limit):
-                    schedule.recalled(list(views(topic, keep().apply(rows), epoch=self._epoch)), start, start + rows.num_rows)
+                    schedule.reread(list(views(topic, keep().apply(rows), epoch=self._epoch)), start, start + rows.num_rows)
                     start += rows.num_rows
         except OffsetOutOfRange:
             earliest = await self._feed.readable_from(queue, 0)

@@ -31,7 +31,7 @@ class BlockedGroups:
         self._due: list[tuple[int, int]] = []
         """(when, group) of the groups that wait; some entries are out of date."""
         self.fell_due = False
-        """Whether a group that was not yet due when the last step was planned had fallen due by the last call of `recall_from`."""
+        """Whether a group that was not yet due when the last step was planned had fallen due by the last call of `reread_from`."""
         self._active: dict[Lane, None] = {}
         """Groups that may go on, as far as their time is concerned."""
         self._reading: list[Lane] = []
@@ -64,7 +64,7 @@ class BlockedGroups:
             heapq.heappop(self._due)
         return [self._due[0][0]] if self._due else []
 
-    def recall_from(self, now_ms: int, next_fresh: int) -> int | None:
+    def reread_from(self, now_ms: int, next_fresh: int) -> int | None:
         """The offset from which the queue is to be read again for the groups that may go on. None: nothing is wanted."""
         self.fell_due = self._activate(now_ms)
         self._reading = [lane for lane in self._active if self._wants_more(lane, now_ms, next_fresh)]
@@ -104,7 +104,7 @@ class BlockedGroups:
                 lane.known_to = message.offset
         return True
 
-    def recalled(self, messages: Sequence[MessageView], start: int, limit: int, next_fresh: int) -> None:
+    def reread(self, messages: Sequence[MessageView], start: int, limit: int, next_fresh: int) -> None:
         """Take the rows that were read again: all of the queue from ``start`` up to ``limit``."""
         lanes = {
             lane.hash: lane

@@ -1,4 +1,4 @@
-"""The messages of one queue that may run next, and what its cell must say before. No I/O: the engine reads, writes and runs.
+"""The messages of one queue that may run next, and what its cell must say before. No I/O: the processor reads, writes and runs.
 
 A message is *loaded* from the log, *granted* by a write of the cell, run by a handler, and *settled* by a later write. A failed one goes to
 the waiting list (CONCURRENT), or its message group is blocked by a marker (ORDERLY, `BlockedGroups`). Messages that were in flight in an owner
@@ -71,11 +71,11 @@ class PushSchedule:
         """Note that a run has made progress or ended."""
         self._reported[run] = None
 
-    def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
+    def reread(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
         """Take messages from ``start`` up to ``limit`` that were read again."""
         messages = list(messages)
-        self.tracked.recalled(messages)
-        self.blocked.recalled(messages, start, limit, self.next_fresh)
+        self.tracked.reread(messages)
+        self.blocked.reread(messages, start, limit, self.next_fresh)
 
     def expired(self, earliest: int) -> None:
         """Note that retention removed the messages below ``earliest``: those that were to be run again never will be."""

@@ -142,11 +142,11 @@ class ReceiveSchedule:
         self.next_load = limit
         self.in_memory += len(messages)
 
-    def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
+    def reread(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
         """Take messages from ``start`` up to ``limit`` that were read again."""
         messages = list(messages)
-        self.tracked.recalled(messages)
-        self.blocked.recalled(messages, start, limit, self.next_fresh)
+        self.tracked.reread(messages)
+        self.blocked.reread(messages, start, limit, self.next_fresh)
 
     def expired(self, earliest: int) -> None:
         """Note that retention removed the messages below ``earliest``: those that were to be handed out again never will be."""

@@ -35,7 +35,7 @@ class Failed:
 
 @dataclass(slots=True)
 class Step:
-    """What one step does: gathered by the schedule, written by the engine."""
+    """What one step does: collected by the schedule, written by the processor."""
 
     settled: list[int] = field(default_factory=list)
     filtered: OffsetSet = field(default_factory=OffsetSet)

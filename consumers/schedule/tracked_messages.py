@@ -81,7 +81,7 @@ class TrackedMessages:
 
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
-    def recalled(self, messages: Iterable[MessageView]) -> None:
+    def reread(self, messages: Iterable[MessageView]) -> None:
         """Take those of these messages that are tracked."""
         self.messages.update((message.offset, message) for message in messages if message.offset in self.tries)
 

@@ -58,9 +58,9 @@ class Appender:
         self._tail = tail
         self._pace = pace or Pace()
         self._race = Contention(runtime.new_id(), self._pace, self._clock.monotonic_s())
-        self._waiting = HandedOver(store, paths)
+        self._handed_over = HandedOver(store, paths)
         self._checkpoints = CheckpointWriter(store, paths)
-        self._pending = InFlight()
+        self._in_flight = InFlight()
         self._backoff = Backoff(self._pace.retry_s)
         """Waits after failed turns."""
         self._look: asyncio.Task[None] | None = None
@@ -109,7 +109,7 @@ class Appender:
         pending.valid_from(self._tail.state.entry)
         if (refusal := before_any(pending, self._tail.state)) is not None:
             return refusal
-        self._pending.add(pending)
+        self._in_flight.add(pending)
         timer = loop.call_later(max(0.0, deadline_s - self._now_s()), self._time_out, pending)
         self._wakeup.set()
         if self._task is None or self._task.done():
@@ -129,18 +129,18 @@ class Appender:
         if self._look is not None:
             self._look.cancel()
             await asyncio.gather(self._look, return_exceptions=True)
-        self._pending.end(self._tail.state)
+        self._in_flight.end(self._tail.state)
         self._tail.fold_listeners.remove(self._on_fold)
         self._tail.jump_listeners.remove(self._on_jump)
 
     async def _run(self) -> None:
         """Take turns until nothing is pending. A fault that waiting does not mend ends everything pending."""
-        while not self._closing and (self._pending or self._race.in_charge(self._now_s())):
+        while not self._closing and (self._in_flight or self._race.in_charge(self._now_s())):
             try:
                 await self._turn()
             except Exception as error:  # noqa: BLE001 - whatever it is, whoever sent something must hear of it
                 fault = error if isinstance(error, PenstockError) else unforeseen(error, operation="append")
-                self._pending.fail(fault, self._tail.state)
+                self._in_flight.fail(fault, self._tail.state)
                 return
 
     async def _turn(self) -> None:
@@ -155,7 +155,7 @@ class Appender:
         if self._tail.view.is_aged:  # on an aged view an append would end as unknown if the log has been trimmed past it
             await self._catch_up()
             return
-        pending = self._pending.open
+        pending = self._in_flight.open
         role = self._race.role(self._now_s(), self._tail.state.entry, pending)
         if any(one.actions for one in pending):
             role = Role.APPEND
@@ -183,26 +183,26 @@ class Appender:
     async def _append_entry(self) -> None:
         race = self._race
         limit = ENTRY_INLINE_BYTES_MAX * (1 if race.contended(self._now_s()) else ALONE_INLINE_TIMES)
-        await self._hand_over([p for p in self._pending.open if p.size_bytes > limit])
+        await self._hand_over([p for p in self._in_flight.open if p.size_bytes > limit])
         now_s = self._now_s()
-        if self._pending:  # a process in charge with nothing of its own to append goes on only while it finds something
+        if self._in_flight:  # a process in charge with nothing of its own to append goes on only while it finds something
             race.begin_append(now_s)
-        if collected := race.combines(now_s) and (race.leading or not self._pending):
+        if collected := race.combines(now_s) and (race.leading or not self._in_flight):
             await asyncio.sleep(max(race.moved_s, race.listed_s) + self._pace.combine_s - now_s)
             await self._list()
         self._end_overdue()
         state = self._tail.state
         # Large batches that came during this wait are handed over by the next turn.
-        fit = [p for p in self._pending.open if p.size_bytes <= limit or p.exposed_until]
+        fit = [p for p in self._in_flight.open if p.size_bytes <= limit or p.exposed_until]
         composed = compose(
             state,
             fit,
-            self._waiting.handed,
+            self._handed_over.handed,
             write_id=self._runtime.new_id(),
             now_ms=self._clock.wall_ms(),
             combines=race.combines(self._now_s()),
         )
-        self._waiting.drop(composed.useless)
+        self._handed_over.drop(composed.useless)
         if composed.empty:
             if fit:
                 race.leading = False
@@ -258,7 +258,7 @@ class Appender:
                 await view.take(number, found)
             if self._tail.state.entry >= number:
                 return self._write_ids.get(number) == write_id
-            if not self._pending and not self._waiting:
+            if not self._in_flight and not self._handed_over:
                 return False
             await asyncio.sleep(backoff.next_s())
 
@@ -270,7 +270,7 @@ class Appender:
             except ObjectMissing:
                 return None
             except StoreUnavailable:
-                if not self._pending:
+                if not self._in_flight:
                     raise
                 await asyncio.sleep(backoff.next_s())
 
@@ -333,9 +333,9 @@ class Appender:
     async def _follow(self) -> None:
         """Look for the entry that brings what was handed over, until there is more to hand over or no hope is left."""
         await self._pause(self._pace.follow_first_s)
-        while self._pending:
+        while self._in_flight:
             await self._catch_up()
-            pending = self._pending.open
+            pending = self._in_flight.open
             if any(one.handed_tail is None or one.passed_over for one in pending):
                 return
             if not self._race.served(self._now_s(), self._tail.state.entry, pending):
@@ -345,9 +345,9 @@ class Appender:
     async def _list(self) -> None:
         found = False
         try:
-            if await self._waiting.list(self._tail.state.entry):
-                self._waiting.review(self._tail.state)
-                found = bool(self._waiting)
+            if await self._handed_over.list(self._tail.state.entry):
+                self._handed_over.review(self._tail.state)
+                found = bool(self._handed_over)
         finally:  # a failed one is followed by a pause too
             self._race.note_listed(self._now_s(), found=found)
 
@@ -365,17 +365,17 @@ class Appender:
         else:
             age_s = max(0, self._clock.wall_ms() - folded.header.append_time_ms) / 1000
             self._race.note_foreign(self._now_s(), age_s, folded.header)
-        self._pending.folded(folded)
-        self._waiting.review(folded.state)
+        self._in_flight.folded(folded)
+        self._handed_over.review(folded.state)
 
     def _on_jump(self, state: State) -> None:
         self._race.leading = False
-        self._waiting.clear()
+        self._handed_over.clear()
         self._own_ids.clear()  # the entries that have these ids were passed over
-        self._pending.jumped(state)
+        self._in_flight.jumped(state)
 
     def _end_overdue(self) -> None:
-        self._pending.end_overdue(self._now_s(), self._tail.state)
+        self._in_flight.end_overdue(self._now_s(), self._tail.state)
 
     def _time_out(self, pending: Pending) -> None:
         pending.settle(at_deadline(pending, self._tail.state))

@@ -93,14 +93,14 @@ class Producer:
         self._loop = asyncio.get_running_loop()
         self._wakeup = asyncio.Event()
         self._body_bytes_max = settings.limits.body_bytes
-        self._buffer = Accumulator(
+        self._accumulator = Accumulator(
             options,
             id_prefix=runtime.random.getrandbits(64),
             loop_thread=threading.get_ident(),
             now_s=runtime.clock.monotonic_s,
             wake=self._wake,
         )
-        self._duplicates = BatchBuilder(2**64, 0.0, self._buffer.id_prefix)
+        self._duplicates = BatchBuilder(2**64, 0.0, self._accumulator.id_prefix)
         self._duplicates.settle(Settled(Written(0, 0, {}), Places(np.empty(0, np.int32))))
         self._task = asyncio.ensure_future(self._run())
 
@@ -112,11 +112,11 @@ class Producer:
     @property
     def closed(self) -> bool:
         """Whether the producer was closed, and nothing is on its way any more."""
-        return self._buffer.closed and self._task.done()
+        return self._accumulator.closed and self._task.done()
 
     def statistics(self) -> ProducerStatistics:
         """The counts of this producer so far."""
-        return ProducerStatistics(*self._durable, self._buffer.size_bytes, self._buffer.failure is not None)
+        return ProducerStatistics(*self._durable, self._accumulator.size_bytes, self._accumulator.failure is not None)
 
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
         """Take a message over and return at once. The receipt resolves when the message is durable.
@@ -144,13 +144,13 @@ class Producer:
             queue = queue if self._delays is None else None
         if queue is not None:
             check_queue(queue, self._settings.queues, self.topic)
-        buffer = self._buffer
-        with buffer.lock:
-            if buffer.size_bytes >= buffer.room_bytes:
-                buffer.await_room()
+        accumulator = self._accumulator
+        with accumulator.lock:
+            if accumulator.size_bytes >= accumulator.room_bytes:
+                accumulator.await_room()
             if not (sequence is None and self._unsequenced) and self._is_duplicate(sequence):
                 return receipt_of(self._duplicates, -1)
-            builder = buffer.open or buffer.open_builder()
+            builder = accumulator.open or accumulator.open_builder()
             index = len(builder.bodies)
             size_before, sequence_before = builder.size_bytes, builder.last_sequence
             try:
@@ -163,11 +163,11 @@ class Producer:
                 builder.groups.append(message[1])
                 builder.born_s.append(self._now_s())
                 builder.size_bytes += size_bytes
-                buffer.size_bytes += size_bytes
+                accumulator.size_bytes += size_bytes
                 if builder.size_bytes >= builder.notice_bytes:
-                    buffer.notice(builder)
+                    accumulator.notice(builder)
             except BaseException:
-                buffer.cut(builder, index, size_before, sequence_before)
+                accumulator.cut(builder, index, size_before, sequence_before)
                 raise
         receipt = _new(Receipt)  # `receipt_of`, without the call
         receipt.batch = builder
@@ -214,10 +214,10 @@ class Producer:
         return self._send_builder(builder, fresh.nbytes, first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows)
 
     def _send_builder(self, builder: BatchBuilder, size_bytes: int, *, duplicates: int, first: int | None = None) -> BatchReceipt:
-        buffer = self._buffer
-        with buffer.lock:
-            if buffer.size_bytes >= buffer.room_bytes:
-                buffer.await_room()
+        accumulator = self._accumulator
+        with accumulator.lock:
+            if accumulator.size_bytes >= accumulator.room_bytes:
+                accumulator.await_room()
             if builder.count + duplicates:
                 self._is_duplicate(first)
             if builder.last_sequence is not None and builder.last_sequence != first:
@@ -225,7 +225,7 @@ class Producer:
             if builder.count == 0:
                 return BatchReceipt(self._duplicates.future, duplicates)
             builder.born_s = [self._now_s()] * len(builder.bodies)
-            buffer.add(builder, max(1, size_bytes))
+            accumulator.add(builder, max(1, size_bytes))
         return BatchReceipt(builder.future, duplicates)
 
     def _checked(self, message: Message, queue: int | None = None) -> tuple[Message, int]:
@@ -254,8 +254,8 @@ class Producer:
 
     async def flush(self) -> None:
         """Return when all that was sent before is durable. Raises its error otherwise."""
-        with self._buffer.lock:
-            futures = [builder.future for builder in self._buffer.queue if builder.count] + (
+        with self._accumulator.lock:
+            futures = [builder.future for builder in self._accumulator.queue if builder.count] + (
                 [self._on_its_way.future] if self._on_its_way else []
             )
         self._flushes += 1
@@ -265,13 +265,13 @@ class Producer:
                 await asyncio.wrap_future(future)
         finally:
             self._flushes -= 1
-        if self._buffer.failure is not None:
-            self._buffer.heard = True
-            raise self._buffer.failure
+        if self._accumulator.failure is not None:
+            self._accumulator.heard = True
+            raise self._accumulator.failure
 
     async def wait_for_room(self) -> None:
         """Return when `send` would not meet `BackPressureError`."""
-        while self._buffer.size_bytes >= self._options.memory_bytes and self._buffer.failure is None:
+        while self._accumulator.size_bytes >= self._options.memory_bytes and self._accumulator.failure is None:
             self._room.clear()
             await self._room.wait()
 
@@ -282,7 +282,7 @@ class Producer:
         """
         if self.closed:
             return
-        self._buffer.close()
+        self._accumulator.close()
         self._wakeup.set()
         try:
             await asyncio.wait((self._task,))
@@ -291,12 +291,12 @@ class Producer:
             await asyncio.wait((self._task,))
             raise
         failed = self._failed is not None and not self._failed.future.heard
-        if self._buffer.failure is not None and failed and not self._buffer.heard:
-            raise self._buffer.failure
+        if self._accumulator.failure is not None and failed and not self._accumulator.heard:
+            raise self._accumulator.failure
 
     def after_fork(self, error: PenstockError) -> None:
         """Refuse to send in a child process."""
-        self._buffer.after_fork(error)
+        self._accumulator.after_fork(error)
 
     # --- Appending, on the event loop -------------------------------------------------------------------------------------------
 
@@ -308,7 +308,7 @@ class Producer:
                 self._on_its_way.future.set_exception(
                     UnknownOutcome("the producer was stopped while the send was on its way", operation="append")
                 )
-            self._buffer.fail(ClosedError("the producer was stopped before the send was tried", operation="send"))
+            self._accumulator.fail(ClosedError("the producer was stopped before the send was tried", operation="send"))
             self._room.set()
             raise
 
@@ -322,13 +322,13 @@ class Producer:
             except Exception as error:  # noqa: BLE001 - a bug must reach the caller
                 outcome = unforeseen(error, operation="append")
             self._on_its_way = None
-            self._buffer.release(builder)
+            self._accumulator.release(builder)
             self._room.set()
             tell(self._options, builder, now_s=self._now_s(), durable=isinstance(outcome, Settled))
             if not isinstance(outcome, Settled):
                 self._failed = builder
                 builder.settle(outcome)
-                self._buffer.fail(outcome)
+                self._accumulator.fail(outcome)
                 return
             self._durable = (self._durable[0] + builder.count, self._durable[1] + 1)
             builder.settle(outcome)
@@ -337,16 +337,16 @@ class Producer:
         """The next builder whose time has come; None once the producer is closed and empty."""
         while True:
             self._wakeup.clear()
-            head = self._buffer.head()
+            head = self._accumulator.head()
             if head is None:
-                if self._buffer.closed:
+                if self._accumulator.closed:
                     return None
                 await self._wakeup.wait()
                 continue
             self._appender.expect()
-            wait_s = head.started_s + linger_s(self._options, self._buffer.bytes_per_s) - self._now_s()
-            if head.full or head.closed or self._flushes or self._buffer.closed or wait_s <= 0:
-                return self._buffer.take()
+            wait_s = head.started_s + linger_s(self._options, self._accumulator.bytes_per_s) - self._now_s()
+            if head.full or head.closed or self._flushes or self._accumulator.closed or wait_s <= 0:
+                return self._accumulator.take()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):  # `wait_for` of Python 3.11 may lose a cancellation
                     await self._wakeup.wait()

@@ -40,8 +40,8 @@ def waiting(head: int, *, due_ms: int = 0) -> Marker:
 
 def test_no_more_is_read_again_than_there_is_room_for() -> None:
     some = blocked({A: waiting(0)}, retained=2)
-    assert some.recall_from(0, 100) == 0
-    some.recalled([message(offset, "a") for offset in range(5)], 0, 5, 100)
+    assert some.reread_from(0, 100) == 0
+    some.reread([message(offset, "a") for offset in range(5)], 0, 5, 100)
     assert some.retained == 2
     (lane,) = some.due(0, Step(), 100)
     assert [one.offset for one in lane.ready] == [0, 1]
@@ -55,17 +55,17 @@ def test_what_was_given_out_and_comes_back_is_read_again_only_if_there_was_no_ro
     assert some.retained == retained
     back = QueueCell(settled=Settled(6), markers={A: Marker(5, 6, Tries(State.WAITING, 1, 1))})
     some.adopt(back)
-    assert some.recall_from(0, 6) == (None if kept else 5)
+    assert some.reread_from(0, 6) == (None if kept else 5)
     assert some.ready(0) == retained
 
 
 def test_with_another_filter_what_the_former_one_left_out_of_a_blocked_group_is_read_again() -> None:
     some = blocked({A: waiting(3)})
-    assert some.recall_from(0, 20) == 3
-    some.recalled([], 3, 10, 20)
-    assert some.recall_from(0, 20) == 10
+    assert some.reread_from(0, 20) == 3
+    some.reread([], 3, 10, 20)
+    assert some.reread_from(0, 20) == 10
     some.filtered_anew()
-    assert some.recall_from(0, 20) == 3
+    assert some.reread_from(0, 20) == 3
 
 
 def test_with_another_filter_what_is_given_out_is_not_read_again() -> None:
@@ -74,7 +74,7 @@ def test_with_another_filter_what_is_given_out_is_not_read_again() -> None:
     assert some.pass_by(message(7, "a"))
     some.filtered_anew()
     some.adopt(QueueCell(settled=Settled(8), markers={A: Marker(6, 6, Tries(State.WAITING))}))
-    assert some.recall_from(0, 8) == 6
+    assert some.reread_from(0, 8) == 6
 
 
 # --- Who goes on ----------------------------------------------------------------------------------------------------------------
@@ -83,16 +83,16 @@ def test_with_another_filter_what_is_given_out_is_not_read_again() -> None:
 @pytest.mark.parametrize(("strikes", "given_up"), [(2, False), (3, True), (4, True)])
 def test_a_group_is_given_up_when_its_head_ended_its_process_as_often_as_it_may_fail(strikes: int, given_up: bool) -> None:
     some = blocked({A: Marker(0, 1, Tries(State.SUSPECT, strikes, strikes, 0, 1))})
-    some.recall_from(0, 10)
-    some.recalled([message(0, "a")], 0, 10, 10)
+    some.reread_from(0, 10)
+    some.reread([message(0, "a")], 0, 10, 10)
     assert [lane.hash for lane in some.hopeless(3)] == ([A] if given_up else [])
 
 
 def test_retention_moves_idle_groups_on_and_no_others() -> None:
     out = Marker(4, 5, Tries(State.OUT, 1, 0, 1_000))
     some, step = blocked({A: waiting(3), B: waiting(9), group_hash("c", ""): out, group_hash("d", ""): waiting(6)}), Step()
-    some.recall_from(0, 100)
-    some.recalled([message(6, "d")], 6, 7, 100)
+    some.reread_from(0, 100)
+    some.reread([message(6, "d")], 6, 7, 100)
     some.expired(8, step)
     assert {key: marker.head for key, marker in step.markers.items() if marker is not None} == {A: 8}
 
@@ -113,24 +113,24 @@ def test_a_group_that_has_caught_up_leaves_and_is_due_no_more() -> None:
 @pytest.mark.parametrize("batch_of", [None, "group"])
 def test_who_is_given_batches_is_given_them_of_groups_that_were_blocked_before(batch_of: Literal["group"] | None) -> None:
     some, step = BlockedGroups(QueueCell(markers={A: waiting(0)}), Limits(batch_of=batch_of), GroupHashes()), Step()
-    some.recall_from(0, 2)
-    some.recalled([message(0, "a"), message(1, "a")], 0, 2, 2)
+    some.reread_from(0, 2)
+    some.reread([message(0, "a"), message(1, "a")], 0, 2, 2)
     some.run_due(0, step, 2)
     assert [run.is_batch for run in step.runs] == [batch_of is not None]
 
 
 def test_what_comes_after_all_was_read_again_is_kept() -> None:
     some = blocked({A: waiting(0)})
-    some.recall_from(0, 5)
-    some.recalled([message(0, "a")], 0, 5, 5)
+    some.reread_from(0, 5)
+    some.reread([message(0, "a")], 0, 5, 5)
     assert some.pass_by(message(5, "a"))
-    assert (some.retained, some.recall_from(0, 6)) == (2, None)
+    assert (some.retained, some.reread_from(0, 6)) == (2, None)
 
 
 def test_a_fresh_message_that_there_is_no_room_for_is_read_again() -> None:
     some = blocked({A: waiting(0)}, retained=1)
-    some.recall_from(0, 5)
-    some.recalled([message(0, "a")], 0, 5, 5)
+    some.reread_from(0, 5)
+    some.reread([message(0, "a")], 0, 5, 5)
     assert some.pass_by(message(5, "a"))
     (lane,) = some.due(0, Step(), 6)
     assert (some.retained, lane.known_to) == (1, 5)
@@ -150,7 +150,7 @@ def test_what_is_given_out_still_is_kept_until_it_comes_back() -> None:
     some.adopt(QueueCell(settled=Settled(8), markers={A: Marker(7, 8, Tries(State.OUT, 1, 0, 2_000))}))
     assert (some.expiries_ms(), some.ready(0)) == ([2_000], 0)
     some.adopt(QueueCell(settled=Settled(8), markers={A: Marker(7, 8, Tries(State.WAITING, 1, 1))}))
-    assert (some.expiries_ms(), some.recall_from(0, 8), some.ready(0)) == ([], None, 1)
+    assert (some.expiries_ms(), some.reread_from(0, 8), some.ready(0)) == ([], None, 1)
 
 
 def test_a_group_that_an_owner_before_gave_out_is_waited_for() -> None:
@@ -172,8 +172,8 @@ def test_a_group_holds_back_what_is_behind_what_was_given_out_of_it(later: str, 
 
 def test_a_suspect_before_the_head_of_a_run_waits_for_its_end_and_others_go_behind_the_marker() -> None:
     some = blocked({A: waiting(5)})
-    some.recall_from(0, 8)
-    some.recalled([message(5, "a")], 5, 8, 8)
+    some.reread_from(0, 8)
+    some.reread([message(5, "a")], 5, 8, 8)
     some.run_due(0, Step(), 8)
     assert [some.is_behind(message(offset, "a")) for offset in (4, 5, 6)] == [False, True, True]
     assert [some.holds(message(offset, "a")) for offset in (4, 5, 6)] == [True, False, False]
@@ -182,8 +182,8 @@ def test_a_suspect_before_the_head_of_a_run_waits_for_its_end_and_others_go_behi
 @pytest.mark.parametrize(("offset", "kept"), [(4, 0), (5, 1), (6, 1)])
 def test_only_a_suspect_from_before_the_head_has_its_group_read_again(offset: int, kept: int) -> None:
     some = blocked({A: waiting(5)})
-    some.recall_from(0, 8)
-    some.recalled([message(5, "a")], 5, 8, 8)
+    some.reread_from(0, 8)
+    some.reread([message(5, "a")], 5, 8, 8)
     some.take_over(message(offset, "a"), Tries(State.SUSPECT, 1, 0, 0, 1), Step())
     assert some.retained == kept
 
@@ -196,8 +196,8 @@ def test_retention_up_to_a_head_changes_nothing() -> None:
 
 def test_a_group_of_which_all_that_was_delivered_is_done_has_no_attempts() -> None:
     some, step = blocked({A: waiting(0)}), Step()
-    some.recall_from(0, 5)
-    some.recalled([message(0, "a"), message(3, "a")], 0, 5, 5)
+    some.reread_from(0, 5)
+    some.reread([message(0, "a"), message(3, "a")], 0, 5, 5)
     some.run_due(0, step, 5)
     (run,) = step.runs
     assert (run.size, run.lane.marker and run.lane.marker.tries.attempts) == (1, 2)
@@ -241,8 +241,8 @@ def test_parking_takes_no_room_of_dead_letters(policy: DeadLetterPolicy) -> None
     marker = Marker(5, 6, Tries(State.SUSPECT, 3, 3, 0, 1))
     cell = QueueCell(settled=Settled(6), markers={A: marker}, dead_letters=DeadLetters(3, (1, 2))).taken_by("w")
     schedule = PushSchedule(settings, cell, limits=Limits(letters=2))
-    assert schedule.blocked.recall_from(0, 6) == 5
-    schedule.recalled([message(5, "a")], 5, 6)
+    assert schedule.blocked.reread_from(0, 6) == 5
+    schedule.reread([message(5, "a")], 5, 6)
     step = schedule.plan(0, cell)
     parks = policy is DeadLetterPolicy.PARK
     assert ([one.offset for one in step.parked], step.letters) == ([5] if parks else [], [])
@@ -292,8 +292,8 @@ def test_a_last_failure_without_room_for_its_dead_letter_waits_behind_its_marker
     settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY, max_attempts=2)
     cell = QueueCell(settled=Settled(6), markers={A: waiting(5)}, dead_letters=DeadLetters(3, (1, 2))).taken_by("w")
     schedule = PushSchedule(settings, cell, limits=Limits(letters=2))
-    schedule.blocked.recall_from(0, 6)
-    schedule.recalled([message(5, "a")], 5, 6)
+    schedule.blocked.reread_from(0, 6)
+    schedule.reread([message(5, "a")], 5, 6)
     step = schedule.plan(0, cell)
     (run,) = step.runs
     cell = step.apply(cell)
@@ -309,8 +309,8 @@ def test_a_last_failure_without_room_for_its_dead_letter_waits_behind_its_marker
 def test_a_group_that_has_caught_up_when_its_owner_leaves_keeps_no_marker(failure: Failure | None) -> None:
     cell = QueueCell(settled=Settled(6), markers={A: waiting(5)}).taken_by("w")
     schedule = PushSchedule(ORDERLY, cell, limits=Limits())
-    schedule.blocked.recall_from(0, 6)
-    schedule.recalled([message(5, "a")], 5, 6)
+    schedule.blocked.reread_from(0, 6)
+    schedule.reread([message(5, "a")], 5, 6)
     step = schedule.plan(0, cell)
     (run,) = step.runs
     cell = step.apply(cell)
@@ -329,7 +329,7 @@ def test_nothing_is_available_before_all_suspects_are_read() -> None:
     ready.load([message(4, None)], OffsetSet(), 5)
     assert ready.available(0) == 0
     assert ready.missing(0) == [2]
-    ready.recalled([message(2, None)], 2, 3)
+    ready.reread([message(2, None)], 2, 3)
     assert ready.available(0) == 1
     step, ((again,),) = ready.plan(0, [Want(1, 1_000)])
     assert (again.offset, step.letters) == (2, []), "as often as it takes, without a bound"

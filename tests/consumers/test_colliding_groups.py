@@ -43,7 +43,7 @@ def test_a_failure_of_one_blocks_both_in_one_marker() -> None:
 def test_a_simple_consumer_hands_the_suspects_of_both_out_as_one_lane() -> None:
     cell = QueueCell().with_granted(OffsetSet.of_offsets([0, 1])).taken_by("w")
     ready = ReceiveSchedule(GroupSettings(), cell, limits=Limits())
-    ready.recalled([message(0, "victim"), message(1, "attacker")], 0, 0)
+    ready.reread([message(0, "victim"), message(1, "attacker")], 0, 0)
     step, given = ready.plan(0, [Want(1, 50_000), Want(1, 50_000)])
     cell = step.apply(cell)
     assert [[one.offset for one in some] for some in given] == [[0], []]
@@ -60,25 +60,25 @@ def test_a_suspect_before_the_head_of_a_marker_goes_behind_it(state: State) -> N
     )
     cell = before.taken_by("w")
     schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
-    schedule.recalled([message(2, "attacker")], 0, 0)
+    schedule.reread([message(2, "attacker")], 0, 0)
     cell = schedule.plan(0, cell, Mode.SOLO if schedule.wants_solo(0) else Mode.USUAL).apply(cell)
     marker = cell.markers[7]
     assert (marker.head, marker.limit, marker.tries.state, marker.tries.attempts, marker.tries.strikes) == (2, 7, state, 3, 0)
     assert cell.tries == {}
     if state is not State.PARKED:
-        assert schedule.blocked.recall_from(0, schedule.next_fresh) == 2
+        assert schedule.blocked.reread_from(0, schedule.next_fresh) == 2
 
 
 def test_a_suspect_before_the_head_waits_for_a_run_of_its_group() -> None:
     markers = {7: Marker(5, 6, Tries(State.WAITING))}
     cell = QueueCell(settled=Settled(9), markers=markers, tries={2: Tries(State.SUSPECT, 1, 0, 0, 4)}).taken_by("w")
     schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
-    schedule.blocked.recall_from(0, schedule.next_fresh)
-    schedule.recalled([message(5, "victim")], 5, 9)
+    schedule.blocked.reread_from(0, schedule.next_fresh)
+    schedule.reread([message(5, "victim")], 5, 9)
     step = schedule.plan(0, cell)
     (run,) = step.runs
     cell = step.apply(cell)
-    schedule.recalled([message(2, "attacker")], 0, 0)
+    schedule.reread([message(2, "attacker")], 0, 0)
     step = schedule.plan(0, cell)
     assert step.runs == []
     cell = step.apply(cell)

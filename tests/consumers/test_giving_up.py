@@ -96,7 +96,7 @@ def test_a_batch_that_failed_without_a_message_to_blame_is_tried_by_halves(batch
 def test_a_message_is_given_up_when_it_ended_its_process_as_often_as_it_may_fail(strikes: int, given_up: bool) -> None:
     cell = QueueCell(tries={0: Tries(State.SUSPECT, 3, strikes, 0, 1)}).taken_by("w")
     schedule = PushSchedule(CONCURRENT, cell, limits=Limits())
-    schedule.recalled([message(0, None)], 0, 1)
+    schedule.reread([message(0, None)], 0, 1)
     assert [one.message.offset for one in schedule.plan(0, cell).letters] == ([0] if given_up else [])
 
 
@@ -105,7 +105,7 @@ def test_suspects_run_alone_as_long_as_there_is_room_for_what_is_given_up(room: 
     tries = {0: Tries(State.SUSPECT, 3, 3, 0, 1), 1: Tries(State.SUSPECT, 1, 1, 0, 1)}
     cell = QueueCell(settled=Settled(2), tries=tries).taken_by("w")
     schedule = PushSchedule(CONCURRENT, cell, limits=Limits(letters=room))
-    schedule.recalled([message(0, None), message(1, None)], 0, 2)
+    schedule.reread([message(0, None), message(1, None)], 0, 2)
     step = schedule.plan(0, cell)
     assert [one.message.offset for one in step.letters] == letters
     assert schedule.wants_solo(0) is solo
@@ -189,7 +189,7 @@ def test_nothing_is_given_back_while_a_handler_runs() -> None:
 def test_a_suspect_of_a_group_that_tries_without_end_is_not_given_up() -> None:
     cell = QueueCell(settled=Settled(1), tries={0: Tries(State.SUSPECT, 1, 5, 0, 1)}).taken_by("w")
     schedule = PushSchedule(replace(CONCURRENT, max_attempts=None), cell, limits=Limits())
-    schedule.recalled([message(0, None)], 0, 1)
+    schedule.reread([message(0, None)], 0, 1)
     step = schedule.plan(0, cell, Mode.SOLO)
     assert (step.letters, [run.messages.offsets for run in step.runs]) == ([], [[0]])
 
@@ -201,8 +201,8 @@ def test_strikes_of_a_head_that_is_done_are_not_those_of_the_message_behind_it(d
     marker = Marker(5, 7, Tries(State.WAITING, 1, 1))
     cell = QueueCell(settled=Settled(7), markers={A: marker}, dead_letters=DeadLetters(3, (1, 2))).taken_by("w")
     schedule = PushSchedule(settings, cell, limits=Limits(letters=2))
-    schedule.blocked.recall_from(0, 7)
-    schedule.recalled([message(5, "a"), message(6, "a")], 5, 7)
+    schedule.blocked.reread_from(0, 7)
+    schedule.reread([message(5, "a"), message(6, "a")], 5, 7)
     step = schedule.plan(0, cell)
     cell, (run,) = step.apply(cell), step.runs
     run.done, run.failure, run.ended = done, Failure("no"), True

@@ -212,13 +212,13 @@ class World:
         run.ended = True
 
     def _read(self, ready: ReceiveSchedule | PushSchedule) -> None:
-        start = ready.blocked.recall_from(self.now_ms, ready.next_fresh)
+        start = ready.blocked.reread_from(self.now_ms, ready.next_fresh)
         if start is not None:
             limit = min(ready.next_fresh, start + self.rng.choice((3, 50, 1000)))
-            ready.recalled([row for row in self.model.log[start:limit] if row.offset not in self.filtered], start, limit)
+            ready.reread([row for row in self.model.log[start:limit] if row.offset not in self.filtered], start, limit)
             self.counts["recall"] += 1
         if missing := ready.missing(self.now_ms):
-            ready.recalled([self.model.log[offset] for offset in missing], 0, 0)
+            ready.reread([self.model.log[offset] for offset in missing], 0, 0)
         if ready.room(self.cell) > 0 and ready.in_memory < 20 and ready.next_load < len(self.model.log):
             limit = min(len(self.model.log), ready.next_load + self.rng.randint(1, 30))
             offsets = range(ready.next_load, limit)

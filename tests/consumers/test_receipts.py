@@ -132,7 +132,7 @@ def test_an_extension_is_no_retry_and_zero_is() -> None:
     cell = changed_visibility(cell, handle(first), due_ms=6, now_ms=6)
     cell = expired(cell, 6, ready.settings).cell
     ready.adopt(cell)
-    ready.recalled([message(0, "a")], 0, 0)
+    ready.reread([message(0, "a")], 0, 0)
     step, ((again,),) = ready.plan(6, [Want(1, 20_000)])
     assert again.delivery_attempt == 2
     acknowledged(step.apply(cell), handle(again), now_ms=7)

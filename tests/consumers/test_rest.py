@@ -24,7 +24,7 @@ def test_nobody_is_made_to_wait_for_a_suspect_that_is_not_in_memory() -> None:
     assert schedule.missing(0) == [0]
 
     message = MessageView("orders", 0, 0, "m0", "g", None, (), {}, b"", EPOCH, EPOCH, None, "p")
-    schedule.recalled([message], 0, 0)
+    schedule.reread([message], 0, 0)
     assert schedule.wants_solo(0)
     step = schedule.plan(0, cell, Mode.SOLO)
     assert [[one.offset for one in run.messages] for run in step.runs] == [[0]]
@@ -41,7 +41,7 @@ def test_what_is_due_and_cannot_run_yet_wakes_nobody() -> None:
     assert schedule.missing(1_000) == [0]
 
     message = MessageView("orders", 0, 0, "m0", "g", None, (), {}, b"", EPOCH, EPOCH, None, "p")
-    schedule.recalled([message], 0, 0)
+    schedule.reread([message], 0, 0)
     step = schedule.plan(1_001, cell)
     assert [[one.offset for one in run.messages] for run in step.runs] == [[0]]
     assert schedule.missing(1_001) == []
@@ -88,9 +88,9 @@ def test_what_falls_due_between_a_step_and_the_look_for_what_is_to_be_read_is_to
     run.failure, run.ended = Failure("no"), True
     schedule.report(run)
     schedule.plan(1_000, step.apply(QueueCell()))
-    assert schedule.blocked.recall_from(1_000, 1) is None
+    assert schedule.blocked.reread_from(1_000, 1) is None
     assert not schedule.blocked.fell_due
     assert schedule.next_due_ms(QueueCell()) is not None
 
-    assert schedule.blocked.recall_from(1_005, 1) is None
+    assert schedule.blocked.reread_from(1_005, 1) is None
     assert schedule.blocked.fell_due, "nothing wakes its owner any more"

@@ -42,12 +42,12 @@ def engine_of(around: Around, *, again_s: float = -math.inf) -> PushProcessor:
     def plan(*_: object) -> None:
         raise Planned
 
-    engine: Any = PushProcessor.__new__(PushProcessor)
-    engine.schedule = SimpleNamespace(plan=plan, running={})
-    engine.keeper = SimpleNamespace(cell=None)
-    engine._around, engine._draining, engine._solo_s, engine._patience_s = around, False, again_s, 1.0
-    engine._clock = SimpleNamespace(monotonic_s=lambda: 100.0, wall_ms=lambda: 0)
-    made: PushProcessor = engine
+    processor: Any = PushProcessor.__new__(PushProcessor)
+    processor.schedule = SimpleNamespace(plan=plan, running={})
+    processor.keeper = SimpleNamespace(cell=None)
+    processor._around, processor._draining, processor._solo_s, processor._patience_s = around, False, again_s, 1.0
+    processor._clock = SimpleNamespace(monotonic_s=lambda: 100.0, wall_ms=lambda: 0)
+    made: PushProcessor = processor
     return made
 
 
@@ -60,10 +60,10 @@ def test_it_is_begun_within_the_lease_and_not_sooner_than_it_may_be_tried_again(
 def test_it_is_not_begun_when_the_queue_is_to_be_handed_over_meanwhile(drained: bool) -> None:
     async def play() -> None:
         around = Around()
-        engine = engine_of(around)
-        running = asyncio.ensure_future(engine._run_alone())
+        processor = engine_of(around)
+        running = asyncio.ensure_future(processor._run_alone())
         await around.renews.wait()
-        engine._draining = drained
+        processor._draining = drained
         around.renewed.set()
         await running
 

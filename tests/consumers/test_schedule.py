@@ -84,13 +84,13 @@ class World:
         return False
 
     def _read(self, schedule: PushSchedule) -> None:
-        start = schedule.blocked.recall_from(self.now_ms, schedule.next_fresh)
+        start = schedule.blocked.reread_from(self.now_ms, schedule.next_fresh)
         if start is not None:
             limit = min(schedule.next_fresh, start + self.rng.choice((3, 50, 1000)))
-            schedule.recalled([row for row in self.log[start:limit] if row.message_group != "filtered"], start, limit)
+            schedule.reread([row for row in self.log[start:limit] if row.message_group != "filtered"], start, limit)
             self.counts["recall"] += 1
         if missing := schedule.missing(self.now_ms):
-            schedule.recalled([self.log[offset] for offset in missing], missing[0], missing[0])
+            schedule.reread([self.log[offset] for offset in missing], missing[0], missing[0])
         room = min(schedule.room(self.cell), 100 - schedule.in_memory)
         if room > 0 and schedule.next_load < len(self.log):
             limit = min(len(self.log), schedule.next_load + self.rng.randint(1, room))
@@ -259,7 +259,7 @@ def test_nothing_is_to_run_alone_before_it_is_in_memory() -> None:
     cell = QueueCell().with_tries(0, Tries(State.SUSPECT, company=1)).with_tries(1, Tries(State.SUSPECT, company=1)).taken_by("w")
     schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
     assert not schedule.wants_solo(0)
-    schedule.recalled([message(0, "a"), message(1, "a")], 0, 0)
+    schedule.reread([message(0, "a"), message(1, "a")], 0, 0)
     assert schedule.wants_solo(0)
     step = schedule.plan(0, cell, Mode.SOLO)
     assert [[one.offset for one in run.messages] for run in step.runs] == [[0]]
@@ -270,19 +270,19 @@ def test_a_group_that_is_read_again_runs_meanwhile_and_takes_what_is_read_then()
     cell = QueueCell().with_granted(OffsetSet.of([(0, 9)])).taken_by("w1")
     cell = cell.with_markers({group_hash("a", ""): Marker(0, 1, Tries(State.WAITING))}, OffsetSet.of([(0, 9)])).taken_by("w2")
     schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
-    assert schedule.blocked.recall_from(0, schedule.next_fresh) == 0
-    schedule.recalled([message(0, "a"), message(1, "a")], 0, 2)
+    assert schedule.blocked.reread_from(0, schedule.next_fresh) == 0
+    schedule.reread([message(0, "a"), message(1, "a")], 0, 2)
     first = schedule.plan(0, cell)
     assert [[one.offset for one in run.messages] for run in first.runs] == [[0]]
     schedule.plan(0, first.apply(cell))
-    schedule.recalled([message(offset, "a") for offset in range(2, 9)], 2, 9)
+    schedule.reread([message(offset, "a") for offset in range(2, 9)], 2, 9)
     assert schedule.blocked.retained == 9
     run = first.runs[0]
     run.done, run.ended = 1, True
     schedule.report(run)
     second = schedule.plan(0, first.apply(cell))
     assert [[one.offset for one in run.messages] for run in second.runs] == [list(range(1, 9))]
-    assert schedule.blocked.recall_from(0, schedule.next_fresh) is None
+    assert schedule.blocked.reread_from(0, schedule.next_fresh) is None
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -297,15 +297,15 @@ def test_with_another_filter_a_blocked_group_is_read_again_whoever_owns_its_queu
     run.failure, run.ended = Failure("raised"), True
     schedule.report(run)
     cell = schedule.plan(0, cell).apply(cell)
-    assert schedule.blocked.recall_from(5_000, schedule.next_fresh) is None, "all is in memory"
+    assert schedule.blocked.reread_from(5_000, schedule.next_fresh) is None, "all is in memory"
     if taken:
         cell = cell.taken_by("w2")
         schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
     else:
         schedule.blocked.filtered_anew()
     assert schedule.blocked.retained == 0
-    assert schedule.blocked.recall_from(5_000, schedule.next_fresh) == 0
-    schedule.recalled(log, 0, 4)
+    assert schedule.blocked.reread_from(5_000, schedule.next_fresh) == 0
+    schedule.reread(log, 0, 4)
     step = schedule.plan(5_000, cell)
     assert [one.messages.offsets for one in step.runs] == [[0]]
     cell = step.apply(cell)
@@ -321,18 +321,18 @@ def test_with_another_filter_what_runs_of_a_blocked_group_is_not_read_again() ->
     markers = {group_hash("a", ""): Marker(0, 1, Tries(State.WAITING))}
     cell = QueueCell(settled=Settled(6), markers=markers).taken_by("w")
     schedule = PushSchedule(GroupSettings(), cell, limits=Limits())
-    schedule.blocked.recall_from(0, schedule.next_fresh)
-    schedule.recalled([log[0], log[3], log[5]], 0, 6)
+    schedule.blocked.reread_from(0, schedule.next_fresh)
+    schedule.reread([log[0], log[3], log[5]], 0, 6)
     step = schedule.plan(0, cell)
     (run,) = step.runs
     cell = step.apply(cell)
     schedule.blocked.filtered_anew()
-    assert schedule.blocked.recall_from(0, schedule.next_fresh) is None
+    assert schedule.blocked.reread_from(0, schedule.next_fresh) is None
     run.done, run.ended = 1, True
     schedule.report(run)
     cell = schedule.plan(0, cell).apply(cell)
-    assert schedule.blocked.recall_from(0, schedule.next_fresh) == 1
-    schedule.recalled(log[1:], 1, 6)
+    assert schedule.blocked.reread_from(0, schedule.next_fresh) == 1
+    schedule.reread(log[1:], 1, 6)
     step = schedule.plan(0, cell)
     assert [one.messages.offsets for one in step.runs] == [[1, 2, 3, 4, 5]]
     assert schedule.blocked.retained == 5
@@ -345,8 +345,8 @@ def test_strikes_of_a_head_that_a_new_filter_leaves_out_are_not_those_of_the_mes
     markers = {group_hash("a", ""): Marker(0, 3, Tries(state, 3, 3 if state is State.SUSPECT else 2))}
     cell = QueueCell(settled=Settled(3), markers=markers).taken_by("w")
     schedule = PushSchedule(settings, cell, limits=Limits())
-    assert schedule.blocked.recall_from(0, schedule.next_fresh) == 0
-    schedule.recalled(log[1:], 0, 3)
+    assert schedule.blocked.reread_from(0, schedule.next_fresh) == 0
+    schedule.reread(log[1:], 0, 3)
     assert schedule.blocked.hopeless(3) == []
     step = schedule.plan(0, cell)
     cell = step.apply(cell)

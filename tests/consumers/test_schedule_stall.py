@@ -110,9 +110,9 @@ def test_far_more_failures_than_the_cell_has_room_for_wait_in_the_window(
             cell = schedule.plan(now_ms, cell, Mode.DRAIN).apply(cell).released().taken_by("v")
             schedule = PushSchedule(settings, cell, limits=limits)
         if missing := schedule.missing(now_ms):
-            schedule.recalled([rows[offset - rows[0].offset] for offset in missing], missing[0], missing[0])
-        if (start := schedule.blocked.recall_from(now_ms, schedule.next_fresh)) is not None:
-            schedule.recalled(rows[start - rows[0].offset :], start, schedule.next_fresh)
+            schedule.reread([rows[offset - rows[0].offset] for offset in missing], missing[0], missing[0])
+        if (start := schedule.blocked.reread_from(now_ms, schedule.next_fresh)) is not None:
+            schedule.reread(rows[start - rows[0].offset :], start, schedule.next_fresh)
         if schedule.next_load <= rows[-1].offset and schedule.room(cell):
             schedule.load(rows[schedule.next_load - rows[0].offset :], OffsetSet(), rows[-1].offset + 1)
         step = schedule.plan(now_ms, cell)
@@ -168,7 +168,7 @@ def test_what_a_step_counts_once_more_runs_when_that_is_durable() -> None:
     limits = Limits(window=20, batch_of="queue", run_messages=4)
     schedule = PushSchedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=limits)  # type: ignore[arg-type]
     schedule.load([message(offset, "g") for offset in range(schedule.next_load, schedule.next_load + 4)], OffsetSet(), 5)
-    schedule.recalled([message(0, "g")], 0, 0)
+    schedule.reread([message(0, "g")], 0, 0)
     step = schedule.plan(0, cell)
     cell = step.apply(cell)
     batch, again = sorted([*step.runs_now, *step.runs], key=lambda run: run.size, reverse=True)

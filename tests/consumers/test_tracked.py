@@ -38,7 +38,7 @@ def test_messages_that_an_owner_before_handed_out_are_waited_for() -> None:
 def test_others_change_only_what_was_handed_out() -> None:
     cell = QueueCell(tries={1: Tries(State.OUT, 1, 0, 1_000), 2: waiting(0)})
     tracked = TrackedMessages(cell, retained=10)
-    tracked.recalled([message(2, None)])
+    tracked.reread([message(2, None)])
     assert [one.offset for one in tracked.take_due(0, Step())] == [2]
     tracked.adopt(QueueCell(tries={2: waiting(0)}))  # that it runs is not stored yet
     assert {offset: tries.state for offset, tries in tracked.tries.items()} == {2: State.RUNNING}
@@ -58,7 +58,7 @@ def test_retention_settles_what_nobody_runs_or_has_and_no_more() -> None:
     tries = {1: waiting(9), 2: waiting(0), 3: Tries(State.OUT, 1, 0, 9), 4: Tries(State.SUSPECT, 1, 0, 0, 1)}
     later = {8: waiting(9), 9: Tries(State.SUSPECT, 1, 0, 0, 1)}
     tracked = TrackedMessages(QueueCell(tries={**tries, **later}), retained=10)
-    tracked.recalled([message(2, None)])
+    tracked.reread([message(2, None)])
     tracked.take_due(0, Step())
     step = Step()
     tracked.let_go(8, step)
@@ -77,7 +77,7 @@ def test_receive_gives_up_what_ended_its_process_as_often_as_it_may_fail(
     cell = QueueCell(tries={2: Tries(State.SUSPECT, 3, strikes, 0, 1)}).taken_by("w")
     ready = ReceiveSchedule(settings, cell, limits=Limits())
     ready.load([], OffsetSet(), ready.next_load)
-    ready.recalled([message(2, "a")], 2, 3)
+    ready.reread([message(2, "a")], 2, 3)
     step, _ = ready.plan(0)
     parks = hopeless and policy == "park"
     assert [one.offset for one in step.parked] == ([2] if parks else [])

@@ -208,7 +208,7 @@ def test_only_what_no_earlier_request_can_bring_is_handed_over() -> None:
         exposed.exposed_until, lost.exposed_until = tail + 1, tail
         chosen = [overdue, acting, exposed, handed, lost]
         for one in chosen:
-            appender._pending.add(one)
+            appender._in_flight.add(one)
         await appender._hand_over(chosen[:-1])
         assert store.handed == []
         assert isinstance(overdue.future.result(), NotWritten)
@@ -253,7 +253,7 @@ def test_one_follows_until_there_is_more_to_hand_over_or_no_hope(
         log, _, appender = await by_hand()
         one = pending(log)
         one.handed_tail, one.passed_over = (log.state.entry if handed else None), passed_over
-        appender._pending.add(one)
+        appender._in_flight.add(one)
         looked: list[int] = []
 
         async def look() -> None:

@@ -94,10 +94,10 @@ def overlapping(_: Any) -> Any:
                 outcome: Any = await self._append(builder)
             except PenstockError as error:
                 outcome = error
-            self._buffer.release(builder)
+            self._accumulator.release(builder)
             builder.settle(outcome)
             if isinstance(outcome, PenstockError):
-                self._buffer.fail(outcome)
+                self._accumulator.fail(outcome)
 
         self._built = build
         while (builder := await self._next()) is not None:
@@ -118,7 +118,7 @@ def overtaking(_: Any) -> Any:
                 outcome: Any = await self._append(builder)
             except PenstockError as error:
                 outcome = error
-            self._buffer.release(builder)
+            self._accumulator.release(builder)
             builder.settle(outcome)
 
     return append_all
@@ -232,12 +232,12 @@ def tiring(original: Any) -> Any:
     async def run(self: Appender) -> None:
         """Leaves what is pending to whoever sends next, once a turn has failed."""
         try:
-            while not self._closing and (self._pending or self._race.in_charge(self._now_s())):
+            while not self._closing and (self._in_flight or self._race.in_charge(self._now_s())):
                 await self._take_step()
         except (StoreUnavailable, ViewLost) as error:
             await self._recover(error)
         except PenstockError as error:
-            self._pending.fail(error, self._tail.state)
+            self._in_flight.fail(error, self._tail.state)
 
     return run
 
@@ -245,7 +245,7 @@ def tiring(original: Any) -> Any:
 def asleep_first(original: Any) -> Any:
     async def next_(self: Producer) -> BatchBuilder | None:
         """Waits for news without a look at what has gathered meanwhile."""
-        if self._durable[1] and self._buffer.head() is not None and not self._buffer.closed:
+        if self._durable[1] and self._accumulator.head() is not None and not self._accumulator.closed:
             self._wakeup.clear()
             await self._wakeup.wait()
         found: BatchBuilder | None = await original(self)

@@ -40,7 +40,7 @@ class Standing:
             if process.stopped:
                 continue
             for appender in _appenders(lake):
-                waiting = appender._pending.open
+                waiting = appender._in_flight.open
                 if waiting and not appender._closing and (appender._task is None or appender._task.done()):
                     yield f"I13 {process.name}: nobody takes turns for {len(waiting)} appends, the first of {waiting[0].batch}"
             # A machine that is suspended while it is suspended has timers that sleep for both.
@@ -52,7 +52,7 @@ class Standing:
                     yield f"I13 {process.name}: {producer.id} waits beside {len(self._since[id(producer)][0].bodies)} messages"
 
     def _waits_too_long(self, producer: Producer, awake_s: float) -> bool:
-        head = producer._buffer.head()
+        head = producer._accumulator.head()
         if head is None or producer._task.done() or producer._on_its_way is not None:
             self._since.pop(id(producer), None)
             return False
@@ -60,7 +60,7 @@ class Standing:
         if (known := self._since.get(id(producer))) is not None and known[0] is head:
             since_s = known[1]
         self._since[id(producer)] = (head, since_s)
-        return awake_s - since_s > linger_s(producer._options, producer._buffer.bytes_per_s) + SLACK_S
+        return awake_s - since_s > linger_s(producer._options, producer._accumulator.bytes_per_s) + SLACK_S
 
 
 def _is_closed(lake: Lake) -> bool:

@@ -169,7 +169,7 @@ def test_a_verdict_is_final_whatever_else_becomes_of_the_queue(seed: int) -> Non
                     cell = cell.taken_by(f"w{now_ms}")
                 case 4:
                     ready.adopt(cell)
-                    ready.recalled(list(messages), 0, 0)
+                    ready.reread(list(messages), 0, 0)
                     step, given = ready.plan(now_ms, [Want(2, now_ms + 9_000)])
                     cell = step.apply(cell)
                     handles += [handle(view) for view in given[0]]

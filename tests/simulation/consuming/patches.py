@@ -143,8 +143,8 @@ def buried_first(original: Any) -> Any:
 
 
 def at_once(_: Any) -> Any:
-    def start(self: AbandonedHandlers, engine: PushProcessor, runs: Any) -> None:
-        self._executor.start(engine, runs)
+    def start(self: AbandonedHandlers, processor: PushProcessor, runs: Any) -> None:
+        self._executor.start(processor, runs)
 
     return start
 

@@ -20,32 +20,37 @@ def standing_still(world: Consuming) -> Iterator[str]:
         if process is None or process.crashed or process.stopped:
             continue
         for group, consumer in machine.consumers.items():
-            for line, engine in consumer._owner.queues.items():
-                if not _is_at_rest(engine):
+            for line, processor in consumer._owner.queues.items():
+                if not _is_at_rest(processor):
                     continue
-                if why := _may_go_on(consumer._owner, engine):
-                    yield f"C12 {group} {line} in {process.name}: {why}, and nothing wakes it: {engine.keeper.cell}"
+                if why := _may_go_on(consumer._owner, processor):
+                    yield f"C12 {group} {line} in {process.name}: {why}, and nothing wakes it: {processor.keeper.cell}"
 
 
-def _is_at_rest(engine: Any) -> bool:
+def _is_at_rest(processor: Any) -> bool:
     """Whether its owner waits to be woken, and writes nothing."""
-    writer = engine.keeper._writer
+    writer = processor.keeper._writer
     return not (
-        engine.ended.is_set()
-        or engine.keeper.ended.is_set()
-        or engine._woken.is_set()
-        or not engine._woken._waiters
-        or engine._draining
-        or not engine._around.member.may_start()
-        or engine._around.worker.quiet
+        processor.ended.is_set()
+        or processor.keeper.ended.is_set()
+        or processor._woken.is_set()
+        or not processor._woken._waiters
+        or processor._draining
+        or not processor._around.member.may_start()
+        or processor._around.worker.quiet
         or (writer is not None and not writer.done())
-        or engine.schedule.running
+        or processor.schedule.running
     )
 
 
-def _may_go_on(owner: Any, engine: Any) -> str | None:
-    schedule, now_ms = engine.schedule, engine._clock.wall_ms()
-    if engine.starving and not engine._room.is_set() and schedule.room(engine.keeper.cell) > 0 and owner.room(engine)[0] > 0:
+def _may_go_on(owner: Any, processor: Any) -> str | None:
+    schedule, now_ms = processor.schedule, processor._clock.wall_ms()
+    if (
+        processor.starving
+        and not processor._room.is_set()
+        and schedule.room(processor.keeper.cell) > 0
+        and owner.room(processor)[0] > 0
+    ):
         return "it waits for room that it has"
     if schedule._loaded and not schedule.tracked.suspects and not schedule._waves:
         return "it has messages that are not granted"
