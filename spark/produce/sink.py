@@ -23,8 +23,8 @@ from ...log.paths import check_topic_name
 from ...log.runtime.backoff import until_answered
 from ...log.stage.jobs import Job, begin_job
 from ...log.topic.open_name import check_producer_name
+from ..errors import Legible
 from ..lakes import LakePlace, OpenLake, lakes
-from ..source.legible import Legible
 from .columns import STAGED
 from .parts import STORE_PATIENCE_S, Upload, upload_rows
 from .write import NAME_PREFIX, other_checkpoint

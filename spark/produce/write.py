@@ -14,10 +14,9 @@ from ...log.format.header import Part
 from ...log.limits import MIB
 from ...log.linking import Linker, check_batch, open_linker
 from ...log.topic.open_name import check_producer_name
+from ..errors import Legible, told_shortly
 from ..lakes import LakeLike, LakePlace, OpenLake, lakes
-from ..source.legible import Legible
 from .columns import ColumnOrName, MessageColumns, columns_of, is_routed, ordered
-from .failures import told_shortly
 from .parts import ANSWER, Upload, answers, parts_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from .legible import Legible
+from ..errors import Legible
 from .options import SourceOptions
 from .planning import Partition, partitions
 from .task import read

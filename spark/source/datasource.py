@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from ...log.errors import InvalidArgument
+from ..errors import Legible
 from ..produce.sink import BatchSink, StreamSink, batch_sink, stream_sink
 from .batch import BatchReader
-from .legible import Legible
 from .options import SourceOptions, parse
 from .schema import ddl
 from .stream import StreamReader

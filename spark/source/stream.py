@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ..errors import Legible
 from .admission import admitted
-from .legible import Legible
 from .mirror import GroupMirror
 from .offsets import Moved, StreamOffset, TopicSnapshot, continued
 from .options import SourceOptions

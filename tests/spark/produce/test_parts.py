@@ -18,8 +18,8 @@ from penstock.log.linking import Linker, open_linker
 from penstock.log.paths import TopicPaths
 from penstock.log.stage.jobs import Job
 from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.spark.errors import of_spark, told_shortly
 from penstock.spark.lakes import LakePlace, OpenLake, lakes
-from penstock.spark.produce.failures import of_spark, told_shortly
 from penstock.spark.produce.parts import Upload, answers, parts_of, upload_rows
 
 QUEUES = 4

@@ -1,16 +1,31 @@
-"""A Spark job's failure in words: our error that ended it, without the page of stack that Spark puts before it."""
+"""Errors on their way through Spark, which hands on the text of a traceback: ours reach the user in a line."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
+from types import TracebackType
 
-from ...log import errors
-from ...log.errors import MissingDependency, PenstockError
+from ..log import errors
+from ..log.errors import InternalError, MissingDependency, PenstockError
 
 _OURS = re.compile(r"^penstock\.log\.errors\.(\w+): (.*)$", re.MULTILINE)
 _WITHOUT_US = re.compile(r"^ModuleNotFoundError: No module named 'penstock.*$", re.MULTILINE)
+
+
+class Legible(ContextDecorator):
+    """Wraps a method that Spark calls. It lets our errors pass without the calls and causes behind them, which say nothing to a user.
+
+    A bug's error keeps them.
+    """
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, PenstockError) and not isinstance(error, InternalError):
+            raise error.with_traceback(None) from None
 
 
 @contextmanager
