@@ -31,13 +31,13 @@ from benchmarks.figures import Figure, Options
 from benchmarks.sessions import cpu_s, spark_session
 from benchmarks.spark_sync import EVENTS, QUEUES, TABLES, TOPIC
 from penstock.cdc.freshness import commits_of, freshness, stored_ms, visible_ms
+from penstock.cdc.sync.options import NO_STEPS, Moment, Steps
 from penstock.spark import sync
-from penstock.spark.sync.steps import NO_STEPS, Moment, Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.sync.options import Batch
+    from penstock.cdc.sync.options import Batch
 
 Engine = Literal["spark", "deltalake"]
 _RATE = 1_000

@@ -1,9 +1,10 @@
 """Spark: the session, ordered writes, the streaming source and change data sync."""
 
+from ..cdc.sync.run import SyncRun, SyncStatus
 from .produce import OrderedWriter, WriteResult, ordered_writer, write_ordered
 from .session import S3, configure, session
 from .source.register import register
-from .sync.run import SyncRun, SyncStatus, sync
+from .sync.start import sync
 
 __all__ = [
     "S3",

@@ -258,8 +258,8 @@ def _show_behind(behind: Mapping[str, int]) -> None:
 
 
 def _show_status(session: Session, topic: str, name: str) -> int:
+    from ...cdc.sync.lease import SyncRecord, read_record
     from ...cdc.targets import behind
-    from ...spark.sync.lease import SyncRecord, read_record
 
     found: list[tuple[SyncRecord, dict[int, tuple[int, int]]]] = []
 

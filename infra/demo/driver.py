@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import penstock
 
+from ...cdc.sync.options import NO_STEPS
 from ...log.errors import PenstockError
 from ...spark import S3, session, sync
-from ...spark.sync.steps import NO_STEPS
 from .child import Parent
 from .reports import DriverTask, Failed, Halted, Synced, Syncing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ...spark.sync.options import Batch
-    from ...spark.sync.run import SyncRun
+    from ...cdc.sync.options import Batch
+    from ...cdc.sync.run import SyncRun
 
 # Such a short job is over before the second compiler would pay off: this halves its time.
 _QUICK_START = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

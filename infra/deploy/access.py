@@ -13,6 +13,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from ...cdc.postgres.state import CAPTURES
+from ...cdc.sync.lease import SYNCS, sync_group
 from ...consumers.dead_letters.redrive_cell import REDRIVES
 from ...coordinator.cells.keys import (
     MEMBERS,
@@ -34,7 +35,6 @@ from ...coordinator.transactions.checking.check_back_role import CHECKS
 from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, timer_log_name, topic_folder
 from ...log.stage.jobs import TRANSACTION_JOBS
 from ...log.table.delta.delta_log import CHECKPOINT, COMMIT, DELTA_LOG, LAST_CHECKPOINT
-from ...spark.sync.lease import SYNCS, sync_group
 
 ANY = "*"
 _PROBE, _CLOCK, _DOCTOR = ".probe/", ".clock/", ".doctor/"

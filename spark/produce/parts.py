@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from ...coordinator.lakes import LakePlace, lakes
 from ...log.errors import CallError, InternalError, PenstockError
 from ...log.format.header import Part
 from ...log.limits import MIB
@@ -20,7 +21,6 @@ from ...log.paths import TopicPaths
 from ...log.runtime.backoff import until_answered
 from ...log.stage.jobs import upload_part
 from ...log.topic.settings import TopicSettings
-from ..lakes import LakePlace, lakes
 
 _UPLOADS_AT_ONCE = 2
 STORE_PATIENCE_S = 120.0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import xxhash
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ...coordinator.lakes import LakePlace, OpenLake, lakes
 from ...log.errors import InvalidArgument
 from ...log.format.header import Part
 from ...log.limits import JOB_LINK_MAX_S
@@ -24,7 +25,6 @@ from ...log.runtime.backoff import until_answered
 from ...log.stage.jobs import Job, begin_job
 from ...log.topic.open_name import check_producer_name
 from ..errors import Legible
-from ..lakes import LakePlace, OpenLake, lakes
 from .columns import STAGED
 from .parts import STORE_PATIENCE_S, Upload, upload_rows
 from .write import NAME_PREFIX, other_checkpoint

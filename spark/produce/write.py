@@ -9,13 +9,13 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...coordinator.lakes import LakeLike, LakePlace, OpenLake, lakes
 from ...log.errors import InvalidArgument
 from ...log.format.header import Part
 from ...log.limits import MIB
 from ...log.linking import Linker, check_batch, open_linker
 from ...log.topic.open_name import check_producer_name
 from ..errors import Legible, told_shortly
-from ..lakes import LakeLike, LakePlace, OpenLake, lakes
 from .columns import ColumnOrName, MessageColumns, columns_of, is_routed, ordered
 from .parts import ANSWER, Upload, answers, parts_of
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ...consumers.ranges.task import read
+from ...consumers.ranges.topic_view import TopicView
 from ..errors import Legible
 from .options import SourceOptions
 from .planning import Partition, partitions
-from .task import read
-from .topic_view import TopicView
 
 if TYPE_CHECKING:
     import pyarrow as pa

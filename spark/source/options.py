@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
+from ...consumers.ranges.offsets import Place, Places
 from ...coordinator.groups.record import check_group_name
+from ...coordinator.lakes import LakePlace
 from ...log.errors import InvalidArgument
 from ...log.filter.tags import TagFilter
 from ...log.format.stored_json import whole_number
 from ...log.message.message import MESSAGE_SCHEMA
 from ...log.paths import check_topic_name
-from ..lakes import LakePlace
-
-Place: TypeAlias = "Literal['earliest', 'latest'] | datetime | int"
-"""A place in a queue: an end, the first message stored at or after a time, or an offset."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER_MAX = 2**63 - 1
@@ -52,15 +50,6 @@ _OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "group")
 _OF_BATCHES = ("endingOffsets", "endingTimestamp")
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where to begin or to end, queue by queue."""
-
-    default: Place
-    """The place for queues that are not named."""
-    named: Mapping[int, Place] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """The options of one read."""
@@ -68,7 +57,7 @@ class SourceOptions:
     place: LakePlace
     topic: str
     start: Places
-    end: Places = Places("latest")
+    end: Places = Places("latest")  # noqa: RUF009 - it is frozen
     """The end of a batch; a stream has none."""
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None

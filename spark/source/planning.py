@@ -6,9 +6,9 @@ import os
 
 from pyspark.sql.datasource import InputPartition
 
-from .admission import Ranges, Sizes, packed
+from ...consumers.ranges.admission import Ranges, Sizes, packed
+from ...consumers.ranges.task import ReadTask
 from .options import SourceOptions
-from .task import ReadTask
 
 
 class Partition(InputPartition):

@@ -15,14 +15,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ...consumers.ranges.admission import admitted
+from ...consumers.ranges.mirror import GroupMirror
+from ...consumers.ranges.offsets import Moved, StreamOffset, TopicSnapshot, continued
+from ...consumers.ranges.task import read
+from ...consumers.ranges.topic_view import TopicView
 from ..errors import Legible
-from .admission import admitted
-from .mirror import GroupMirror
-from .offsets import Moved, StreamOffset, TopicSnapshot, continued
 from .options import SourceOptions
 from .planning import Partition, partitions
-from .task import read
-from .topic_view import TopicView
 
 if TYPE_CHECKING:
     import pyarrow as pa

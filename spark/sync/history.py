@@ -3,45 +3,30 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ...cdc.changes import ALWAYS, NEVER
-from ...cdc.fold import Truncate, Version
-from ...cdc.history import Link, chains
+from ...cdc.fold import Truncate
 from ...cdc.merging import LEVEL, SINCE
+from ...cdc.sync.columns import LAST, NUMBER, history_batches, history_schema
+from ...cdc.sync.options import Steps
 from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
-from ...cdc.types import arrow_type
-from .names import AGAIN, END, KIND, LAST, NUMBER, TOLD, quoted
-from .steps import Steps
-from .typed import typed_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_ROWS = 8_192
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_KIND, _TOLD, _AGAIN, _END = "__kind", "__told", "__again", "__end"
+"""Names of columns that only travel from tasks to a MERGE."""
 _CLOSE, _ADD = "close", "add"
 
 
-def history_schema(target: Target) -> pa.Schema:
-    own = {
-        OP: pa.string(),
-        VALID_FROM: pa.timestamp("us", "UTC"),
-        VALID_TO: pa.timestamp("us", "UTC"),
-        CURRENT: pa.bool_(),
-        POSITION: pa.int64(),
-        LEVEL: pa.int64(),
-        NUMBER: pa.int64(),
-        LAST: pa.bool_(),
-        SINCE: pa.list_(pa.int64()),
-    }
-    columns = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
-    return pa.schema([*columns, *(pa.field(name, kind) for name, kind in own.items())])
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def history_rows(mine: DataFrame, target: Target, steps: Steps) -> DataFrame:
@@ -70,26 +55,26 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFra
     s, c = rows.alias("s"), there.where(CURRENT).alias("c")
     mine = there.alias("a").join(s, same("a", "s"), "left_semi")
     others = [column.name for column in target.columns if column.name not in target.key]
-    end = f"max_by(struct({', '.join([f'1 AS {TOLD}', *map(quoted, others)])}), struct({POSITION}, {CURRENT}, {VALID_FROM}))"
-    e = mine.groupBy(*keys).agg(F.expr(f"max({POSITION})").alias(TOLD), F.expr(end).alias(END)).alias("e")
-    reached = f"CASE WHEN c.{CURRENT} THEN c.{POSITION} ELSE e.{TOLD} END"
+    end = f"max_by(struct({', '.join([f'1 AS {_TOLD}', *map(quoted, others)])}), struct({POSITION}, {CURRENT}, {VALID_FROM}))"
+    e = mine.groupBy(*keys).agg(F.expr(f"max({POSITION})").alias(_TOLD), F.expr(end).alias(_END)).alias("e")
+    reached = f"CASE WHEN c.{CURRENT} THEN c.{POSITION} ELSE e.{_TOLD} _END"
 
     places = {column.name: place for place, column in enumerate(target.columns)}
 
     def value(name: str, otherwise: str, reached: str) -> str:
         """The value of a version in a column, or ``otherwise`` if the version does not say it."""
-        return f"CASE WHEN s.{SINCE}[{places[name]}] < coalesce({reached}, {NEVER + 1}) THEN {otherwise} ELSE s.{quoted(name)} END"
+        return f"CASE WHEN s.{SINCE}[{places[name]}] < coalesce({reached}, {NEVER + 1}) THEN {otherwise} ELSE s.{quoted(name)} _END"
 
     values = {name: f"s.{quoted(name)}" for name in places} | {
         name: value(name, f"c.{quoted(name)}", f"c.{POSITION}") for name in others
     }
-    alike = [f"({value(name, f'e.{END}.{quoted(name)}', reached)}) <=> e.{END}.{quoted(name)}" for name in others]
+    alike = [f"({value(name, f'e.{_END}.{quoted(name)}', reached)}) <=> e.{_END}.{quoted(name)}" for name in others]
     equal = " AND ".join(["true", *alike])
-    ended = f"s.{LEVEL} = {reached} AND s.{LAST} AND CASE WHEN s.{OP} = 'd' THEN c.{CURRENT} IS NULL ELSE {equal} END"
+    ended = f"s.{LEVEL} = {reached} AND s.{LAST} AND CASE WHEN s.{OP} = 'd' THEN c.{CURRENT} IS NULL ELSE {equal} _END"
     of_row = Window.partitionBy(*(F.col(f"s.{key}") for key in keys))
-    newer = f"{reached} IS NULL OR s.{LEVEL} > {reached} OR (s.{LEVEL} = {reached} AND NOT {AGAIN})"
+    newer = f"{reached} IS NULL OR s.{LEVEL} > {reached} OR (s.{LEVEL} = {reached} AND NOT {_AGAIN})"
     met = s.join(c, same("s", "c"), "left").join(e, same("s", "e"), "left")
-    alive = met.withColumn(AGAIN, F.coalesce(F.max(F.expr(ended)).over(of_row), F.lit(False))).where(newer)
+    alive = met.withColumn(_AGAIN, F.coalesce(F.max(F.expr(ended)).over(of_row), F.lit(False))).where(newer)
     kept = [F.expr(one).alias(name) for name, one in values.items()]
     rest = [F.expr(f"s.{name}").alias(name) for name in (OP, VALID_FROM, VALID_TO, CURRENT, POSITION, NUMBER)]
     alive = alive.select(*kept, *rest)
@@ -97,8 +82,8 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFra
     first = alive.groupBy(*keys).agg(
         *(F.expr(f"min_by({quoted(name)}, {NUMBER})").alias(name) for name in names if name not in target.key)
     )
-    closes = first.select(*map(quoted, names)).withColumn(KIND, F.lit(_CLOSE))
-    return closes.unionByName(alive.where(f"{OP} <> 'd'").withColumn(KIND, F.lit(_ADD)))
+    closes = first.select(*map(quoted, names)).withColumn(_KIND, F.lit(_CLOSE))
+    return closes.unionByName(alive.where(f"{OP} <> 'd'").withColumn(_KIND, F.lit(_ADD)))
 
 
 def merge_history(table: object, source: DataFrame, target: Target, truncate: Truncate | None) -> bool:
@@ -111,9 +96,9 @@ def merge_history(table: object, source: DataFrame, target: Target, truncate: Tr
     names = [*(column.name for column in target.columns), OP, VALID_FROM, VALID_TO, CURRENT, POSITION]
     merge = (
         table.alias("t")
-        .merge(source.alias("s"), f"{on} AND t.{CURRENT} AND s.{KIND} = '{_CLOSE}'")
+        .merge(source.alias("s"), f"{on} AND t.{CURRENT} AND s.{_KIND} = '{_CLOSE}'")
         .whenMatchedUpdate(set={CURRENT: F.lit(False), VALID_TO: F.expr(f"s.{VALID_FROM}")})
-        .whenNotMatchedInsert(f"s.{KIND} = '{_ADD}'", values={quoted(name): f"s.{quoted(name)}" for name in names})
+        .whenNotMatchedInsert(f"s.{_KIND} = '{_ADD}'", values={quoted(name): f"s.{quoted(name)}" for name in names})
     )
     if truncate is not None:
         position, time_us = truncate
@@ -132,40 +117,4 @@ def _typed(target: Target, schema: pa.Schema, steps: Steps, batches: Iterator[pa
         for piece in batch.column("piece").to_pylist()
         for version in pickle.loads(piece)  # noqa: S301 - our own tasks wrote it
     ]
-    yield from _batches(target, schema, versions)
-
-
-def history_table(target: Target, versions: Sequence[Version]) -> pa.Table:
-    """All versions of one table in a batch, typed in this process."""
-    schema = history_schema(target)
-    return pa.Table.from_batches(_batches(target, schema, versions), schema)
-
-
-def _batches(target: Target, schema: pa.Schema, versions: Sequence[Version]) -> Iterator[pa.RecordBatch]:
-    links = chains(versions)
-    for start in range(0, len(links), _ROWS):
-        yield _batch(target, schema, links[start : start + _ROWS])
-
-
-def _batch(target: Target, schema: pa.Schema, links: Sequence[Link]) -> pa.RecordBatch:
-    columns: dict[str, list[object]] = {
-        column.name: [link.values[place] for link in links] for place, column in enumerate(target.columns)
-    }
-    for place, name in enumerate(target.key):
-        columns[name] = [link.key[place] for link in links]
-    columns |= {
-        OP: [link.op for link in links],
-        VALID_FROM: [_at(link.valid_from_us) for link in links],
-        VALID_TO: [None if link.valid_to_us is None else _at(link.valid_to_us) for link in links],
-        CURRENT: [link.valid_to_us is None and link.op != "d" for link in links],
-        POSITION: [link.position for link in links],
-        LEVEL: [link.level for link in links],
-        NUMBER: [link.number for link in links],
-        LAST: [link.last for link in links],
-        SINCE: [link.since for link in links],
-    }
-    return typed_batch(columns, schema)
-
-
-def _at(time_us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=time_us)
+    yield from history_batches(target, schema, versions)

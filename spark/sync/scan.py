@@ -8,25 +8,22 @@ from __future__ import annotations
 import gc
 import pickle
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from ...cdc.changes import Key, Net, Old, finished, merged
-from ...cdc.combine import combined, without_rows
-from ...cdc.fold import Fold, Folded, Plan, Truncate
-from ...cdc.merging import LEVEL, PUT, SINCE
-from ...cdc.sources import Source
-from ...cdc.targets import POSITION, Target
-from ...cdc.types import KEEP, arrow_type
-from ..source.task import ReadTask, read
+from ...cdc.combine import without_rows
+from ...cdc.fold import Truncate
+from ...cdc.sync.columns import ROWS_PER_BATCH, batch_of, rows_schema
+from ...cdc.sync.options import Steps
+from ...cdc.sync.scan import Scan, Taken, folded_of
+from ...cdc.targets import Target
 from .history import history_rows
-from .steps import NO_STEPS, Steps
-from .typed import typed_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,57 +33,6 @@ T = TypeVar("T")
 _PIECES = "table int, bucket int, piece binary"
 _SUMMARY = -1
 _ROWS_PER_PIECE = 8_192
-EVENT = ("queue", "offset", "store_timestamp", "body")
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The input of the tasks of one batch."""
-
-    tasks: tuple[ReadTask, ...]
-    plan: Plan
-    buckets: int
-    steps: Steps = NO_STEPS
-    bytes_max: int | None = None
-    """The most bytes of the events' bodies; one event is always taken. None: any number."""
-
-    @property
-    def bytes_per_task(self) -> int | None:
-        """The most bytes of one of several tasks that do not know of each other."""
-        return None if self.bytes_max is None else max(1, self.bytes_max // len(self.tasks))
-
-    @property
-    def events(self) -> int:
-        """The number of events to be read."""
-        return sum(end - start for task in self.tasks for start, end in task.ranges.values())
-
-    @property
-    def sources(self) -> list[Source]:
-        """The tables, by their numbers."""
-        return list(self.plan.targets)
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The folded events, and how far they reach."""
-
-    folded: Folded
-    ends: Mapping[int, int]
-    """The event to go on with, by queue: the range's end, or the first event that exceeded the bytes."""
-    sizes: Mapping[int, int]
-    """The bytes of the bodies that were read, by queue."""
-
-    @classmethod
-    def of(cls, parts: Sequence[Taken]) -> Taken:
-        """The sum of several tasks' results, without the rows."""
-        ends = {queue: end for part in parts for queue, end in part.ends.items()}
-        sizes = {queue: size for part in parts for queue, size in part.sizes.items()}
-        return cls(combined([part.folded for part in parts]), ends, sizes)
-
-    @property
-    def size(self) -> int:
-        """The bytes of all queues together."""
-        return sum(self.sizes.values())
 
 
 # --- On the driver --------------------------------------------------------------------------------------------------------------
@@ -125,13 +71,6 @@ def rows_of(found: DataFrame, scan: Scan, target: Target, truncate: Truncate | N
     return mine.mapInArrow(typed, from_arrow_schema(schema))
 
 
-def rows_schema(target: Target, *, guard: bool) -> pa.Schema:
-    fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
-    position = [pa.field(POSITION, pa.int64())] if guard else []
-    rest = [pa.field(PUT, pa.bool_()), pa.field(LEVEL, pa.int64()), pa.field(SINCE, pa.list_(pa.int64()))]
-    return pa.schema([*fields, *position, *rest])
-
-
 # --- In a task ------------------------------------------------------------------------------------------------------------------
 
 
@@ -154,36 +93,6 @@ def _no_collector() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
-
-
-def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int = 0) -> Taken:
-    """Fold a task's events, up to ``bytes_max`` bytes of bodies. The first event is always taken, unless bytes were taken ``before``."""
-    fold = Fold(scan.plan)
-    ends = {queue: start for queue, (start, _) in task.ranges.items()}
-    sizes = dict.fromkeys(ends, 0)
-    taken = before
-    with closing(_events(task)) as events:
-        for queue, offset, time_us, body in events:
-            size = len(body or b"")
-            if bytes_max is not None and taken and taken + size > bytes_max:
-                return Taken(fold.result(), ends, sizes)
-            taken += size or 1  # an event without a body counts too
-            sizes[queue] += size
-            ends[queue] = offset + 1
-            fold.add(queue, offset, body, time_us)
-    return Taken(fold.result(), {queue: limit for queue, (_, limit) in task.ranges.items()}, sizes)
-
-
-def _events(task: ReadTask) -> Generator[tuple[int, int, int, bytes], None, None]:
-    with closing(read(task)) as batches:
-        for batch in batches:
-            yield from zip(*(column.to_pylist() for column in _event_columns(batch)), strict=True)
-
-
-def _event_columns(batch: pa.RecordBatch) -> list[pa.Array]:
-    return [
-        column.cast(pa.int64()) if name == "store_timestamp" else column for name, column in zip(EVENT, batch.columns, strict=True)
-    ]
 
 
 def _written(scan: Scan, taken: Taken) -> Iterator[pa.RecordBatch]:
@@ -238,23 +147,5 @@ def _typed_rows(
                     nets[key] = net if before is None else merged(before, net)
         finished(nets, truncate, old)
         items = list(nets.items())
-    for start in range(0, len(items), _ROWS_PER_PIECE):
-        yield batch_of(target, schema, items[start : start + _ROWS_PER_PIECE])
-
-
-def batch_of(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, Net]]) -> pa.RecordBatch:
-    rows = [net.values for _, net in items]
-    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-    for place in target.key_places:
-        columns[place] = [key[target.key_places.index(place)] for key, _ in items]
-    values = {
-        column.name: [None if value is KEEP else value for value in found] if KEEP in found else found
-        for column, found in zip(target.columns, columns, strict=True)
-    }
-    values |= {
-        POSITION: [net.position for _, net in items],
-        PUT: [net.put for _, net in items],
-        LEVEL: [net.level for _, net in items],
-        SINCE: [net.since for _, net in items],
-    }
-    return typed_batch(values, schema)
+    for start in range(0, len(items), ROWS_PER_BATCH):
+        yield batch_of(target, schema, items[start : start + ROWS_PER_BATCH])

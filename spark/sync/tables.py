@@ -32,8 +32,7 @@ from ...cdc.targets import (
 )
 from ...cdc.types import arrow_type, normal_type
 from ...log.errors import InvalidArgument
-from .history import history_source, merge_history
-from .names import quoted
+from .history import history_source, merge_history, quoted
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock import connect
+from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.infra.cli.conftest import Penstock
-from tests.spark.sync.streams import TOPIC, event, rows, send
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
+from penstock.cdc.sync.options import Batch
 from penstock.infra.cli.sync import _show_batch
 from penstock.infra.cli.sync_failed import as_ours
 from penstock.infra.console.endings import exit_code
 from penstock.infra.console.session import Session, Signals
 from penstock.log.errors import InternalError, PenstockError
-from penstock.spark.sync.options import Batch
+from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.infra.cli.conftest import Penstock
 from tests.servers import S3Server
-from tests.spark.sync.streams import TOPIC, event, rows, send
 
 pytestmark = pytest.mark.processes
 

@@ -14,10 +14,14 @@ import pytest
 
 from penstock.aio import Lake
 from penstock.cdc.postgres.state import CaptureState, StateStore
+from penstock.cdc.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
+from penstock.cdc.sync.lease import read_record as read_record_of_sync
 from penstock.consumers.handlers.results import ConsumeResult
 from penstock.consumers.membership import Subscription
 from penstock.consumers.metrics import MemoryMetrics
 from penstock.consumers.push import PushConsumer, PushOptions
+from penstock.consumers.ranges.mirror import GroupMirror
+from penstock.consumers.ranges.offsets import StreamOffset
 from penstock.consumers.statistics import TAKE_OVERS
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import MemoryTable
@@ -37,10 +41,6 @@ from penstock.log.stores import MemoryStore
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore
 from penstock.log.topic.topics import read_record
 from penstock.log.verify import verify
-from penstock.spark.source.mirror import GroupMirror
-from penstock.spark.source.offsets import StreamOffset
-from penstock.spark.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
-from penstock.spark.sync.lease import read_record as read_record_of_sync
 from tests.infra.deploy.iam import Bucket, Document, GuardedStore, GuardedTable
 from tests.infra.deploy.transacting import SETTLING, settle, transact
 from tests.simulation.kernel import Kernel

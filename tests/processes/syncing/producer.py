@@ -9,8 +9,8 @@ from datetime import timedelta
 from itertools import groupby, islice
 
 import penstock
-from tests.spark.sync.crashes import grouped, stream
-from tests.spark.sync.streams import TOPIC, Row
+from tests.cdc.sync.crashes import grouped, stream
+from tests.cdc.sync.streams import TOPIC, Row
 
 EVENTS_AT_ONCE = 5
 

@@ -20,15 +20,15 @@ from typing import Literal
 import psutil
 
 import penstock
-from penstock.spark.sync.steps import Moment
+from penstock.cdc.sync.options import Moment
+from tests.cdc.sync.crashes import DONE, POINTS, VERSIONED, Victims, kill_under
+from tests.cdc.sync.judging import Check, Told
+from tests.cdc.sync.streams import TOPIC
 from tests.processes.syncing import producer
 from tests.processes.syncing.producer import changes
 from tests.servers import die_with_parent
 from tests.spark.sync import driver
-from tests.spark.sync.crashes import DONE, POINTS, VERSIONED, Victims, kill_under
 from tests.spark.sync.driver import CLUSTER, Life
-from tests.spark.sync.judging import Check, Told
-from tests.spark.sync.streams import TOPIC
 from tests.tree import ROOT
 from tests.waiting import wait_until
 

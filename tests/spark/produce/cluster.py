@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 from pyspark.sql import functions as F
 
+from penstock.coordinator.lakes import LakePlace
 from penstock.spark import session
-from penstock.spark.lakes import LakePlace
 from penstock.spark.produce.columns import MessageColumns
 from penstock.spark.produce.write import OrderedWriter, Steps
 from tests.spark import quick

@@ -13,8 +13,8 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+from penstock.coordinator.lakes import LakePlace
 from penstock.spark import session
-from penstock.spark.lakes import LakePlace
 from penstock.spark.produce.columns import MessageColumns
 from penstock.spark.produce.write import OrderedWriter, Steps
 from tests.spark import quick

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import penstock
+from penstock.coordinator.lakes import LakePlace
 from penstock.spark.java import Java
-from penstock.spark.lakes import LakePlace
 from penstock.spark.produce.columns import MessageColumns
 from penstock.spark.produce.write import OrderedWriter, Steps
 from tests.spark.produce.killed import PART_BYTES, SCHEMA, TOPIC

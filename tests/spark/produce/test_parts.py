@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from penstock.coordinator.lakes import LakePlace, OpenLake, lakes
 from penstock.log.errors import InternalError, MessageTypeMismatch, StoreUnavailable
 from penstock.log.format.header import Part
 from penstock.log.linking import Linker, open_linker
@@ -19,7 +20,6 @@ from penstock.log.paths import TopicPaths
 from penstock.log.stage.jobs import Job
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.spark.errors import of_spark, told_shortly
-from penstock.spark.lakes import LakePlace, OpenLake, lakes
 from penstock.spark.produce.parts import Upload, answers, parts_of, upload_rows
 
 QUEUES = 4

@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 
 import penstock
+from penstock.coordinator.lakes import lakes
 from penstock.log.errors import InvalidArgument, LimitExceeded, NotWritten, TopicDeleted, TopicNotFound
 from penstock.log.limits import JOB_LINK_MAX_S
-from penstock.spark.lakes import lakes
 from penstock.spark.produce.sink import StreamSink, batch_sink, parse, stream_sink
 from tests.spark.produce.test_parts import batches
 

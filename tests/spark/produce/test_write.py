@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
+from penstock.coordinator.lakes import LakePlace, lakes
 from penstock.log import queue_of
 from penstock.log.errors import (
     FencedError,
@@ -24,7 +25,6 @@ from penstock.log.errors import (
     TopicNotFound,
 )
 from penstock.spark import WriteResult, ordered_writer, write_ordered
-from penstock.spark.lakes import LakePlace, lakes
 from penstock.spark.produce.columns import MessageColumns
 from penstock.spark.produce.write import OrderedWriter, Steps
 

@@ -13,12 +13,12 @@ import pytest
 
 import penstock
 from penstock.aio import Lake
+from penstock.coordinator.lakes import lakes
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.log import open_store, queue_of
 from penstock.spark import ordered_writer, sync, write_ordered
-from penstock.spark.lakes import lakes
+from tests.cdc.sync.streams import TOPIC, event, send
 from tests.servers import S3Server
-from tests.spark.sync.streams import TOPIC, event, send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from penstock.consumers.ranges.offsets import Places
 from penstock.log import MESSAGE_SCHEMA, InvalidArgument, LimitExceeded, TagFilter
-from penstock.spark.source.options import OPTIONS, Places, parse
+from penstock.spark.source.options import OPTIONS, parse
 
 LAKE = {"lake": "s3://bucket/lake", "path": "orders"}
 

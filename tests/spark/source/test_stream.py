@@ -13,18 +13,18 @@ import pyarrow as pa
 import pytest
 
 from penstock.coordinator import GroupInUse
+from penstock.coordinator.lakes import lakes
 from penstock.log import MESSAGE_SCHEMA, OffsetOutOfRange, RetryError, StoreUnavailable, TopicDeleted, TopicNotFound
-from penstock.spark.lakes import lakes
 from tests.spark.source.topics import TopicFolder, topic_folder
 
 pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+from penstock.consumers.ranges.task import read
 from penstock.spark.source.options import parse
 from penstock.spark.source.planning import Partition
 from penstock.spark.source.stream import StreamReader
-from penstock.spark.source.task import read
 
 ALL = ReadAllAvailable()
 

@@ -11,11 +11,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstock.cdc.sync.options import Moment, Steps
 from penstock.spark import session, sync
-from penstock.spark.sync.steps import Moment, Steps
+from tests.cdc.sync.crashes import BATCH, CrashAt, Done, Each, Loss, Victims
+from tests.cdc.sync.streams import TOPIC
 from tests.spark import quick
-from tests.spark.sync.crashes import BATCH, CrashAt, Done, Each, Loss, Victims
-from tests.spark.sync.streams import TOPIC
 from tests.tree import ROOT
 
 if TYPE_CHECKING:

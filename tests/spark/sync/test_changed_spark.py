@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.cdc.sync.run import SyncRun
 from penstock.spark import sync
-from penstock.spark.sync.run import SyncRun
-from tests.spark.sync.forgetting import forget_commits
-from tests.spark.sync.streams import TOPIC, Row, event, rows, send
+from tests.cdc.sync.forgetting import forget_commits
+from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.spark import sync
+from tests.cdc.sync.streams import TOPIC, Row, rows, send
 from tests.cdc.test_conformance import COMMON, CONNECTORS, MODES
-from tests.spark.sync.streams import TOPIC, Row, rows, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.cdc.sync.options import NO_STEPS, Moment, Options, Steps
+from penstock.coordinator.lakes import LakePlace
 from penstock.spark import sync
-from penstock.spark.lakes import LakePlace
-from penstock.spark.sync.options import Options
-from penstock.spark.sync.steps import NO_STEPS, Moment, Steps
-from tests.spark.sync.crashes import BATCH, VERSIONED, Crash, CrashAt, grouped, stream
+from tests.cdc.sync.crashes import BATCH, VERSIONED, Crash, CrashAt, grouped, stream
+from tests.cdc.sync.driving import drive_to_the_end
+from tests.cdc.sync.judging import Check, stored
+from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
 from tests.spark.sync.driver import CLUSTER, Life
-from tests.spark.sync.driving import drive_to_the_end
-from tests.spark.sync.judging import Check, stored
-from tests.spark.sync.streams import TOPIC, event, group_for, rows, send
 from tests.tree import ROOT
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from penstock.cdc.sync.options import NO_STEPS, PoisonEvent
 from penstock.spark import sync
-from penstock.spark.sync.options import PoisonEvent
-from penstock.spark.sync.steps import NO_STEPS
 from tests.cdc import nasty
+from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
 from tests.cdc.test_fold import as_text
-from tests.spark.sync.streams import TOPIC, event, group_for, rows, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

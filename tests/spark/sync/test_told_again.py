@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.spark import sync
-from tests.spark.sync.streams import TOPIC, event, rows, send
+from tests.cdc.sync.streams import TOPIC, event, rows, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

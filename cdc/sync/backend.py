@@ -1,0 +1,96 @@
+"""What a sync needs of the engine that carries its batches out: this process and deltalake, or Spark's tasks and Delta's JARs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from ...log.errors import PenstockError, ReopenError
+from ..changes import Key, Old
+from ..fold import Truncate
+from ..merging import one_line
+from ..targets import Column, Found, Owner, Target, TargetRefused, Written
+from .existing import untold
+from .options import Options
+from .scan import Scan, Taken
+
+
+class TargetTables(Protocol):
+    """The targets in one folder."""
+
+    def path(self, name: str) -> str: ...
+    def exists(self, name: str) -> bool: ...
+    def find(self, name: str) -> Found | None: ...
+    def written(self, name: str) -> Written | None: ...
+    def create(self, target: Target, owner: Owner) -> None: ...
+    def add_columns(self, target: Target, columns: Sequence[Column]) -> None: ...
+    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]: ...
+    def merge(
+        self,
+        target: Target,
+        rows: Any,  # noqa: ANN401 - what the backend's `rows` gave
+        owner: Owner,
+        *,
+        truncate: Truncate | None = None,
+        partial: bool = True,
+        check: Callable[[], None],
+    ) -> bool: ...
+    def refusal(self, error: Exception) -> str | None: ...
+
+
+class FoundChanges(Protocol):
+    """The folds of one batch, until they are dropped."""
+
+    def summary(self) -> Taken: ...
+    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> Any: ...  # noqa: ANN401
+    def drop(self) -> None: ...
+
+
+class Backend(Protocol):
+    """Folds events and writes targets."""
+
+    @property
+    def tables(self) -> TargetTables: ...
+    @property
+    def keeps_history(self) -> bool: ...
+    def fold(self, scan: Scan) -> FoundChanges: ...
+
+
+BackendOf: TypeAlias = Callable[[Options], Backend]
+"""Makes a backend. Each driver of a sync has one of its own."""
+
+
+def check_done(tables: TargetTables, target: Target, owner: Owner, *, check: Callable[[], None]) -> None:
+    """Check who has merged into the target since the progress that the batch was built on. It was a commit of this driver whose answer was
+    lost, or another driver's, which raises `ReopenError`. Raises `TargetRefused` when nothing tells any more which it was.
+
+    ``check`` tells whether the lease holds. A driver that stood still between its last look at the lease and its commit has lost that too.
+    """
+    written = tables.written(target.name)
+    if written is not None and written.owner == owner and written.forgotten:
+        raise untold(tables.path(target.name))
+    if written is None or written.owner != owner or written.progress != target.progress:
+        check()
+        raise ReopenError(
+            "the target is further than this driver knows",
+            operation="sync",
+            object=tables.path(target.name),
+            expected=dict(target.progress.offsets),
+            observed=None if written is None else f"{dict(written.progress.offsets)} by sync {written.owner.name}",
+            hint="did two drivers run? Start the sync again: it goes on from what the target has",
+        )
+
+
+def refusal_of(tables: TargetTables, name: str, error: Exception) -> TargetRefused | None:
+    """The refusal that a target's error means for its table, which is to stand still. None: it is an error of the store, the session, the
+    lease or the machine.
+    """
+    if isinstance(error, TargetRefused):
+        return error
+    if isinstance(error, PenstockError | MemoryError):
+        return None
+    ours = isinstance(error, ValueError | TypeError | OverflowError | pa.ArrowException)
+    reason = one_line(error) if ours else tables.refusal(error)
+    return None if reason is None else TargetRefused(reason, operation="sync", object=tables.path(name))

@@ -1,0 +1,111 @@
+"""The rows of a batch in Arrow's types, as a MERGE takes them: net changes of rows, and versions of rows with history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from ..changes import Key, Net
+from ..fold import Version
+from ..history import Link, chains
+from ..merging import LEVEL, PUT, SINCE
+from ..targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
+from ..types import KEEP, Unfit, arrow_type
+
+NUMBER, LAST = "__number", "__last"
+"""Names of columns that only travel to the MERGE of a target with history."""
+ROWS_PER_BATCH = 8_192
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def rows_schema(target: Target, *, guard: bool) -> pa.Schema:
+    fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
+    position = [pa.field(POSITION, pa.int64())] if guard else []
+    rest = [pa.field(PUT, pa.bool_()), pa.field(LEVEL, pa.int64()), pa.field(SINCE, pa.list_(pa.int64()))]
+    return pa.schema([*fields, *position, *rest])
+
+
+def batch_of(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, Net]]) -> pa.RecordBatch:
+    rows = [net.values for _, net in items]
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    for place in target.key_places:
+        columns[place] = [key[target.key_places.index(place)] for key, _ in items]
+    values = {
+        column.name: [None if value is KEEP else value for value in found] if KEEP in found else found
+        for column, found in zip(target.columns, columns, strict=True)
+    }
+    values |= {
+        POSITION: [net.position for _, net in items],
+        PUT: [net.put for _, net in items],
+        LEVEL: [net.level for _, net in items],
+        SINCE: [net.since for _, net in items],
+    }
+    return typed_batch(values, schema)
+
+
+def history_schema(target: Target) -> pa.Schema:
+    own = {
+        OP: pa.string(),
+        VALID_FROM: pa.timestamp("us", "UTC"),
+        VALID_TO: pa.timestamp("us", "UTC"),
+        CURRENT: pa.bool_(),
+        POSITION: pa.int64(),
+        LEVEL: pa.int64(),
+        NUMBER: pa.int64(),
+        LAST: pa.bool_(),
+        SINCE: pa.list_(pa.int64()),
+    }
+    columns = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
+    return pa.schema([*columns, *(pa.field(name, kind) for name, kind in own.items())])
+
+
+def history_table(target: Target, versions: Sequence[Version]) -> pa.Table:
+    """All versions of one table in a batch, typed in this process."""
+    schema = history_schema(target)
+    return pa.Table.from_batches(history_batches(target, schema, versions), schema)
+
+
+def history_batches(target: Target, schema: pa.Schema, versions: Sequence[Version]) -> Iterator[pa.RecordBatch]:
+    links = chains(versions)
+    for start in range(0, len(links), ROWS_PER_BATCH):
+        yield _history_batch(target, schema, links[start : start + ROWS_PER_BATCH])
+
+
+def _history_batch(target: Target, schema: pa.Schema, links: Sequence[Link]) -> pa.RecordBatch:
+    columns: dict[str, list[object]] = {
+        column.name: [link.values[place] for link in links] for place, column in enumerate(target.columns)
+    }
+    for place, name in enumerate(target.key):
+        columns[name] = [link.key[place] for link in links]
+    columns |= {
+        OP: [link.op for link in links],
+        VALID_FROM: [_at(link.valid_from_us) for link in links],
+        VALID_TO: [None if link.valid_to_us is None else _at(link.valid_to_us) for link in links],
+        CURRENT: [link.valid_to_us is None and link.op != "d" for link in links],
+        POSITION: [link.position for link in links],
+        LEVEL: [link.level for link in links],
+        NUMBER: [link.number for link in links],
+        LAST: [link.last for link in links],
+        SINCE: [link.since for link in links],
+    }
+    return typed_batch(columns, schema)
+
+
+def _at(time_us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=time_us)
+
+
+def typed_batch(values: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """An Arrow batch of the values. Raises `Unfit`, which names the column, for values that Arrow does not take."""
+    columns = []
+    for field in schema:
+        try:
+            columns.append(pa.array(values[field.name], field.type))
+        except MemoryError:
+            raise  # Arrow's is an error of values as well
+        except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+            raise Unfit(f"column {field.name}: {error}") from error
+    return pa.record_batch(columns, schema=schema)

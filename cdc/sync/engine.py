@@ -1,0 +1,448 @@
+"""The driver's loop: choose events, fold them in tasks, give targets what they lack, merge, and keep the progress.
+
+    read ─► fold ─► create, add columns ─► merge, target by target ─► progress
+
+The targets' commits decide what is applied; the sync's own record only says where to begin reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Literal
+
+from ...consumers.ranges.admission import Piece, Ranges, admitted, packed
+from ...consumers.ranges.mirror import GroupMirror
+from ...consumers.ranges.offsets import StreamOffset, TopicSnapshot
+from ...consumers.ranges.task import ReadTask
+from ...consumers.ranges.topic_view import TopicView
+from ...coordinator.lakes import lakes
+from ...log.errors import InvalidArgument, PenstockError
+from ..changes import NEVER
+from ..fold import Folded, Plan, Refused, Truncate
+from ..seen import Seen
+from ..shape import Shape, new_columns
+from ..sources import Source, wanted
+from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, target_names
+from .backend import Backend, FoundChanges, check_done, refusal_of
+from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone
+from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
+from .options import Batch, Options, PoisonEvent
+from .scan import EVENT, Scan
+from .stops import Stops
+
+_AFTER_DEATH = 2
+"""How often batches are halved after a driver died, perhaps out of memory. The next one begins with a fourth, and grows with each batch."""
+_HALVED_MAX = 63
+
+
+class Engine:
+    """One sync in one driver. Every method is for one thread at a time."""
+
+    def __init__(self, options: Options, backend: Backend) -> None:
+        self._options = options
+        self._plan = Plan(
+            {}, options.tables, options.declared.keys, options.guard, reading=options.reading, truncates=options.truncates
+        )
+        self._reading = options.place.reading
+        self._view = TopicView(self._reading, options.topic)
+        self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
+        self._backend = backend
+        self._tables = self._backend.tables
+        self._lease: SyncLease | None = None
+        self._targets: dict[Source, Target] = {}
+        self._names: dict[Source, str] = {}
+        """The folders of tables, also of those without an event in this run: the state there is read when one comes."""
+        self._others: dict[Source, frozenset[str]] = {}
+        self._progress: dict[str, Progress] = {}
+        """The progress by folder: from the sync's record, and then from this run's merges."""
+        self._stopped = Stops()
+        self._position: dict[int, int] = {}
+        self._batches = 0
+        self._standing: TopicSnapshot | None = None
+        self._owner: Owner | None = None
+        self._record: SyncRecord | None = None
+        """The record as this driver found it; None: there was none for this topic."""
+        self._earliest: dict[int, int] = {}
+        """Where every queue began when this driver did."""
+        self._truncated: dict[Source, int] = {}
+        """The highest position of a truncate, by table without a target yet."""
+        self._event_bytes: dict[int, float] = {}
+        """The mean size of an event of the last batch, by queue."""
+        self.halved = 0
+        """How many times batches are halved: a batch that ended its driver, or ran out of memory, is not taken again at its size."""
+        self.can_be_smaller = True
+        """Whether the batch that failed had more than one event."""
+        self._bars: dict[Source, dict[int, Refused]] = {}
+        """The events of this batch that the targets say cannot be applied, by table and queue."""
+
+    # --- Beginning and end ------------------------------------------------------------------------------------------------------
+
+    def open(self, *, patience_s: float | None = None, halved: int = 0) -> None:
+        """Take the lease, and find out where to go on. Raises `SyncInUse`, `TargetRefused`, and the lake's errors."""
+        options = self._options
+        standing = self._standing = self._view.refresh()
+        opened = lakes.open(options.place)
+        self._lease = opened.run(lambda: take_lease(opened, options.topic, options.name, patience_s=patience_s))
+        self._owner = Owner(options.topic, standing.life, options.name)
+        try:
+            self._begin(standing)
+            self._halve(max(halved, self._lease.halved + (_AFTER_DEATH if self._lease.after_death else 0)))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Release the lease, so that another driver may go on at once."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lakes.open(self._options.place).run(lease.give_up)
+
+    def _begin(self, standing: TopicSnapshot) -> None:
+        self._earliest = {queue: kept[0] for queue, kept in standing.kept.items()}
+        self._position = dict(self._earliest)
+        data = self._held.record
+        record = None if data is None else decode_record(data, where=record_key(self._options.topic, self._options.name))
+        if record is None or record.life != standing.life:
+            return
+        self._record = record
+        check_folder(record, self._options.into, self._options.name)
+        self._names = {source: name for name, source in record.tables.items()}
+        self._truncated = dict(record.truncated)
+        self._progress = dict(record.progress)
+        position, lost = where_to_begin(record, standing.kept, self._options.topic)
+        if not self._made_again() and covers(record.chosen, self._options.tables):
+            self._position = position
+        for table, stops in lost.items():
+            schema, _, name = table.rpartition(".")
+            self._stopped.keep(record.sources.get(table, Source(schema or None, name)), stops, record.resume.get(table, {}))
+
+    def _made_again(self) -> bool:
+        """Whether targets have gone that can be made again from the beginning; those that cannot stand still."""
+        gone = [
+            source for source, name in self._names.items() if wanted(self._options.tables, source) and not self._tables.exists(name)
+        ]
+        cut = [queue for queue, offset in sorted(self._earliest.items()) if offset > 0]
+        if cut and not self._options.adopt:
+            for source in gone:
+                self._stopped.keep(source, [Stop(queue, self._earliest[queue], GONE) for queue in cut], self._earliest)
+            return False
+        for source in gone:
+            del self._names[source]
+        return bool(gone)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the hold on the sync: each is higher than all before."""
+        return self._held.epoch
+
+    @property
+    def _held(self) -> SyncLease:
+        assert self._lease is not None, "open comes first"
+        return self._lease
+
+    @property
+    def _own(self) -> Owner:
+        assert self._owner is not None, "open comes first"
+        return self._owner
+
+    # --- One batch --------------------------------------------------------------------------------------------------------------
+
+    def look(self) -> int:
+        """The number of events to be applied, as of now."""
+        self._standing = self._view.refresh()
+        if self._standing.life != self._own.life:
+            raise InvalidArgument(
+                "the topic was deleted and created again", operation="sync", object=self._options.topic, hint="start the sync again"
+            )
+        return sum(limit - self._position.get(queue, 0) for queue, (_, limit) in self._standing.kept.items())
+
+    def step(self, ends: Mapping[int, int] | None = None) -> Batch | None:
+        """Apply one batch of what the last `look` saw, not beyond ``ends``. None: there is nothing.
+
+        Raises `PoisonEvent` once all before such an event is applied, `LeaseLost`, and Spark's errors.
+        """
+        ranges = self._chosen(ends)
+        if not ranges:
+            return None
+        clock = lakes.open(self._reading).lake.runtime.clock
+        begun_s = clock.monotonic_s()
+        self._reached("read", "after")
+        try:
+            merged, reached, broken = self._apply(ranges)
+        except Exception as error:
+            if not isinstance(error, PenstockError):
+                self._failed(sum(end - start for start, end in ranges.values()))
+            raise
+        self._position |= reached
+        self._save()
+        self._batches += 1
+        self._halve(max(0, self.halved - 1))
+        events = sum(reached[queue] - start for queue, (start, _) in ranges.items())
+        if broken:
+            (first, *_) = broken.values()
+            raise PoisonEvent.at(first, self._options.topic)
+        lag = sum(limit - self._position[queue] for queue, limit in self.ends().items())
+        return Batch(self._batches, events, clock.monotonic_s() - begun_s, merged, lag, behind(self._progress), self.epoch)
+
+    def ends(self) -> dict[int, int]:
+        """Where every queue ends, as of the last `look`."""
+        assert self._standing is not None, "look comes first"
+        return {queue: limit for queue, (_, limit) in self._standing.kept.items()}
+
+    @property
+    def stopped(self) -> dict[str, tuple[Stop, ...]]:
+        """Tables that stand still, and the events that cannot be applied."""
+        return self._stopped.named
+
+    @property
+    def known(self) -> dict[Source, Target | None]:
+        """The target by table; None: no event of the table could be applied in this run."""
+        return {**dict.fromkeys((*self._names, *self._stopped)), **self._targets}
+
+    @property
+    def position(self) -> dict[int, int]:
+        """The next event to be applied, by queue."""
+        return dict(self._position)
+
+    def _chosen(self, ends: Mapping[int, int] | None) -> Ranges:
+        self._reached("read", "before")
+        standing = self._standing
+        assert standing is not None, "look comes first"
+        available = {
+            queue: (self._position.get(queue, 0), min(limit, limit if ends is None else ends.get(queue, limit)))
+            for queue, (_, limit) in standing.kept.items()
+        }
+        available = {queue: (start, limit) for queue, (start, limit) in available.items() if start < limit}
+        if not available:
+            return {}
+        sizes = self._view.sizes(available)
+        known = {queue: (range_, self._event_bytes[queue]) for queue, range_ in available.items() if queue in self._event_bytes}
+        pieces = {queue: [Piece(start, limit, round(size * (limit - start)))] for queue, ((start, limit), size) in known.items()}
+        sizes = replace(sizes, pieces={**sizes.pieces, **pieces})
+        limits = admitted(available, rows_max=self._events_max, bytes_max=self._bytes_max, sizes=sizes)
+        return {queue: (start, limits[queue]) for queue, (start, _) in available.items() if limits[queue] > start}
+
+    @property
+    def _events_max(self) -> int:
+        return max(1, self._options.max_events_per_batch >> self.halved)
+
+    @property
+    def _bytes_max(self) -> int:
+        return max(1, self._options.max_bytes_per_batch >> self.halved)
+
+    def _halve(self, times: int) -> None:
+        """Halve the largest size of batches ``times`` times, also for a driver that comes after this one."""
+        self.halved, lease = min(times, _HALVED_MAX), self._held
+        lakes.open(self._options.place).run(lambda: lease.save_halved(self.halved))
+
+    def _failed(self, events: int) -> None:
+        """Note that a batch of ``events`` events could not be applied, maybe for want of memory."""
+        self.can_be_smaller = events > 1
+        times = range(self.halved + 1, _HALVED_MAX)
+        smaller = next((n for n in times if self._options.max_events_per_batch >> n <= events // 2), _HALVED_MAX)
+        with suppress(PenstockError):  # the error raised is why the batch failed
+            self._halve(smaller)
+
+    def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, int], dict[int, Refused]]:
+        """Fold, once more with the new tables and columns, then merge. Returns what was written, how far every queue is, and where it is
+        broken.
+        """
+        broken: dict[int, Refused] = {}
+        reached = {queue: end for queue, (_, end) in ranges.items()}
+        bytes_max: int | None = self._bytes_max
+        self._bars = {}
+        while ranges:
+            self._reached("fold", "before")
+            found = self._backend.fold(self._scan(ranges, bytes_max))
+            bytes_max = None  # events that are folded again are within it
+            try:
+                taken = found.summary()
+                folded = taken.folded
+                self._reached("fold", "after")
+                ends = {**taken.ends, **{queue: refused.place[1] for queue, refused in folded.broken.items()}}
+                sizes = {
+                    queue: size / count for queue, size in taken.sizes.items() if (count := taken.ends[queue] - ranges[queue][0])
+                }
+                self._event_bytes |= sizes
+                reached |= ends
+                broken |= folded.broken
+                ranges = {queue: (start, ends[queue]) for queue, (start, _) in ranges.items() if start < ends[queue]}
+                if folded.broken:
+                    continue
+                if self._took_in(folded):
+                    continue
+                return self._merged(found, folded, ranges), reached, broken
+            finally:
+                found.drop()
+        return {}, reached, broken
+
+    def _scan(self, ranges: Ranges, bytes_max: int | None) -> Scan:
+        taken = packed(ranges, tasks_max=self._options.tasks, sizes=self._view.sizes(ranges))
+        tasks = tuple(
+            ReadTask(place=self._reading, topic=self._options.topic, life=self._own.life, ranges=one, columns=EVENT)
+            for one in taken
+        )
+        targets = {source: replace(target, stopped=source in self._stopped) for source, target in self._targets.items()}
+        plan = replace(self._plan, targets=targets, bars=self._bars)
+        if plan.truncates == "ordered" and len(self.ends()) == 1:
+            plan = replace(plan, truncates="queue")  # there is no other queue
+        return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps, bytes_max)
+
+    def _merged(self, found: FoundChanges, folded: Folded, ranges: Ranges) -> dict[str, int]:
+        merged = {}
+        for source, count in folded.counts.items():
+            bars = folded.refused.get(source, {})
+            ends = self._position | {queue: bars[queue].place[1] if queue in bars else end for queue, (_, end) in ranges.items()}
+            truncate, before = folded.truncates.get(source), self._targets[source]
+            target = before.reached(ends, None if truncate is None else truncate.position, folded.told.get(source))
+            try:
+                self._merge(found, target, truncate, folded)
+            except Exception as error:
+                if (why := refusal_of(self._tables, target.name, error)) is None:
+                    raise
+                starts = {queue: max(start, before.progress.offsets.get(queue, 0)) for queue, (start, _) in ranges.items()}
+                self._stopped.add(source, [Refused(place, str(why)) for place in sorted(starts.items())], self._position)
+                continue
+            self._targets[source], self._progress[target.name] = target, target.progress
+            merged[target.name] = count
+        for source, bars in folded.refused.items():
+            self._stopped.add(source, bars.values(), self._position | {queue: end for queue, (_, end) in ranges.items()})
+        return merged
+
+    def _merge(self, found: FoundChanges, target: Target, truncate: Truncate | None, folded: Folded) -> None:
+        self._reached("merge", "before", target.name)
+        self._held.check()
+        moved, partial = folded.moved.get(target.source), target.source in folded.partial
+        old = self._tables.rows(target, list(moved)) if moved else None
+        rows = found.rows(target, truncate, old)
+        if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=partial, check=self._held.check):
+            check_done(self._tables, target, self._own, check=self._held.check)
+        self._reached("merge", "after", target.name)
+
+    def _save(self) -> None:
+        self._reached("progress", "before")
+        record = SyncRecord(
+            life=self._own.life,
+            into=self._options.into,
+            offsets=self._position,
+            chosen=self._options.tables,
+            tables={name: source for source, name in self._names.items()},
+            truncated=self._truncated,
+            stopped=self.stopped,
+            progress={name: self._progress[name] for name in self._names.values() if name in self._progress},
+            resume=self._stopped.resume,
+            sources=self._stopped.sources,
+        )
+        lease = self._held
+        lakes.open(self._options.place).run(lambda: lease.save(record))
+        self._reached("progress", "in")
+        self._mirror.report(StreamOffset(self._own.life, self._position))
+        self._reached("progress", "after")
+
+    # --- Targets ----------------------------------------------------------------------------------------------------------------
+
+    def _took_in(self, folded: Folded) -> bool:
+        """Give targets what they lack. False: they have everything that the events call for."""
+        changed = False
+        for source, seen in sorted(folded.seen.items(), key=lambda one: one[1].place):  # however tasks shared them
+            if source in self._stopped:
+                continue
+            try:
+                shape = Shape.of(source, seen, self._options.declared)
+                changed |= (
+                    self._add_columns(source, shape) if source in self._targets else self._add_table(source, shape, seen, folded)
+                )
+            except Exception as error:
+                if (why := refusal_of(self._tables, self._names.get(source, source.table), error)) is None:
+                    raise
+                self._bar(source, seen, why)
+                changed = True
+        return changed
+
+    def _bar(self, source: Source, seen: Seen, error: TargetRefused) -> None:
+        """Let a table end before the events that its target refuses. The whole table stands still when the target refuses all."""
+        refused = [Refused(place, str(error)) for place in sorted(seen.first(error.columns).items())]
+        if not error.columns:
+            self._stopped.add(source, refused, self._position)
+            return
+        bars = self._bars.setdefault(source, {})
+        for one in refused:
+            bars[one.place[0]] = min(one, bars.get(one.place[0], one), key=lambda refused: refused.place)
+
+    def _add_table(self, source: Source, shape: Shape, seen: Seen, folded: Folded) -> bool:
+        """Find a table's target, or make it. False: there is nothing to be made."""
+        taken = {name: one for one, name in self._names.items()}
+        names = [self._names[source]] if source in self._names else target_names(source, taken)
+        name, found = folder_of(source, names, self._tables.find)
+        if found is not None:
+            self._know(source, name, found, shape)
+            return True
+        if source in self._names:
+            raise target_gone(self._tables.path(name))
+        truncated = max(self._truncated.get(source, NEVER), NEVER if seen.truncated is None else seen.truncated)
+        if not shape.key:
+            if truncated != NEVER:
+                self._truncated[source] = truncated
+            if source in folded.refused:
+                self._stopped.add(source, folded.refused[source].values(), self._position)
+            return False
+        history = self._options.historic(source)
+        if history:  # rows that this batch removes had versions before
+            truncated = self._truncated.get(source, NEVER)
+        target = new_target(source, name, shape, truncated=None if truncated == NEVER else truncated, history=history)
+        self._reached("create", "before", name)
+        self._held.check()
+        self._tables.create(target, self._own)
+        self._reached("create", "after", name)
+        made = self._tables.find(name)  # another sync may have made it at the same time
+        assert made is not None, "it was made"
+        self._know(source, name, made, shape)
+        self._truncated.pop(source, None)
+        return True
+
+    def _know(self, source: Source, name: str, found: Found, shape: Shape) -> None:
+        """Add a target that is there. Raises `TargetRefused`."""
+        options, path = self._options, self._tables.path(name)
+        told = self._record is not None and wanted(self._record.chosen, source)
+        # The number is above that of any commit of the syncs that it is taken over from.
+        above = lakes.open(self._reading).lake.runtime.clock.wall_ms()
+        target = known_target(
+            source,
+            name,
+            found,
+            shape,
+            path=path,
+            owner=self._own,
+            adopted=Progress(commits=above) if options.adopt else None,
+            kept=self._progress.get(name),
+            cut=None if told else self._earliest,
+        )
+        check_history(target, path=path, wanted=options.historic(source), kept=self._backend.keeps_history)
+        if options.guard and not target.history and POSITION not in found.others:
+            self._held.check()
+            self._tables.add_columns(target, [Column(POSITION, "bigint")])
+        self._targets[source], self._names[source] = target, name
+        self._others[source] = found.others
+
+    def _add_columns(self, source: Source, shape: Shape) -> bool:
+        target = self._targets[source]
+        columns = new_columns(target, shape)
+        check_writable(columns, self._others.get(source, frozenset()), path=self._tables.path(target.name))
+        if not columns:
+            return False
+        self._reached("add columns", "before", target.name)
+        self._held.check()
+        try:
+            self._tables.add_columns(target, columns)
+        except Exception as error:
+            if (why := refusal_of(self._tables, target.name, error)) is None:
+                raise
+            raise why.of(*(column.name for column in columns)) from error
+        self._reached("add columns", "after", target.name)
+        self._targets[source] = replace(target, columns=(*target.columns, *columns))
+        return True
+
+    def _reached(self, step: str, moment: Literal["before", "in", "after"], what: str = "") -> None:
+        self._options.steps.reached(step, moment, what)

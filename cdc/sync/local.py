@@ -1,0 +1,62 @@
+"""The backend without Spark: folds in this process, and targets by deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from ..changes import Key, Net, Old, finished, merged
+from ..delta_tables import DeltaTables
+from ..fold import Truncate
+from ..targets import Target
+from .columns import batch_of, history_table, rows_schema
+from .options import Options
+from .scan import Scan, Taken, folded_of
+
+
+class LocalBackend:
+    """Works in this process and by deltalake, for targets that are small enough: no JVM, no task, one core."""
+
+    keeps_history = False
+
+    def __init__(self, options: Options) -> None:
+        self.tables = DeltaTables(options.into, guard=options.guard)
+
+    def fold(self, scan: Scan) -> FoundHere:
+        return FoundHere(scan)
+
+
+class FoundHere:
+    """The folds of one batch, in this process."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._taken: list[Taken] = []
+        size = 0
+        for number, task in enumerate(scan.tasks):
+            scan.steps.reached("fold", "in", str(number))
+            self._taken.append(folded_of(scan, task, scan.bytes_max, before=size))
+            size += self._taken[-1].size
+        self._parts = [taken.folded for taken in self._taken]
+
+    def summary(self) -> Taken:
+        return Taken.of(self._taken)
+
+    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> pa.Table:
+        self._scan.steps.reached("merge", "in", target.name)
+        if target.history:
+            return history_table(target, [one for part in self._parts for one in part.versions.get(target.source, ())])
+        return self._nets(target, None if truncate is None else truncate.position, old)
+
+    def _nets(self, target: Target, truncate: int | None, old: Mapping[Key, Old] | None) -> pa.Table:
+        nets: dict[Key, Net] = {}
+        for part in self._parts:
+            for key, net in part.nets.get(target.source, ()):
+                nets[key] = merged(nets[key], net) if key in nets else net
+        finished(nets, truncate, old)
+        schema = rows_schema(target, guard=self._scan.plan.guard)
+        return pa.Table.from_batches([batch_of(target, schema, list(nets.items()))] if nets else [], schema)
+
+    def drop(self) -> None:
+        pass

@@ -1,0 +1,121 @@
+"""The options of a sync, the steps of its batches as tests see them, and its report of each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, Self
+
+from ...coordinator.lakes import LakePlace
+from ...log.errors import PenstockError
+from ...log.limits import MIB
+from ..fold import Refused, Truncates
+from ..reading import Reading
+from ..sources import Source, of_table, wanted
+from ..targets import Declared, Target
+
+Moment = Literal["before", "in", "after"]
+STEPS = ("read", "fold", "create", "add columns", "merge", "progress")
+"""The steps in order: choose the events, fold them, make a target, give it columns, merge into each target, keep the sync's progress."""
+
+
+class Steps(Protocol):
+    """Is told of every step, and may end the process there. It travels to tasks, which report that they are in one."""
+
+    def reached(self, step: str, moment: Moment, what: str = "") -> None: ...
+
+
+class _NoSteps:
+    """Does nothing."""
+
+    def reached(self, step: str, moment: Moment, what: str = "") -> None:
+        pass
+
+
+NO_STEPS: Steps = _NoSteps()
+
+
+class PoisonEvent(PenstockError):
+    """An event whose table cannot be told."""
+
+    kind = "poison_event"
+
+    @classmethod
+    def at(cls, refused: Refused, topic: str) -> Self:
+        """The error for a refused event."""
+        queue, offset = refused.place
+        return cls(
+            refused.reason,
+            operation="sync",
+            object=f"{topic}, queue {queue}, offset {offset}",
+            hint="nothing behind it in its queue is applied; see it with `penstock read`",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of a sync."""
+
+    place: LakePlace
+    topic: str
+    into: str
+    name: str
+    tables: frozenset[str] | None = None
+    history: frozenset[str] | bool = False
+    declared: Declared = field(default_factory=Declared)
+    reading: Reading = field(default_factory=Reading)
+    max_events_per_batch: int = 100_000
+    max_bytes_per_batch: int = 256 * MIB
+    guard: bool = True
+    truncates: Truncates = "ordered"
+    adopt: bool = False
+    tasks: int = 1
+    events_in_driver: int = 50_000
+    """The most events of a batch that is folded in the driver, also with Spark."""
+    steps: Steps = NO_STEPS
+
+    def historic(self, source: Source) -> bool:
+        """Whether a table's target is to keep history."""
+        history = self.history
+        return history if isinstance(history, bool) else bool(of_table(dict.fromkeys(history, True), source))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The report of one batch."""
+
+    number: int
+    events: int
+    seconds: float
+    merged: Mapping[str, int] = field(default_factory=dict)
+    """The number of events by target that was written."""
+    lag: int = 0
+    """The number of events of the topic that are still to come, as far as it was known at the batch's beginning."""
+    behind: Mapping[str, int] = field(default_factory=dict)
+    """The number of a target's last events that lie behind what their queues told before, by the source's positions. Those whose rows are
+    there change nothing. Such events come after a connector's restart; if they do not end, the source has moved to another server.
+    """
+    epoch: int = 0
+    """The epoch of the lease under which it was applied. If it is higher than that of the batch before, the run had lost its lease and took
+    it again.
+    """
+
+
+def unmatched(options: Options, known: Mapping[Source, Target | None]) -> tuple[str, ...]:
+    """The named tables and columns (``table.column``) that no event has had yet, sorted: they may still come, or be misspelt."""
+    return tuple(sorted({*_tables(options, known), *_columns(options, known)}))
+
+
+def _tables(options: Options, known: Collection[Source]) -> Iterator[str]:
+    history = () if isinstance(options.history, bool) else options.history
+    for table in {*(options.tables or ()), *history, *options.declared.columns, *options.declared.keys}:
+        if not any(wanted((table,), source) for source in known):
+            yield table
+
+
+def _columns(options: Options, known: Mapping[Source, Target | None]) -> Iterator[str]:
+    for table, types in options.declared.columns.items():
+        found = [target for source, target in known.items() if target is not None and wanted((table,), source)]
+        there = {column.name for target in found for column in target.columns}
+        if found:
+            yield from (f"{table}.{name}" for name in types if name not in there)

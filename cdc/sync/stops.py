@@ -1,0 +1,59 @@
+"""Tables that stand still: at which events, why, and where they are to be taken up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from ..fold import Refused
+from ..sources import Source, named_apart
+from .lease import Stop
+
+T = TypeVar("T")
+
+
+class Stops:
+    """The stopped tables of one run."""
+
+    def __init__(self) -> None:
+        self._stops: dict[Source, dict[int, Stop]] = {}
+        self._resume: dict[Source, dict[int, int]] = {}
+
+    def __contains__(self, source: Source) -> bool:
+        return source in self._stops
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(tuple(self._stops))
+
+    def keep(self, source: Source, stops: Iterable[Stop], resume: Mapping[int, int]) -> None:
+        """Keep a table that cannot be tried again."""
+        self._stops[source] = {stop.queue: stop for stop in stops}
+        self._resume[source] = dict(resume)
+
+    def add(self, source: Source, refused: Iterable[Refused], reached: Mapping[int, int]) -> None:
+        """Let a table stand still. ``reached``: how far it has everything, by queue, except where an event was refused."""
+        stops = self._stops.setdefault(source, {})
+        for one in refused:
+            stops.setdefault(one.place[0], Stop(*one.place, one.reason))
+        resume = self._resume.setdefault(source, {})
+        for queue, offset in reached.items():
+            resume.setdefault(queue, stops[queue].offset if queue in stops else offset)
+
+    @property
+    def named(self) -> dict[str, tuple[Stop, ...]]:
+        """The events that cannot be applied, by table."""
+        return {name: tuple(stops[queue] for queue in sorted(stops)) for name, stops in self._by_name(self._stops).items()}
+
+    @property
+    def resume(self) -> dict[str, dict[int, int]]:
+        """Where a table is to be taken up, by table and queue."""
+        return {name: dict(places) for name, places in self._by_name(self._resume).items()}
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """The full source of each table, which tells it from others, by its name."""
+        return {name: source for source, name in named_apart(self._stops).items()}
+
+    def _by_name(self, of_tables: Mapping[Source, T]) -> dict[str, T]:
+        names = named_apart(self._stops)
+        return {names[source]: one for source, one in of_tables.items()}

@@ -1,0 +1,94 @@
+"""The topic as the driver of a read sees it: what there is to read, and how large it is."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from ...coordinator.lakes import LakePlace, OpenLake, lakes
+from ...log.errors import InvalidArgument, TopicDeleted
+from ...log.read.merged_rows import MergedRows
+from ...log.read.reader import Reader
+from ...log.table.delta.scan import files_between
+from ...log.table.delta.snapshot import Snapshot
+from ...log.topic.topics import Topic
+from .admission import ROW_BYTES_GUESSED, Piece, Ranges, Sizes
+from .offsets import Moved, Place, Places, TopicSnapshot, within
+
+_NEWEST_FILES = 4
+"""The number of files of each queue by whose rows the size of rows that are not in the table yet is guessed."""
+
+
+class TopicView:
+    """One topic, for the process that plans. The first call opens it, so that it can travel until then."""
+
+    def __init__(self, place: LakePlace, name: str) -> None:
+        self._place = place
+        self._name = name
+        self._topic: Topic | None = None
+        self._rows: MergedRows | None = None
+        self._snapshot = Snapshot("")
+
+    @property
+    def opened(self) -> OpenLake:
+        """The lake, open in this process."""
+        return lakes.open(self._place)
+
+    def refresh(self) -> TopicSnapshot:
+        """The state stored now of the topic that has the name now. Raises `TopicNotFound`, and the store's errors."""
+        return self.opened.run(self._refresh)
+
+    def sizes(self, ranges: Ranges) -> Sizes:
+        """The sizes of the rows of these ranges, as of the last `refresh`."""
+        pieces = {
+            queue: [Piece(file.first_offset, file.limit_offset, file.size_bytes) for file in files]
+            for queue, (start, limit) in ranges.items()
+            if (files := files_between(self._snapshot, queue, start, limit))
+        }
+        newest = [file for queue in ranges for file in self._snapshot.files.get(queue, ())[-_NEWEST_FILES:]]
+        rows = sum(file.rows for file in newest)
+        return Sizes(pieces, sum(file.size_bytes for file in newest) / rows if rows else ROW_BYTES_GUESSED)
+
+    def resolve(self, places: Places, standing: TopicSnapshot, *, fail_on_data_loss: bool) -> Moved:
+        """The offsets of these places, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
+        unknown = sorted(set(places.named) - set(standing.kept))
+        if unknown:
+            raise InvalidArgument(
+                f"the topic has no queue {', '.join(map(str, unknown))}",
+                operation="read",
+                object=self._name,
+                expected=f"0 to {len(standing.kept) - 1}",
+            )
+        times = {place for place in (places.default, *places.named.values()) if isinstance(place, datetime)}
+        at_times = {time: self.resolve_time(time) for time in times}
+
+        def offset(queue: int, place: Place) -> int:
+            if isinstance(place, datetime):
+                return at_times[place][queue]
+            if isinstance(place, int):
+                return place
+            return standing.kept[queue][0 if place == "earliest" else 1]
+
+        wanted = {queue: offset(queue, places.named.get(queue, places.default)) for queue in standing.kept}
+        return within(standing, wanted, fail_on_data_loss=fail_on_data_loss)
+
+    def resolve_time(self, time: datetime) -> dict[int, int]:
+        """The first offset stored at or after a time, by queue."""
+        topic = self._topic
+        assert topic is not None, "refresh comes first"
+        return self.opened.run(lambda: Reader(topic).resolve(time))
+
+    async def _refresh(self) -> TopicSnapshot:
+        while True:
+            topic = await self.opened.lake.topic(self._name)
+            if self._rows is None or topic is not self._topic:
+                self._topic, self._rows = topic, MergedRows(topic, asyncio.Event())
+            try:
+                self._snapshot = await self._rows.refresh()
+            except TopicDeleted:
+                if topic is await self.opened.lake.topic(self._name):
+                    raise
+                continue  # another topic of the name was created meanwhile
+            state = topic.tail.state
+            kept = {queue: (self._snapshot.start(queue), state.next_offsets[queue]) for queue in range(topic.settings.queues)}
+            return TopicSnapshot(self._name, topic.life, kept)

@@ -1,0 +1,180 @@
+"""The lakes that a process has open, each with its coordination. Spark's driver, and every Python worker of an executor, opens one by its
+place, once.
+
+    place = LakePlace.of("s3://bucket/lake")       # or a `penstock.Lake`; small, without secrets, travels to executors
+    opened = lakes.open(place)                     # on the driver, and again inside a task
+    topic = opened.run(lambda: opened.lake.topic("orders"))
+
+Credentials come from the environment of each process, or from its machine's role: nothing secret travels with a job.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from ..log.errors import InvalidArgument
+from ..log.lake import Lake
+from ..log.runtime.portal import Portal
+from ..log.runtime.runtime import Runtime
+from ..log.stores import open_store
+from .coordination import Coordination, open_coordination
+from .tables.open import table_place
+
+T = TypeVar("T")
+
+
+class HasUrl(Protocol):
+    """A lake that is open elsewhere, such as a `penstock.Lake`: only its place counts here."""
+
+    @property
+    def url(self) -> str: ...
+
+
+LakeLike: TypeAlias = str | os.PathLike[str] | HasUrl
+"""The ways in which users name a lake."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakePlace:
+    """The place of a lake, and whether it may be written to."""
+
+    url: str
+    coordination: str | None = None
+    """The table of consumer groups, as `penstock.connect` takes it; None: the lake's default."""
+    read_only: bool = False
+
+    @classmethod
+    def of(cls, lake: LakeLike, *, coordination: str | None = None, read_only: bool = False) -> LakePlace:
+        """The place of a lake by its URL or folder, or of an open lake. An open lake keeps its coordination, unless another is named, and
+        is read only if it was.
+
+        A folder is made absolute, as executors run elsewhere. Raises `InvalidArgument` for a lake in memory, for what is no lake, and
+        likewise for its coordination.
+        """
+        if isinstance(lake, str | os.PathLike):
+            url = os.fspath(lake)
+        else:
+            url = getattr(lake, "url", "")
+            coordination = coordination or getattr(lake, "coordination_url", None)
+            read_only = read_only or getattr(lake, "read_only", False)
+        if not isinstance(url, str) or not url:
+            raise InvalidArgument("not a lake", expected="a URL, a folder or a penstock.Lake", observed=repr(lake))
+        for what, named in (("the lake", url), ("its coordination", coordination)):
+            if named and urlsplit(named).scheme == "memory":
+                raise InvalidArgument(
+                    f"{what} is in the memory of one process, and Spark's executors are other processes",
+                    object=named,
+                    expected="a folder, file://, s3://, gs:// or az://"
+                    if named == url
+                    else "sqlite:///path, dynamodb://… or store",
+                )
+        if "://" not in url:
+            url = Path(url).expanduser().absolute().as_uri()
+        table_place(coordination, url)  # raised now, not at the first use
+        return cls(url, coordination, read_only)
+
+    @property
+    def reading(self) -> LakePlace:
+        """The same lake, never written to."""
+        return replace(self, read_only=True)
+
+
+class OpenLake:
+    """A lake that is open in this process, with an event loop in a thread of its own."""
+
+    def __init__(self, place: LakePlace, runtime: Runtime | None = None) -> None:
+        self.place = place
+        self._portal = Portal()
+        runtime = runtime or Runtime()
+        store = open_store(place.url, runtime=runtime)
+        self.lake = Lake(store, runtime=runtime, read_only=place.read_only)
+        self._coordination: Coordination | None = None
+
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run ``work()`` on the lake's event loop and wait for it. Raises what it raises, and `ClosedError` after `close`."""
+        return self._portal.run(work)
+
+    async def coordination(self) -> Coordination:
+        """The table of consumer groups, and this process's part in it; opened when first asked for. Await this inside `run`.
+
+        A lake that is read only has it too: the state of consumer groups is not part of the log.
+        """
+        if self._coordination is None:
+            label = f"spark {socket.gethostname()}/{os.getpid()}"
+            at, lake = self.place.coordination, self.lake
+            self._coordination = open_coordination(at, store=lake.store, runtime=lake.runtime, label=label)
+        return self._coordination
+
+    @property
+    def usable(self) -> bool:
+        """Whether the lake is open, and this is the process that opened it."""
+        return not self._portal.stopped and not self._portal.forked
+
+    def close(self) -> None:
+        """Release everything. Closing again, or in a child of the process that opened it, does nothing."""
+        if not self.usable:
+            return
+        try:
+            self.run(self._close)
+        finally:
+            self._portal.stop()
+
+    async def _close(self) -> None:
+        try:
+            if self._coordination is not None:
+                await self._coordination.close()
+        finally:
+            await self.lake.close()
+
+
+class Lakes:
+    """The lakes that this process has open, one for each place.
+
+    Safe from any thread, and after a fork: the child begins with none. Nobody closes them before the process ends. Its end closes nothing
+    either, as executors' workers end without notice: nothing that is open here may wait in memory for being closed. Release whatever others
+    would wait for, such as a lease, when you are done with it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[LakePlace, OpenLake] = {}
+        os.register_at_fork(after_in_child=self._forget)
+
+    def open(self, place: LakePlace) -> OpenLake:
+        """The lake at ``place``, opened now unless it is open already. Nothing is read or written yet.
+
+        All callers in this process share it, so nobody should close it.
+        """
+        with self._lock:
+            opened = self._open.get(place)
+            if opened is None or not opened.usable:
+                opened = self._open[place] = OpenLake(place)
+            return opened
+
+    def close(self) -> None:
+        """Close all lakes; those that are asked for again are opened anew. Raises the first error, once all were tried."""
+        with self._lock:
+            opened, self._open = list(self._open.values()), {}
+        errors: list[Exception] = []
+        for one in opened:
+            try:
+                one.close()
+            except Exception as error:  # noqa: BLE001 - the others are closed all the same
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()  # the holder's thread does not exist here
+        self._open = {}
+
+
+lakes = Lakes()
+"""The lakes of this process: the one place where Spark's parts share open lakes, as a worker process runs many tasks one after another."""

@@ -1,0 +1,151 @@
+"""`penstock.spark.sync`: change events of a topic into Delta tables, exactly once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from ...cdc.fold import Truncates
+from ...cdc.reading import Reading, UnfitTimes
+from ...cdc.sync.local import LocalBackend
+from ...cdc.sync.options import NO_STEPS, Batch, Options, Steps
+from ...cdc.sync.run import SyncRun
+from ...cdc.targets import Declared, check_into
+from ...cdc.unavailable import Unavailable
+from ...coordinator.lakes import LakeLike, LakePlace
+from ...log.errors import InvalidArgument, NotSupported
+from ...log.limits import MIB
+from .backend import SparkBackend
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def sync(
+    spark: SparkSession | None,
+    lake: LakeLike,
+    topic: str,
+    *,
+    into: str | os.PathLike[str],
+    name: str | None = None,
+    tables: Collection[str] | None = None,
+    columns: Mapping[str, Mapping[str, str]] | None = None,
+    keys: Mapping[str, Sequence[str]] | None = None,
+    history: bool | Collection[str] = False,
+    trigger: Literal["available_now"] | timedelta = "available_now",
+    max_events_per_batch: int = 100_000,
+    max_bytes_per_batch: int = 256 * MIB,
+    events_in_driver: int = 50_000,
+    guard: Literal["position", "offset"] = "position",
+    truncates: Truncates = "ordered",
+    unfit_times: UnfitTimes = "stop",
+    unavailable_value: str | Collection[str] = (),
+    adopt: bool = False,
+    coordination: str | None = None,
+    listener: Callable[[Batch], None] | None = None,
+    steps: Steps = NO_STEPS,
+) -> SyncRun:
+    """Apply the change events of ``topic`` to the Delta tables ``<into>/<table>``, each event exactly once. Returns at once.
+
+    Events are Debezium's envelopes as JSON. Missing tables are made, and get columns that appear on the way. Wherever a driver ends,
+    another one with the same ``name`` (default: the topic's) goes on from the targets' progress.
+
+    - ``spark``: the session; None: without Spark, in this process and by deltalake (the extra ``delta``), with the same guarantees. For small
+      targets: a batch costs little, and one core does all the work. History needs Spark. Either engine goes on where the other ended.
+    - ``tables``: only these, as ``table`` or ``schema.table``.
+    - ``columns``: types of columns by table, as Spark SQL names them; else they come from the target, the events' own schema, or JSON. How events
+      without a schema write them may follow: ``timestamp from milliseconds`` (or seconds, microseconds, nanoseconds), ``decimal(12,2) from base64``
+      (or text), ``binary from hex`` (or base64, base64-url-safe).
+    - ``keys``: key columns by table, in place of the events' key.
+    - ``history``: keep every version of a row (SCD type 2), in all tables or in these.
+    - ``trigger``: ``"available_now"`` ends with what is stored now; a duration goes on, with at least that time from batch to batch.
+    - ``max_events_per_batch``, ``max_bytes_per_batch`` (of the events' bodies): the most that a batch has; one event is always taken. A batch
+      that ran out of memory, or whose driver died, is taken again smaller, and batches grow again from there.
+    - ``events_in_driver``: batches of at most this many events are folded in this process, which is quicker than starting tasks; 0: all by tasks.
+    - ``guard``: ``"position"`` passes over events older than the row they meet, by the source's position, which targets keep in
+      ``__position``; ``"offset"`` trusts the topic's order.
+    - ``truncates``: ``"ordered"`` applies those that have a position, and all where the topic has one queue. Another one stops its table, as
+      nothing says which rows of other queues it removes. ``"queue"`` applies them too, for tables whose events all come by one queue;
+      ``"ignore"`` applies none.
+    - ``unfit_times``: infinite times, those before the year 1 or after 9999, and nanoseconds fit no column of a time: ``"stop"`` their table, or
+      ``"null"``. A column that is declared as string holds them as text.
+    - ``unavailable_value``: the connector's ``unavailable.value.placeholder`` where it is not Debezium's own; several if it was changed.
+    - ``adopt``: write to targets that something else has written.
+    - ``listener``: called with every batch that was applied, in the run's own thread.
+
+    An event that cannot be applied stops its table, and no other: `SyncRun.stopped` names it. Raises `SyncInUse` when another driver runs a
+    sync of this name and stays alive, `TopicNotFound`, `InvalidArgument`, and the lake's errors. `SyncRun.await_termination` raises later
+    errors.
+
+    A run may lose its lease, because its machine stood still or its table did not answer. Then it commits nothing more under that lease. It
+    takes the lease again and goes on from the targets' progress, with a warning in the log (`penstock.spark`). It ends with `SyncInUse` if
+    another driver has taken over and stays alive, and with `LeaseLost` after 6 losses without a batch between.
+    """
+    place = LakePlace.of(lake, coordination=coordination)
+    name = topic.replace("%", "") if name is None else name
+    if not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            "bad name of a sync", operation="sync", object=name, expected="letters, digits, '_', '-' and '.', at most 100"
+        )
+    if trigger != "available_now" and not isinstance(trigger, timedelta):
+        raise InvalidArgument("bad trigger", operation="sync", expected="'available_now' or a timedelta", observed=repr(trigger))
+    if guard not in ("position", "offset"):
+        raise InvalidArgument("bad guard", operation="sync", expected="'position' or 'offset'", observed=repr(guard))
+    if truncates not in get_args(Truncates):
+        raise InvalidArgument(
+            "bad truncates", operation="sync", expected="'ordered', 'queue' or 'ignore'", observed=repr(truncates)
+        )
+    for limit, value in (("max_events_per_batch", max_events_per_batch), ("max_bytes_per_batch", max_bytes_per_batch)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidArgument(f"bad {limit}", operation="sync", expected="a whole number of 1 or more", observed=repr(value))
+    if unfit_times not in get_args(UnfitTimes):
+        raise InvalidArgument("bad unfit_times", operation="sync", expected="'stop' or 'null'", observed=repr(unfit_times))
+    if spark is not None and "://" in os.fspath(into) and "?" in os.fspath(into):
+        raise InvalidArgument(
+            "Spark's session knows where its stores are, not the URL of a folder",
+            operation="sync",
+            object="into",
+            expected=os.fspath(into).partition("?")[0],
+            observed=os.fspath(into),
+            hint="session(s3=S3(endpoint=…, region=…)); `penstock sync` does that by itself",
+        )
+    if spark is None and history:
+        raise NotSupported("the sync without Spark keeps no history", operation="sync", object=name, hint="give it a Spark session")
+    declared = Declared.of(columns, keys)
+    options = Options(
+        place=place,
+        topic=topic,
+        into=_folder(into),
+        name=name,
+        tables=None if tables is None else frozenset(tables),
+        history=history if isinstance(history, bool) else frozenset(history),
+        declared=declared,
+        reading=Reading(
+            Unavailable.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value),
+            unfit_times,
+            declared.forms,
+        ),
+        max_events_per_batch=max_events_per_batch,
+        max_bytes_per_batch=max_bytes_per_batch,
+        guard=guard == "position",
+        truncates=truncates,
+        adopt=adopt,
+        events_in_driver=events_in_driver,
+        tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),
+        steps=steps,
+    )
+    backend_of = LocalBackend if spark is None else partial(SparkBackend, spark)
+    return SyncRun(options, backend_of, trigger=None if isinstance(trigger, str) else trigger, listener=listener)
+
+
+def _folder(into: str | os.PathLike[str]) -> str:
+    folder = os.fspath(into)
+    check_into(folder.partition("?")[0] if "://" in folder else folder)
+    return folder if "://" in folder else str(Path(folder).expanduser().absolute())

@@ -1,0 +1,22 @@
+"""Drives a sync in this process to the end of its topic."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.cdc.sync.local import LocalBackend
+from penstock.cdc.sync.run import SyncRun
+from penstock.spark.sync.backend import SparkBackend
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.cdc.sync.options import Options
+
+
+def drive_to_the_end(spark: SparkSession | None, options: Options) -> SyncRun:
+    """Until all of the topic is applied. Raises what ends it before."""
+    run = SyncRun(options, LocalBackend if spark is None else partial(SparkBackend, spark))
+    assert run.await_termination()
+    return run

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cdc.sources import Source
+from penstock.cdc.sync.lease import Stop, SyncInUse, SyncLease, SyncRecord, decode_record, where_to_begin
+from penstock.coordinator.lakes import LakePlace, OpenLake
+from penstock.coordinator.workers.worker import LeaseLost
+from penstock.log.errors import OffsetOutOfRange
+
+
+def lease_of(opened: OpenLake) -> SyncLease:
+    async def made() -> SyncLease:
+        return SyncLease(await opened.coordination(), opened.lake.runtime, "changes", "s")
+
+    return opened.run(made)
+
+
+def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(tmp_path: Path) -> None:
+    place = LakePlace.of(tmp_path / "lake")
+    first, second = OpenLake(place), OpenLake(place)
+    try:
+        one, other = lease_of(first), lease_of(second)
+        first.run(one.take)
+        one.check()
+        with pytest.raises(SyncInUse, match="the sync is running elsewhere"):
+            second.run(lambda: other.take(patience_s=0.5))
+        record = SyncRecord(
+            3, "/into", {0: 7}, {"t": Source("public", "t")}, {"public.t": (Stop(0, 4, "why"),)}, {"public.t": {0: 4, 1: 2}}
+        )
+        first.run(lambda: one.save(record))
+        first.run(one.give_up)
+        with pytest.raises(LeaseLost):
+            one.check()
+        second.run(other.take)
+        assert other.record is not None
+        assert decode_record(other.record, where="here") == record
+        second.run(other.give_up)
+    finally:
+        first.close()
+        second.close()
+
+
+def test_reading_begins_where_the_first_table_stands_still() -> None:
+    stopped = {"public.t": (Stop(0, 4, "why"),), "public.u": (Stop(0, 1, "why"), Stop(1, 8, "why"))}
+    resume = {"public.t": {0: 4, 1: 7}, "public.u": {0: 1, 1: 8}}
+    record = SyncRecord(3, "/into", {0: 7, 1: 9}, {}, stopped, resume)
+    assert where_to_begin(record, {0: (0, 20), 1: (0, 20)}, "changes") == ({0: 1, 1: 7}, {})
+    position, lost = where_to_begin(record, {0: (2, 20), 1: (5, 20)}, "changes")
+    assert position == {0: 4, 1: 7}
+    gone = "retention has removed events that the table lacks, since it stopped: why"
+    assert lost == {"public.u": (Stop(0, 1, gone), Stop(1, 8, gone))}
+    with pytest.raises(OffsetOutOfRange, match=r"changes, queue 0; expected: offset 7; observed: the earliest kept is 8"):
+        where_to_begin(record, {0: (8, 20), 1: (0, 20)}, "changes")
+
+
+@pytest.mark.slow
+def test_one_that_died_is_replaced_after_its_lease_and_may_keep_nothing(tmp_path: Path) -> None:
+    place = LakePlace.of(tmp_path / "lake")
+    first, second = OpenLake(place), OpenLake(place)
+    try:
+        one, other = lease_of(first), lease_of(second)
+        first.run(one.take)
+        first._portal.stop()  # its heart stands still, and it knows nothing of it
+        second.run(lambda: other.take(patience_s=60.0))
+        other.check()
+        second.run(other.give_up)
+    finally:
+        second.close()

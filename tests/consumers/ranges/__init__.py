@@ -1,0 +1,1 @@
+"""Tests of reads by ranges of offsets."""

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.consumers.ranges.admission import Piece, Sizes, admitted, packed
+
+NOTHING_KNOWN = Sizes({}, row_bytes=100)
+AVAILABLE = st.dictionaries(
+    st.integers(0, 40), st.tuples(st.integers(0, 10**12), st.integers(0, 10**6)).map(lambda at: (at[0], at[0] + at[1])), max_size=12
+)
+
+
+def test_without_limits_all_that_is_there_is_taken() -> None:
+    assert admitted({0: (5, 9), 1: (0, 0)}, rows_max=None, bytes_max=None, sizes=NOTHING_KNOWN) == {0: 9, 1: 0}
+
+
+def test_a_limit_is_shared_evenly_and_what_a_quiet_queue_leaves_goes_to_the_busy_ones() -> None:
+    ends = admitted({0: (0, 1000), 1: (0, 3), 2: (100, 1000)}, rows_max=43, bytes_max=None, sizes=NOTHING_KNOWN)
+    assert ends == {0: 20, 1: 3, 2: 120}
+
+
+def test_what_cannot_be_divided_goes_to_the_queue_that_is_furthest_behind() -> None:
+    assert admitted({0: (0, 10), 1: (0, 50), 2: (0, 20)}, rows_max=1, bytes_max=None, sizes=NOTHING_KNOWN) == {0: 0, 1: 1, 2: 0}
+
+
+def test_bytes_limit_by_what_the_files_of_the_table_say() -> None:
+    sizes = Sizes({0: [Piece(0, 100, 10_000), Piece(100, 200, 100_000)]}, row_bytes=1000)
+    assert sizes.bytes_of(0, 50, 110) == 50 * 100 + 10 * 1000
+    assert sizes.bytes_of(0, 190, 210) == 10 * 1000 + 10 * 1000
+    assert admitted({0: (50, 300)}, rows_max=None, bytes_max=20_000, sizes=sizes) == {0: 115}
+    assert admitted({0: (50, 300)}, rows_max=60, bytes_max=20_000, sizes=sizes) == {0: 110}
+
+
+def test_a_row_larger_than_the_limit_is_taken_alone() -> None:
+    assert admitted({0: (7, 9), 1: (3, 8)}, rows_max=None, bytes_max=10, sizes=NOTHING_KNOWN) == {0: 7, 1: 4}
+
+
+@given(AVAILABLE, st.none() | st.integers(1, 10**6), st.none() | st.integers(1, 10**8))
+def test_limits_hold_and_every_trigger_moves(
+    available: dict[int, tuple[int, int]], rows_max: int | None, bytes_max: int | None
+) -> None:
+    ends = admitted(available, rows_max=rows_max, bytes_max=bytes_max, sizes=NOTHING_KNOWN)
+    taken = {queue: ends[queue] - start for queue, (start, _) in available.items()}
+    assert all(0 <= taken[queue] <= limit - start for queue, (start, limit) in available.items())
+    there = sum(limit - start for start, limit in available.values())
+    assert sum(taken.values()) <= (there if rows_max is None else rows_max)
+    if bytes_max is not None and sum(taken.values()) > 1:
+        assert sum(taken.values()) * 100 <= bytes_max
+    if bytes_max is None:
+        assert sum(taken.values()) == min(there, there if rows_max is None else rows_max)
+    assert (sum(taken.values()) > 0) == (there > 0)
+
+
+@given(AVAILABLE, st.integers(1, 8))
+def test_queues_are_packed_whole_and_about_evenly(ranges: dict[int, tuple[int, int]], tasks_max: int) -> None:
+    tasks = packed(ranges, tasks_max=tasks_max, sizes=NOTHING_KNOWN)
+    with_rows = {queue: at for queue, at in ranges.items() if at[1] > at[0]}
+    assert len(tasks) == min(tasks_max, len(with_rows))
+    assert {queue: at for task in tasks for queue, at in task.items()} == with_rows
+    weights = [sum(limit - start for start, limit in task.values()) for task in tasks]
+    largest = max((limit - start for start, limit in with_rows.values()), default=0)
+    assert max(weights, default=0) - min(weights, default=0) <= largest
