@@ -4,10 +4,10 @@
 `penstock.aio.connect` for asynchronous callers.
 """
 
+from ..log.metrics import MemoryMetrics, Metrics
 from .broadcast import BroadcastConsumer
 from .dead_letters.redrive import RedriveReport
 from .handlers.results import BatchResult, ConsumeResult, RetryAfter
-from .metrics import MemoryMetrics, Metrics
 from .pull import GroupMixed, PullConsumer
 from .push import PushConsumer, PushOptions
 from .simple import SimpleConsumer, SimpleOptions

@@ -1,213 +1,31 @@
-"""Counting without knowing who reads the counts: consumers count into `Metrics`, and know neither Prometheus nor OpenTelemetry.
+"""Counting, by the name that users import. It is in `log/metrics.py`, as producers count too."""
 
-Events are counted when they happen (`Counter`, `Histogram`). Gauges are asked for when somebody looks (`Metrics.watch`), so that an idle
-consumer does nothing for its metrics. `MemoryMetrics` keeps the counts in this process; `penstock.infra.metrics` exports them.
-"""
+from ..log.metrics import (
+    Counter,
+    Distribution,
+    Histogram,
+    Kind,
+    MemoryMetrics,
+    Metric,
+    Metrics,
+    Sample,
+    Source,
+    check_metrics,
+    label_values,
+    merged,
+)
 
-from __future__ import annotations
-
-import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol, TypeAlias
-
-from ..log.errors import InternalError, InvalidArgument
-from ..log.limits import plain
-
-
-class Kind(StrEnum):
-    """What can be counted."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A thing that is counted: its name, and what the numbers mean."""
-
-    name: str
-    kind: Kind
-    help: str
-    labels: tuple[str, ...]
-    unit: str = ""
-    """The unit as UCUM writes it: ``ms``, ``By``, ``{message}``."""
-    buckets: tuple[float, ...] = ()
-    """HISTOGRAM: upper bounds, inclusive, rising."""
-    largest: bool = False
-    """GAUGE: when several sources give it for the same labels, the largest counts and not their sum."""
-    watched: bool = False
-    """COUNTER: its source gives the current count when somebody looks (`Metrics.watch`), as for a gauge."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One number."""
-
-    metric: Metric
-    labels: tuple[str, ...]
-    """The values, in the order of the metric's labels."""
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """What a histogram holds."""
-
-    metric: Metric
-    labels: tuple[str, ...]
-    counts: tuple[int, ...]
-    """The counts of each bucket alone, and last the count of values above all buckets."""
-    sum: float
-
-
-Source: TypeAlias = Callable[[], Iterable[Sample]]
-"""Gives the current values. It is called in the exporter's threads."""
-
-
-class Counter(Protocol):
-    """Counts up; any thread may."""
-
-    def add(self, amount: float = 1) -> None: ...
-
-
-class Histogram(Protocol):
-    """Takes values; any thread may."""
-
-    def observe(self, value: float) -> None: ...
-
-    def observe_all(self, values: Iterable[float]) -> None: ...
-
-
-class Metrics(Protocol):
-    """Where counts go. A caller asks for its counters once and keeps them; counting is then one addition."""
-
-    def counter(self, metric: Metric, /, **labels: str) -> Counter:
-        """The counter of these labels: the same one for every caller."""
-        ...
-
-    def histogram(self, metric: Metric, /, **labels: str) -> Histogram:
-        """The histogram of these labels: the same one for every caller."""
-        ...
-
-    def watch(self, source: Source, /) -> Callable[[], None]:
-        """Ask ``source`` for its gauges, and for counters that are ``watched``, whenever somebody looks. The returned function ends that."""
-        ...
-
-
-def check_metrics(metrics: object, operation: str) -> None:
-    """Raise `InvalidArgument` unless this is something to count into."""
-    parts = [getattr(metrics, name, None) for name in ("counter", "histogram", "watch")]
-    if isinstance(metrics, type) or not all(map(callable, parts)):
-        raise InvalidArgument(
-            "metrics cannot be counted there",
-            operation=operation,
-            expected="MemoryMetrics(), OpenTelemetryMetrics() or what has their methods",
-            observed=plain(metrics),
-        )
-
-
-class MemoryMetrics:
-    """Counts kept in this process. Counts that nobody reads cost an addition and a few hundred bytes for each set of labels."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counters: dict[tuple[Metric, tuple[str, ...]], _Counter] = {}
-        self._histograms: dict[tuple[Metric, tuple[str, ...]], _Histogram] = {}
-        self._sources: list[Source] = []
-
-    def counter(self, metric: Metric, /, **labels: str) -> Counter:
-        key = (metric, label_values(metric, labels, Kind.COUNTER))
-        with self._lock:
-            return self._counters.setdefault(key, _Counter())
-
-    def histogram(self, metric: Metric, /, **labels: str) -> Histogram:
-        key = (metric, label_values(metric, labels, Kind.HISTOGRAM))
-        with self._lock:
-            return self._histograms.setdefault(key, _Histogram(metric.buckets))
-
-    def watch(self, source: Source, /) -> Callable[[], None]:
-        with self._lock:
-            self._sources = [*self._sources, source]
-        return lambda: self._forget(source)
-
-    def samples(self) -> list[Sample]:
-        """Counters and gauges as they stand. Raises what a source raises."""
-        with self._lock:
-            counted = [Sample(metric, labels, counter.value) for (metric, labels), counter in self._counters.items()]
-            sources = self._sources
-        # This is outside the lock: a source may take its time, and may count.
-        return counted + merged(sample for source in sources for sample in source())
-
-    def distributions(self) -> list[Distribution]:
-        """Histograms as they stand."""
-        with self._lock:
-            return [histogram.distribution(metric, labels) for (metric, labels), histogram in self._histograms.items()]
-
-    def value(self, metric: Metric, /, **labels: str) -> float | None:
-        """The value of one counter or gauge, None when there is none. For tests, and for callers that look at a single number."""
-        wanted = label_values(metric, labels, metric.kind)
-        return next((one.value for one in self.samples() if one.metric == metric and one.labels == wanted), None)
-
-    def _forget(self, source: Source) -> None:
-        with self._lock:
-            self._sources = [one for one in self._sources if one is not source]
-
-
-class _Counter:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.value = 0.0
-
-    def add(self, amount: float = 1) -> None:
-        with self._lock:
-            self.value += amount
-
-
-class _Histogram:
-    def __init__(self, buckets: Sequence[float]) -> None:
-        self._lock = threading.Lock()
-        self._buckets = buckets
-        self._counts = [0] * (len(buckets) + 1)
-        self._sum = 0.0
-
-    def observe(self, value: float) -> None:
-        self.observe_all((value,))
-
-    def observe_all(self, values: Iterable[float]) -> None:
-        found = [(bisect_left(self._buckets, value), value) for value in values]
-        with self._lock:
-            for place, value in found:
-                self._counts[place] += 1
-                self._sum += value
-
-    def distribution(self, metric: Metric, labels: tuple[str, ...]) -> Distribution:
-        with self._lock:
-            return Distribution(metric, labels, tuple(self._counts), self._sum)
-
-
-def merged(samples: Iterable[Sample]) -> list[Sample]:
-    """One sample for each set of labels: the values of several consumers of a process are added up, or the largest is taken."""
-    found: dict[tuple[Metric, tuple[str, ...]], float] = {}
-    for sample in samples:
-        key = (sample.metric, sample.labels)
-        if key not in found:
-            found[key] = sample.value
-        else:
-            found[key] = max(found[key], sample.value) if sample.metric.largest else found[key] + sample.value
-    return [Sample(metric, labels, value) for (metric, labels), value in found.items()]
-
-
-def label_values(metric: Metric, labels: dict[str, str], kind: Kind) -> tuple[str, ...]:
-    """The values in the metric's order. Raises `InternalError` unless the metric is of this kind and has just these labels."""
-    if metric.kind is not kind or labels.keys() != set(metric.labels):
-        raise InternalError(
-            "a metric was counted as what it is not",
-            object=metric.name,
-            expected=f"{metric.kind} by {', '.join(metric.labels)}",
-            observed=f"{kind} by {', '.join(labels)}",
-        )
-    return tuple(labels[name] for name in metric.labels)
+__all__ = [
+    "Counter",
+    "Distribution",
+    "Histogram",
+    "Kind",
+    "MemoryMetrics",
+    "Metric",
+    "Metrics",
+    "Sample",
+    "Source",
+    "check_metrics",
+    "label_values",
+    "merged",
+]

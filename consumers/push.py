@@ -13,11 +13,11 @@ from ..coordinator.groups.record import DeliveryOrder
 from ..log.errors import ClosedError, InvalidArgument
 from ..log.lake import Lake
 from ..log.limits import MIB, plain
+from ..log.metrics import MemoryMetrics, Metrics, check_metrics
 from .consumer import GroupMember
 from .handlers.executor import Executor, executor_of
 from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, Limits, check_consume_timeout, check_counts
 from .membership import Membership, Subscription
-from .metrics import MemoryMetrics, Metrics, check_metrics
 from .queues.abandoned import AbandonedHandlers
 from .queues.assigned import AssignedQueues
 from .queues.failure_log import FailureLog

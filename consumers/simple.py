@@ -23,10 +23,10 @@ from ..log.errors import InvalidArgument, LimitExceeded
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from ..log.message.message import MessageView
+from ..log.metrics import MemoryMetrics, Metrics, check_metrics
 from .consumer import GroupMember
 from .limits import Limits, check_counts
 from .membership import Membership, Subscription
-from .metrics import MemoryMetrics, Metrics, check_metrics
 from .queues.assigned import AssignedQueues
 from .queues.receive_processor import ReceiveContext, ReceiveProcessor, SettlingLost
 from .statistics import ConsumerStatistics

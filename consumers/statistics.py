@@ -1,43 +1,112 @@
 """What operators see of consumers: records of how things stand, and the metrics that say the same to monitoring systems.
 
 Names and units (latencies in milliseconds) are RocketMQ's where it has the metric, so that its dashboards fit. Other metrics are named
-``penstock_…``. `CATALOGUE` holds all of them. Only gauges have a topic's queues as labels. Metrics that count messages are counted by topic
-and group, which keeps the number of series small.
+``penstock_…``. Only gauges have a topic's queues as labels. Metrics that count messages are counted by topic and group, which keeps the
+number of series small.
+
+The metrics of producers, delayed messages and transactions stand where those are counted. Users import them from here too, and `CATALOGUE`
+holds all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from ..coordinator import TimerStatistics, TransactionStatistics
-from ..coordinator.transactions.checking.checker import Answer
-from ..coordinator.transactions.statistics import GroupTransactions
-from ..log.produce.accumulator import BatchSent, ProducerStatistics
-from .metrics import Counter, Histogram, Kind, Metric, Metrics, Sample, check_metrics
+from ..coordinator.timers import metrics as timers
+from ..coordinator.timers.metrics import TIMER_CLAIMS, TIMERS_FIRED, TIMERS_LATE, TIMING_MESSAGES, timer_samples
+from ..coordinator.transactions import metrics as transactions
+from ..coordinator.transactions.metrics import (
+    CHECK_BACKS_ANSWERED,
+    CHECK_BACKS_ASKED,
+    COMMIT_MESSAGES,
+    HALF_MESSAGES,
+    HALF_OBJECTS_DELETED,
+    OPEN_TRANSACTIONS,
+    OPEN_TRANSACTIONS_AGE,
+    ROLLBACK_MESSAGES,
+    TRANSACTIONS_BEGUN,
+    TRANSACTIONS_ENDED,
+    UNFINISHED_TRANSACTIONS,
+    transaction_samples,
+)
+from ..log.metrics import Counter, Histogram, Metric, Metrics, Sample, age_ms, counter, gauge, histogram
+from ..log.produce import metrics as producers
+from ..log.produce.metrics import (
+    MESSAGE_SIZE,
+    MESSAGES_IN,
+    PRODUCER_CONNECTIONS,
+    PRODUCER_WAITING,
+    SEND_COST_TIME,
+    THROUGHPUT_IN,
+    producer_samples,
+    sends_counted,
+)
+
+__all__ = [
+    "AWAIT_TIME",
+    "BLOCKED_GROUPS",
+    "CACHED_BYTES",
+    "CACHED_MESSAGES",
+    "CATALOGUE",
+    "CELL_BYTES",
+    "CELL_WRITES",
+    "CHECK_BACKS_ANSWERED",
+    "CHECK_BACKS_ASKED",
+    "COMMIT_MESSAGES",
+    "CONSUMER_CONNECTIONS",
+    "DELIVERY_LATENCY",
+    "FAILED_ATTEMPTS",
+    "FETCHING_PAUSED",
+    "HALF_MESSAGES",
+    "HALF_OBJECTS_DELETED",
+    "HAND_OVERS",
+    "INFLIGHT_MESSAGES",
+    "LAG_LATENCY",
+    "LAG_MESSAGES",
+    "LOST_LETTERS",
+    "MESSAGES_IN",
+    "MESSAGES_OUT",
+    "MESSAGE_SIZE",
+    "OPEN_TRANSACTIONS",
+    "OPEN_TRANSACTIONS_AGE",
+    "OWNED_QUEUES",
+    "PARKED_GROUPS",
+    "PROCESS_TIME",
+    "PRODUCER_CONNECTIONS",
+    "PRODUCER_WAITING",
+    "QUEUEING_LATENCY",
+    "READY_MESSAGES",
+    "ROLLBACK_MESSAGES",
+    "SEND_COST_TIME",
+    "SENT_TO_DLQ",
+    "TAKE_OVERS",
+    "THROUGHPUT_IN",
+    "THROUGHPUT_OUT",
+    "TIMERS_FIRED",
+    "TIMERS_LATE",
+    "TIMER_CLAIMS",
+    "TIMING_MESSAGES",
+    "TOPIC_QUEUES",
+    "TRANSACTIONS_BEGUN",
+    "TRANSACTIONS_ENDED",
+    "UNFINISHED_TRANSACTIONS",
+    "WAITING_MESSAGES",
+    "ConsumerStatistics",
+    "QueueStatistics",
+    "TopicCounters",
+    "consumer_samples",
+    "producer_samples",
+    "sends_counted",
+    "timer_samples",
+    "transaction_samples",
+]
 
 _TOPIC = ("topic", "consumer_group")
 _QUEUE = ("topic", "consumer_group", "queue")
-_PRODUCERS = ("producer_group",)
 _MS, _MESSAGES, _BYTES = "ms", "{message}", "By"
-
-
-def _gauge(name: str, help: str, unit: str = "", *, labels: tuple[str, ...] = _QUEUE, largest: bool = False) -> Metric:
-    return Metric(name=name, kind=Kind.GAUGE, help=help, labels=labels, unit=unit, largest=largest)
-
-
-def _counter(name: str, help: str, unit: str = "", *, labels: tuple[str, ...] = _TOPIC) -> Metric:
-    return Metric(name=name, kind=Kind.COUNTER, help=help, labels=labels, unit=unit)
-
-
-def _watched(name: str, help: str, unit: str = "", *, labels: tuple[str, ...]) -> Metric:
-    """A counter whose source gives the current count when somebody looks."""
-    return Metric(name=name, kind=Kind.COUNTER, help=help, labels=labels, unit=unit, watched=True)
-
-
-def _histogram(name: str, help: str, buckets: tuple[float, ...], *, labels: tuple[str, ...] = _TOPIC, unit: str = _MS) -> Metric:
-    return Metric(name=name, kind=Kind.HISTOGRAM, help=help, labels=labels, unit=unit, buckets=buckets)
-
+_gauge, _counter, _histogram = partial(gauge, labels=_QUEUE), partial(counter, labels=_TOPIC), partial(histogram, labels=_TOPIC)
 
 # --- RocketMQ's ------------------------------------------------------------------------------------------------------------------
 LAG_MESSAGES = _gauge("rocketmq_consumer_lag_messages", "Messages not settled, up to the end of the queue", _MESSAGES, largest=True)
@@ -54,27 +123,6 @@ QUEUEING_LATENCY = _gauge(
 CACHED_MESSAGES = _gauge("rocketmq_consumer_cached_messages", "Messages fetched and not yet settled, in memory", _MESSAGES)
 CACHED_BYTES = _gauge("rocketmq_consumer_cached_bytes", "Their bodies", _BYTES)
 CONSUMER_CONNECTIONS = _gauge("rocketmq_consumer_connections", "Live consumers", labels=("consumer_group",))
-PRODUCER_CONNECTIONS = _gauge("rocketmq_producer_connections", "Open producers", labels=("topic",))
-MESSAGES_IN = _counter("rocketmq_messages_in_total", "Messages sent, and durable", _MESSAGES, labels=("topic",))
-THROUGHPUT_IN = _counter("rocketmq_throughput_in_total", "Their bodies, properties and groups", _BYTES, labels=("topic",))
-MESSAGE_SIZE = _histogram(
-    "rocketmq_message_size",
-    "Of a message that was sent: the mean of each batch",
-    (1_024, 4_096, 524_288, 1_048_576, 2_097_152, 4_194_304),
-    labels=("topic",),
-    unit=_BYTES,
-)
-SEND_COST_TIME = _histogram(
-    "rocketmq_send_cost_time",
-    "From send to durable, or given up, of the first message of each batch",
-    (1, 5, 10, 20, 50, 200, 500, 1_000, 5_000),
-    labels=("topic", "invocation_status"),
-)
-HALF_MESSAGES = _gauge("rocketmq_half_messages", "Messages of transactions that nobody has decided", _MESSAGES, labels=("topic",))
-COMMIT_MESSAGES = _watched("rocketmq_commit_messages_total", "Messages of transactions committed", _MESSAGES, labels=("topic",))
-ROLLBACK_MESSAGES = _watched(
-    "rocketmq_rollback_messages_total", "Messages of transactions rolled back", _MESSAGES, labels=("topic",)
-)
 DELIVERY_LATENCY = _histogram(
     "rocketmq_delivery_latency",
     "From stored to here, of the first message of each fetch",
@@ -108,37 +156,6 @@ CELL_BYTES = _gauge("penstock_cell_bytes", "Size of the queue's cell, which may 
 FETCHING_PAUSED = _gauge("penstock_fetching_paused", "1 while nothing is fetched, as too much is unsettled", largest=True)
 OWNED_QUEUES = _gauge("penstock_owned_queues", "Queues that this process's consumers own", labels=_TOPIC)
 TOPIC_QUEUES = _gauge("penstock_topic_queues", "Queues of a subscribed topic, owned by anybody or not", labels=_TOPIC, largest=True)
-PRODUCER_WAITING = _gauge("penstock_producer_waiting_bytes", "Sent, not yet durable, in memory", _BYTES, labels=("topic",))
-TIMING_MESSAGES = _gauge("rocketmq_timing_messages", "Delayed messages that wait for their time", _MESSAGES, labels=("topic",))
-TIMERS_LATE = _gauge(
-    "penstock_timers_late", "How late a delayed message of the last ones came, at the most", _MS, labels=("topic",), largest=True
-)
-TIMERS_FIRED = _watched("penstock_timers_fired_total", "Delayed messages that came into their topic", _MESSAGES, labels=("topic",))
-TIMER_CLAIMS = _watched(
-    "penstock_timer_claims_total", "Steps that let delayed messages go, each a write of a cell", labels=("topic",)
-)
-TRANSACTIONS_BEGUN = _watched("penstock_transactions_begun_total", "Transactions with a first message", labels=_PRODUCERS)
-TRANSACTIONS_ENDED = _watched(
-    "penstock_transactions_ended_total",
-    "Transactions decided: committed, rolled_back, or expired by age or for want of an answer",
-    labels=(*_PRODUCERS, "outcome"),
-)
-CHECK_BACKS_ASKED = _watched("penstock_check_backs_asked_total", "Questions to a checker", labels=_PRODUCERS)
-CHECK_BACKS_ANSWERED = _watched(
-    "penstock_check_backs_answered_total",
-    "What came of them: commit, rollback, unknown, failed (raised, or no answer) or late",
-    labels=(*_PRODUCERS, "outcome"),
-)
-OPEN_TRANSACTIONS = _gauge("penstock_open_transactions", "Transactions that nobody has decided", labels=_PRODUCERS)
-OPEN_TRANSACTIONS_AGE = _gauge(
-    "penstock_open_transactions_age_seconds", "Age of the oldest of them", "s", labels=_PRODUCERS, largest=True
-)
-UNFINISHED_TRANSACTIONS = _gauge(
-    "penstock_unfinished_transactions", "Transactions decided, and not visible or taken back everywhere", labels=_PRODUCERS
-)
-HALF_OBJECTS_DELETED = _watched(
-    "penstock_half_objects_deleted_total", "Objects of half messages deleted after a rollback", labels=("topic",)
-)
 FAILED_ATTEMPTS = _counter("penstock_failed_attempts_total", "Attempts that failed: raised, refused or out of time")
 CELL_WRITES = _counter("penstock_cell_writes_total", "Writes of queues' cells, lost ones too")
 TAKE_OVERS = _counter("penstock_take_overs_total", "Queues taken from a worker that died")
@@ -153,14 +170,6 @@ CATALOGUE = (
     CACHED_MESSAGES,
     CACHED_BYTES,
     CONSUMER_CONNECTIONS,
-    PRODUCER_CONNECTIONS,
-    MESSAGES_IN,
-    THROUGHPUT_IN,
-    MESSAGE_SIZE,
-    SEND_COST_TIME,
-    HALF_MESSAGES,
-    COMMIT_MESSAGES,
-    ROLLBACK_MESSAGES,
     DELIVERY_LATENCY,
     AWAIT_TIME,
     MESSAGES_OUT,
@@ -175,23 +184,13 @@ CATALOGUE = (
     FETCHING_PAUSED,
     OWNED_QUEUES,
     TOPIC_QUEUES,
-    PRODUCER_WAITING,
-    TIMING_MESSAGES,
-    TIMERS_LATE,
-    TIMERS_FIRED,
-    TIMER_CLAIMS,
-    TRANSACTIONS_BEGUN,
-    TRANSACTIONS_ENDED,
-    CHECK_BACKS_ASKED,
-    CHECK_BACKS_ANSWERED,
-    OPEN_TRANSACTIONS,
-    OPEN_TRANSACTIONS_AGE,
-    UNFINISHED_TRANSACTIONS,
-    HALF_OBJECTS_DELETED,
     FAILED_ATTEMPTS,
     CELL_WRITES,
     TAKE_OVERS,
     HAND_OVERS,
+    *producers.CATALOGUE,
+    *timers.CATALOGUE,
+    *transactions.CATALOGUE,
 )
 """All metrics that Penstock counts."""
 
@@ -242,10 +241,10 @@ def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator
         labels = (one.topic, group, str(one.queue))
         for metric, value in (
             (LAG_MESSAGES, one.lag_messages),
-            (LAG_LATENCY, _age_ms(one.oldest_unsettled_ms, now_ms)),
+            (LAG_LATENCY, age_ms(one.oldest_unsettled_ms, now_ms)),
             (INFLIGHT_MESSAGES, one.inflight_messages),
             (READY_MESSAGES, one.ready_messages),
-            (QUEUEING_LATENCY, _age_ms(one.oldest_ready_ms, now_ms)),
+            (QUEUEING_LATENCY, age_ms(one.oldest_ready_ms, now_ms)),
             (CACHED_MESSAGES, one.cached_messages),
             (CACHED_BYTES, one.cached_bytes),
             (WAITING_MESSAGES, one.waiting_messages),
@@ -255,53 +254,6 @@ def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator
             (FETCHING_PAUSED, int(one.fetching_paused)),
         ):
             yield Sample(metric, labels, value)
-
-
-def producer_samples(producers: Iterable[tuple[str, ProducerStatistics]]) -> Iterator[Sample]:
-    """The gauges of open producers, as a lake's ``producer_statistics`` names them."""
-    for topic, statistics in producers:
-        yield Sample(PRODUCER_CONNECTIONS, (topic,), 1)
-        yield Sample(PRODUCER_WAITING, (topic,), statistics.bytes_waiting)
-
-
-def timer_samples(timers: Mapping[str, TimerStatistics]) -> Iterator[Sample]:
-    """The metrics of the topics whose delayed messages this process delivers, as a lake's ``timer_statistics`` names them."""
-    for topic, statistics in timers.items():
-        yield Sample(TIMING_MESSAGES, (topic,), statistics.waiting)
-        yield Sample(TIMERS_LATE, (topic,), statistics.late_ms)
-        yield Sample(TIMERS_FIRED, (topic,), statistics.fired)
-        yield Sample(TIMER_CLAIMS, (topic,), statistics.claims)
-
-
-def transaction_samples(statistics: TransactionStatistics) -> Iterator[Sample]:
-    """The metrics of transactions that this process wrote, asked about or looks after, as a lake's ``transaction_statistics`` tells them."""
-    for group, one in statistics.groups.items():
-        yield Sample(TRANSACTIONS_BEGUN, (group,), one.begun)
-        yield Sample(TRANSACTIONS_ENDED, (group, "committed"), one.committed)
-        yield Sample(TRANSACTIONS_ENDED, (group, "rolled_back"), one.rolled_back)
-        yield Sample(TRANSACTIONS_ENDED, (group, "expired"), one.expired)
-        yield Sample(CHECK_BACKS_ASKED, (group,), one.asked)
-        for answer in Answer:
-            yield Sample(CHECK_BACKS_ANSWERED, (group, answer), one.answers.get(answer, 0))
-        yield from _standing_samples(group, one, statistics.at_ms)
-    for topic, counted in statistics.topics.items():
-        yield Sample(COMMIT_MESSAGES, (topic,), counted.committed_messages)
-        yield Sample(ROLLBACK_MESSAGES, (topic,), counted.rolled_back_messages)
-        yield Sample(HALF_OBJECTS_DELETED, (topic,), counted.deleted_objects)
-
-
-def _standing_samples(group: str, one: GroupTransactions, now_ms: int) -> Iterator[Sample]:
-    if (standing := one.standing) is None:
-        return
-    yield Sample(OPEN_TRANSACTIONS, (group,), standing.open)
-    yield Sample(OPEN_TRANSACTIONS_AGE, (group,), _age_ms(standing.oldest_ms, now_ms) / 1000)
-    yield Sample(UNFINISHED_TRANSACTIONS, (group,), standing.unfinished)
-    for topic, messages in standing.half_messages.items():
-        yield Sample(HALF_MESSAGES, (topic,), messages)
-
-
-def _age_ms(since_ms: int | None, now_ms: int) -> int:
-    return 0 if since_ms is None else max(0, now_ms - since_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,21 +296,3 @@ class TopicCounters:
             delivery_ms=metrics.histogram(DELIVERY_LATENCY, topic=topic, consumer_group=group),
             await_ms=metrics.histogram(AWAIT_TIME, topic=topic, consumer_group=group),
         )
-
-
-def sends_counted(metrics: Metrics, *, topic: str) -> Callable[[BatchSent], None]:
-    """Counts a producer's batches: pass it as ``ProducerOptions(on_batch=…)``. It costs four additions a batch, and nothing a message."""
-    check_metrics(metrics, "producer")
-    messages, size = metrics.counter(MESSAGES_IN, topic=topic), metrics.counter(THROUGHPUT_IN, topic=topic)
-    mean_size = metrics.histogram(MESSAGE_SIZE, topic=topic)
-    succeeded_ms = metrics.histogram(SEND_COST_TIME, topic=topic, invocation_status="success")
-    failed_ms = metrics.histogram(SEND_COST_TIME, topic=topic, invocation_status="failure")
-
-    def count(sent: BatchSent) -> None:
-        (succeeded_ms if sent.durable else failed_ms).observe(1000 * sent.took_s)
-        if sent.durable:
-            messages.add(sent.messages)
-            size.add(sent.size_bytes)
-            mean_size.observe(sent.size_bytes / sent.messages)
-
-    return count

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIServer
 
-from ..consumers.metrics import Counter, Distribution, Histogram, Kind, MemoryMetrics, Metric, Sample, Source, label_values, merged
 from ..consumers.statistics import CATALOGUE
 from ..log.errors import InvalidArgument, MissingDependency
+from ..log.metrics import Counter, Distribution, Histogram, Kind, MemoryMetrics, Metric, Sample, Source, label_values, merged
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation

@@ -10,9 +10,9 @@ from ...coordinator.groups.record import GroupDeleted, GroupRecord
 from ...coordinator.queues.keeper import QueueKeeper
 from ...coordinator.rebalance.balance import Queue
 from ...log.lake import Lake
+from ...log.metrics import Metrics, Sample
 from ..dead_letters.writer import DeadLetterWriter
 from ..membership import Membership
-from ..metrics import Metrics, Sample
 from ..statistics import ConsumerStatistics, QueueStatistics, TopicCounters, consumer_samples
 from .lag import standing
 from .processor import ProcessorContext, QueueProcessor

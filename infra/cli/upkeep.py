@@ -9,9 +9,10 @@ from functools import partial
 
 from ...aio import Lake
 from ...consumers import Metrics
-from ...consumers.statistics import timer_samples, transaction_samples
 from ...coordinator.rebalance.roles import Part, run_roles
+from ...coordinator.timers.metrics import timer_samples
 from ...coordinator.timers.role import Timers
+from ...coordinator.transactions.metrics import transaction_samples
 from ...coordinator.transactions.role import finisher_of, run_finisher
 from ...coordinator.upkeep import OnStep, Upkeep
 from ...log import PenstockError, TopicNotFound

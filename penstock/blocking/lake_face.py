@@ -11,7 +11,6 @@ from typing import Literal, TypeVar
 from penstock import aio
 from penstock.consumers import Metrics
 from penstock.consumers.consumer import Consumer
-from penstock.consumers.statistics import sends_counted
 from penstock.log import (
     ClosedError,
     ForkedError,
@@ -22,6 +21,7 @@ from penstock.log import (
     TopicSettings,
 )
 from penstock.log import Producer as AsyncProducer
+from penstock.log.produce.metrics import sends_counted
 from penstock.log.runtime.portal import Portal
 
 from .face import ClosableFace
