@@ -18,34 +18,34 @@ from ..console.session import OutputFailed, Session, Signals, Stopped, writing_o
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """The module of a command, and its line in the list. The module is loaded only when it is used."""
+    """The module of a command, from here, and its line in the list. The module is loaded only when it is used."""
 
     module: str
     help: str
 
 
 COMMANDS = {
-    "topic": _Command("topics", "Create, list, describe, alter and delete topics."),
-    "produce": _Command("produce", "Send JSON lines, CSV, Parquet or Debezium events to a topic."),
-    "read": _Command("read", "Show or export messages of a topic."),
-    "tail": _Command("tail", "Show messages as they arrive."),
-    "trace": _Command("trace", "Tell the life of one message, by its id."),
-    "consume": _Command("consume", "Consume a topic in a consumer group: print messages, run a command, call a function."),
-    "capture": _Command("capture", "Follow a PostgreSQL's changes into a topic."),
-    "sync": _Command("sync", "Apply a topic's change events to Delta tables, exactly once."),
-    "group": _Command("groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."),
-    "dlq": _Command("dlq", "Dead letters of consumer groups: list, read, send back."),
-    "timer": _Command("timers", "Delayed messages that wait: list, call back."),
-    "tx": _Command("tx", "Transactions of producer groups: list, describe, commit, roll back."),
-    "workers": _Command("workers", "The processes that consume, and whether each lives."),
-    "verify": _Command("verify", "Check everything that topics have stored."),
-    "verify-sync": _Command("verify_sync", "Compare Delta tables with dumps of their source, or with a PostgreSQL."),
-    "repair": _Command("repair", "Let a log go on that stops at a damaged entry."),
-    "maintain": _Command("maintain", "Publish, compact, expire, trim and collect, until stopped."),
-    "doctor": _Command("doctor", "Check a store and this machine, with a fix for every problem."),
-    "infra": _Command("infra", "Policies, Terraform, the DynamoDB table, and S3 on this machine."),
-    "demo": _Command("demo", "A shop's change stream, in order, through a topic into Delta tables."),
-    "completion": _Command("completion", "Print the completion script of a shell."),
+    "topic": _Command("lake.topics", "Create, list, describe, alter and delete topics."),
+    "produce": _Command("messages.produce", "Send JSON lines, CSV, Parquet or Debezium events to a topic."),
+    "read": _Command("messages.read", "Show or export messages of a topic."),
+    "tail": _Command("messages.tail", "Show messages as they arrive."),
+    "trace": _Command("messages.trace", "Tell the life of one message, by its id."),
+    "consume": _Command("groups.consume", "Consume a topic in a consumer group: print messages, run a command, call a function."),
+    "capture": _Command("changes.capture", "Follow a PostgreSQL's changes into a topic."),
+    "sync": _Command("changes.sync", "Apply a topic's change events to Delta tables, exactly once."),
+    "group": _Command("groups.groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."),
+    "dlq": _Command("groups.dlq", "Dead letters of consumer groups: list, read, send back."),
+    "timer": _Command("lake.timers", "Delayed messages that wait: list, call back."),
+    "tx": _Command("lake.tx", "Transactions of producer groups: list, describe, commit, roll back."),
+    "workers": _Command("groups.workers", "The processes that consume, and whether each lives."),
+    "verify": _Command("lake.verify", "Check everything that topics have stored."),
+    "verify-sync": _Command("changes.verify_sync", "Compare Delta tables with dumps of their source, or with a PostgreSQL."),
+    "repair": _Command("lake.repair", "Let a log go on that stops at a damaged entry."),
+    "maintain": _Command("lake.maintain", "Publish, compact, expire, trim and collect, until stopped."),
+    "doctor": _Command("setup.doctor", "Check a store and this machine, with a fix for every problem."),
+    "infra": _Command("setup.infra", "Policies, Terraform, the DynamoDB table, and S3 on this machine."),
+    "demo": _Command(".demo.main", "A shop's change stream, in order, through a topic into Delta tables."),
+    "completion": _Command("setup.completion", "Print the completion script of a shell."),
 }
 """The commands by name. A command is one line here and a module with a function ``command``."""
 

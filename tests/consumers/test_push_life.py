@@ -18,7 +18,7 @@ from penstock.consumers import MemoryMetrics, push
 from penstock.consumers.limits import Limits
 from penstock.consumers.schedule.push import PushSchedule
 from penstock.consumers.statistics import CONSUMER_CONNECTIONS, OWNED_QUEUES
-from penstock.infra.cli.upkeep import maintain_once
+from penstock.infra.cli.lake.upkeep import maintain_once
 from penstock.log import Runtime, TopicSettings
 from penstock.log.errors import InternalError
 from penstock.log.stores import MemoryStore

@@ -14,7 +14,7 @@ import penstock
 from penstock import aio
 from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
-from penstock.infra.cli.upkeep import maintain_once
+from penstock.infra.cli.lake.upkeep import maintain_once
 from penstock.log import Runtime
 from penstock.log.stores import MemoryStore
 from tests.cells import change_cell, parked

@@ -13,8 +13,8 @@ import pytest
 
 from penstock import Message, RetryPolicy, connect
 from penstock.consumers.statistics import ConsumerStatistics, QueueStatistics
-from penstock.infra.cli import consume
-from penstock.infra.cli.gate import Gate
+from penstock.infra.cli.groups import consume
+from penstock.infra.cli.groups.gate import Gate
 from tests.infra.cli.conftest import Outcome, Penstock
 from tests.lakes import send_all
 

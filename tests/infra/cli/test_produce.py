@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import FencedError, connect
-from penstock.infra.cli.columns import columns_of
-from penstock.infra.cli.sending import Import, Source, Summary
+from penstock.infra.cli.messages.label_columns import columns_of
+from penstock.infra.cli.messages.sending import Import, Source, Summary
 from penstock.infra.console.session import Signals
 from penstock.infra.formats import Format, read_records
 from penstock.infra.labels import Labels

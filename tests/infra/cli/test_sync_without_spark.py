@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from penstock.cdc.sync.options import Batch
-from penstock.infra.cli.sync import _show_batch
-from penstock.infra.cli.sync_failed import as_ours
+from penstock.infra.cli.changes.sync import _show_batch
+from penstock.infra.cli.changes.sync_failed import as_ours
 from penstock.infra.console.endings import exit_code
 from penstock.infra.console.session import Session, Signals
 from penstock.log.errors import InternalError, PenstockError

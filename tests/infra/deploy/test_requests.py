@@ -13,7 +13,7 @@ import pytest
 from werkzeug.serving import WSGIRequestHandler
 
 from penstock.aio import Lake
-from penstock.infra.cli.upkeep import maintain_once
+from penstock.infra.cli.lake.upkeep import maintain_once
 from penstock.infra.deploy.access import Role
 from penstock.infra.deploy.policies import policy
 from penstock.log import Message, Runtime, TopicSettings, open_store

@@ -1,0 +1,1 @@
+"""Commands about change data: capture, sync, and the comparison of targets with their source."""

@@ -1,0 +1,159 @@
+"""`penstock capture`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+import click
+
+from ...console import output
+from ...console.session import Session, command_options
+
+if TYPE_CHECKING:
+    from ....cdc.postgres import Capture, CaptureOptions, Progress
+
+_DSN_VARIABLE = "PENSTOCK_POSTGRES"
+_BODY_BYTES = 16 * 1024 * 1024
+_LINE_EVERY_S = 10.0
+
+
+@click.group()
+def command() -> None:
+    """Follow a database's changes into a topic."""
+
+
+@command.command(
+    epilog="The password comes from PGPASSWORD, a password file, or the DSN in PENSTOCK_POSTGRES; never from the command line. Runs until Ctrl-C or "
+    "SIGTERM, which ends in order; run again, it goes on where it ended."
+)
+@click.argument("dsn", envvar=_DSN_VARIABLE, metavar="DSN")
+@click.option("--topic", required=True, help="A FIFO topic; made when there is none.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="SCHEMA.TABLE",
+    help="A table; may be repeated. Default: the publication's, else all.",
+)
+@click.option("--slot", default="penstock", show_default=True, help="The replication slot; made when there is none.")
+@click.option("--publication", default="penstock", show_default=True, help="The publication; made when there is none.")
+@click.option(
+    "--snapshot",
+    type=click.Choice(["initial", "never", "again"]),
+    default="initial",
+    show_default=True,
+    help="Send the rows that tables have when they are captured first; never; or of all once more, as after a slot was lost.",
+)
+@click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow.")
+@command_options
+@click.pass_obj
+def postgres(
+    session: Session,
+    /,
+    *,
+    dsn: str,
+    topic: str,
+    tables: tuple[str, ...],
+    slot: str,
+    publication: str,
+    snapshot: Literal["initial", "never", "again"],
+    once: bool,
+) -> None:
+    """Follow a PostgreSQL (13 or newer, wal_level = logical) into a topic by logical decoding, as Debezium envelopes, exactly once.
+
+    DSN is postgresql://user@host:5432/database, or 'host=… dbname=… user=…'. The rows that are there come first, then every change, in
+    order by row. Tables need a primary key or a replica identity index; the user needs REPLICATION and SELECT.
+    """
+    from ....cdc.postgres import CaptureOptions
+
+    _check_password(dsn)
+    options = CaptureOptions(tables=tables, slot=slot, publication=publication, snapshot=snapshot, once=once)
+    shown = _Shown(session, topic)
+    with session.signals.held(), _opened(session, dsn, topic, options) as capture:
+        progress = capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell)
+        shown.end(progress)
+
+
+def _check_password(dsn: str) -> None:
+    """Refuse a password on the command line, where everybody on the machine can read it."""
+    context = click.get_current_context()
+    if context.get_parameter_source("dsn") is not click.core.ParameterSource.COMMANDLINE:
+        return
+    try:
+        in_url = "://" in dsn and urlsplit(dsn).password is not None
+    except ValueError:
+        in_url = False
+    if in_url or "password=" in dsn.replace(" ", ""):
+        raise click.UsageError(f"No password on the command line: set PGPASSWORD, or give the whole DSN as {_DSN_VARIABLE}.")
+
+
+@contextmanager
+def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> Iterator[Capture]:
+    from ....aio import Lake
+    from ....cdc.postgres import Capture, StateStore
+    from ....cdc.postgres.capture import Checked
+    from ....cdc.postgres.catalog import Catalog
+    from ....log import MessageType, Producer, TopicLimits, TopicNotFound, TopicSettings
+    from ....log.runtime.portal import Portal
+
+    catalog = Catalog(dsn)
+    try:
+        Checked(catalog, options)  # before anything is made
+    finally:
+        catalog.close()
+    portal = Portal()
+
+    async def opened() -> tuple[Lake, Producer, str]:
+        lake = session.open_async()
+        try:
+            record = (await lake.topic(topic)).record
+        except TopicNotFound:
+            settings = TopicSettings(message_type=MessageType.FIFO, limits=TopicLimits(body_bytes=_BODY_BYTES))
+            record = await lake.create_topic(topic, settings)
+        return lake, await lake.producer(topic, name=options.producer_name), record.incarnation
+
+    try:
+        lake, producer, life = portal.run(opened)
+        try:
+            states = StateStore(lake.store, portal.run, topic=topic, slot=options.slot)
+            yield Capture(dsn, options, producer=producer, states=states, life=life, clock=lake.runtime.clock, pause=time.sleep)
+        finally:
+            portal.run(lake.close)
+    finally:
+        portal.stop()
+
+
+class _Shown:
+    """The lines printed during a capture."""
+
+    def __init__(self, session: Session, topic: str) -> None:
+        self._session, self._topic = session, topic
+        self._started_s = self._line_s = time.monotonic()
+        self._before = 0
+
+    def tell(self, progress: Progress) -> None:
+        """Print a line now and then."""
+        now_s = time.monotonic()
+        if now_s - self._line_s < _LINE_EVERY_S:
+            return
+        self._line(progress, now_s)
+
+    def end(self, progress: Progress) -> None:
+        """Print the total."""
+        self._line_s, self._before = self._started_s, 0
+        self._line(progress, time.monotonic())
+
+    def _line(self, progress: Progress, now_s: float) -> None:
+        events = progress.events + progress.snapshot_rows
+        rate = (events - self._before) / max(now_s - self._line_s, 1e-3)
+        self._line_s, self._before = now_s, events
+        if self._session.as_json:
+            output.emit({"topic": self._topic, **output.fields(progress), "events_per_s": round(rate)})
+            return
+        lag = "" if progress.lag_bytes is None else f"; {output.size_text(progress.lag_bytes)} of WAL behind"
+        rows = f"{progress.snapshot_rows:,} rows read, " if progress.snapshot_rows else ""
+        output.say(f"{rows}{progress.events:,} changes to {self._topic} ({rate:,.0f} events/s){lag}")

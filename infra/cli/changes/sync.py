@@ -1,0 +1,327 @@
+"""`penstock sync`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import timedelta
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import click
+
+from ....log import PenstockError, TopicNotFound
+from ...console import output
+from ...console.endings import OTHER
+from ...console.session import Session, group_options
+from ...console.values import Duration, Size
+from ..lake.stored import run_async
+
+if TYPE_CHECKING:
+    from ....aio import Lake
+
+_END_S = 60.0
+_TAIL_BYTES = 4_000
+
+
+@click.command(
+    epilog="The exit code is 1 when a table stands still at an event that cannot be applied; the others went on. It is tried again by "
+    "every start."
+)
+@click.argument("topic")
+@click.option("--into", metavar="URL", help="The folder of the target tables: a path, or s3://bucket/prefix.")
+@click.option("--name", metavar="NAME", help="The sync's name; by default the topic's.")
+@click.option(
+    "--table", "tables", multiple=True, metavar="TABLE", help="Only this table, as table or schema.table; may be repeated."
+)
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="TABLE.COLUMN=TYPE",
+    help="A column's type, such as orders.amount=decimal(12,2). How it is written may follow: 'decimal(12,2) from base64'.",
+)
+@click.option("--key", "keys", multiple=True, metavar="TABLE=COLUMN,…", help="Key columns of a table, in place of its events' key.")
+@click.option("--history", multiple=True, metavar="TABLE", help="Keep every version of this table's rows; 'all' means every table.")
+@click.option(
+    "--guard",
+    type=click.Choice(["position", "offset"]),
+    default="position",
+    show_default=True,
+    help="How older events are told from newer ones.",
+)
+@click.option(
+    "--truncates",
+    type=click.Choice(["ordered", "queue", "ignore"]),
+    default="ordered",
+    show_default=True,
+    help="Which truncates count: those with a position; also others, where all events of a table come by one queue; or none.",
+)
+@click.option(
+    "--unfit-times",
+    type=click.Choice(["stop", "null"]),
+    default="stop",
+    show_default=True,
+    help="What infinite times, years before 1 and after 9999, and nanoseconds do, in columns of times: stop the table, or become NULL.",
+)
+@click.option(
+    "--unavailable-value",
+    "unavailable_values",
+    multiple=True,
+    metavar="TEXT",
+    help="The connector's unavailable.value.placeholder, where it is not Debezium's own; may be repeated.",
+)
+@click.option("--adopt", is_flag=True, help="Write to targets that something else has written.")
+@click.option(
+    "--engine",
+    type=click.Choice(["spark", "deltalake"]),
+    default="spark",
+    show_default=True,
+    help="The engine: Spark, or one process without it, for small tables; no history then.",
+)
+@click.option("--once", is_flag=True, help="End with what is stored now.")
+@click.option(
+    "--interval",
+    type=Duration(),
+    default=timedelta(seconds=5),
+    show_default="5s",
+    help="The time between the beginnings of two batches.",
+)
+@click.option("--max-events", type=click.IntRange(min=1), default=100_000, show_default=True, help="The most events of one batch.")
+@click.option(
+    "--max-bytes",
+    type=Size(),
+    default="256MiB",
+    show_default=True,
+    help="The most bytes of one batch, by the bodies of its events; one event is always taken.",
+)
+@click.option("--status", is_flag=True, help="Only show how far the sync is.")
+@group_options
+@click.pass_obj
+def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as click parsed it
+    """Apply the change events of a topic to Delta tables, each exactly once, until Ctrl-C or SIGTERM.
+
+    Events are Debezium's envelopes as JSON. Missing tables are made, and get columns that appear on the way. The batch under way is ended
+    in order. If it ends otherwise, the next start goes on from the tables' progress.
+    """
+    topic, name = given["topic"], given["name"] or given["topic"].replace("%", "")
+    if given["status"]:
+        return _show_status(session, topic, name)
+    if not given["into"]:
+        raise click.UsageError("Where to? Give --into URL.")
+    task = {
+        "lake": session.lake_url,
+        "topic": topic,
+        "engine": given["engine"],
+        "s3": _s3(given["into"]),
+        "interval_s": None if given["once"] else given["interval"].total_seconds(),
+        "options": {
+            "into": given["into"].partition("?")[0],
+            "name": name,
+            "coordination": session.coordination,
+            "tables": list(given["tables"]) or None,
+            "columns": _columns(given["columns"]),
+            "keys": _keys(given["keys"]),
+            "history": True if "all" in given["history"] else list(given["history"]),
+            "guard": given["guard"],
+            "truncates": given["truncates"],
+            "unfit_times": given["unfit_times"],
+            "unavailable_value": list(given["unavailable_values"]),
+            "adopt": given["adopt"],
+            "max_events_per_batch": given["max_events"],
+            "max_bytes_per_batch": given["max_bytes"],
+        },
+    }
+    with TemporaryFile() as noise, _started(task, noise) as job, session.signals.held(job.stop):
+        return _follow(session, job, session.signals.interruptible)
+
+
+class _Job:
+    """The Spark process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], noise: IO[bytes]) -> None:
+        self.process = process
+        self._noise = noise
+
+    def stop(self) -> None:
+        """Ask the process to end after the batch under way. May be called by a signal handler."""
+        assert self.process.stdin is not None
+        try:
+            os.write(self.process.stdin.fileno(), b"stop\n")
+        except OSError:
+            return  # the process has ended
+
+    def reports(self) -> Iterator[dict[str, Any]]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            yield json.loads(line)
+
+    def tail(self) -> str:
+        """The last lines that Spark wrote."""
+        size = self._noise.seek(0, os.SEEK_END)
+        self._noise.seek(max(0, size - _TAIL_BYTES))
+        return self._noise.read().decode(errors="replace").strip()
+
+
+@contextmanager
+def _started(task: Mapping[str, Any], noise: IO[bytes]) -> Iterator[_Job]:
+    program = sys.executable, "-P", "-m", f"{__package__}.sync_job"
+    # The process gets a session of its own, so that Ctrl-C in a terminal reaches this process only.
+    process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise, start_new_session=True)
+    assert process.stdin is not None
+    try:
+        process.stdin.write(json.dumps(task).encode() + b"\n")
+        process.stdin.flush()
+        yield _Job(process, noise)
+        process.stdin.close()
+        process.wait(_END_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _follow(session: Session, job: _Job, interruptible: Any) -> int:  # noqa: ANN401 - Signals.interruptible
+    epoch = None
+    for report in job.reports():
+        match report.pop("report"):
+            case "batch":
+                _show_batch(session, report, after=epoch)
+                epoch = report["epoch"]
+            case "error":
+                error = pickle.loads(base64.b64decode(report["error"]))  # noqa: S301 - our own process wrote it
+                assert isinstance(error, PenstockError)
+                raise error
+            case "end":
+                return _show_end(session, report)
+    raise click.ClickException(f"The sync's process ended before its work.\n{job.tail()}")
+
+
+def _show_batch(session: Session, batch: Mapping[str, Any], *, after: int | None) -> None:
+    """Show a batch. ``after`` is the epoch of the batch before it."""
+    if session.as_json:
+        output.emit({"kind": "batch", **batch})
+        return
+    if after not in {None, batch["epoch"]}:
+        click.echo(
+            f"the sync had lost its lease (was the machine halted, or the coordination table away?) and goes on under epoch {batch['epoch']}",
+            err=True,
+        )
+    rate = batch["events"] / batch["seconds"] if batch["seconds"] else 0.0
+    tables = ", ".join(f"{name} {count:,}" for name, count in batch["merged"].items()) or "nothing to write"
+    click.echo(f"batch {batch['number']}: {batch['events']:,} events ({rate:,.0f}/s): {tables}; {batch['lag']:,} to come", err=True)
+    _show_behind(batch["behind"])
+
+
+def _show_end(session: Session, end: Mapping[str, Any]) -> int:
+    if session.as_json:
+        output.emit({"kind": "end", **end})
+    else:
+        click.echo(f"{end['events']:,} events in {end['batches']:,} batches.")
+        _show_stopped(end["stopped"])
+        for name in end["unmatched"]:
+            click.echo(f"{name} is named by an option, but no event has had it yet: is it misspelt?", err=True)
+    return OTHER if end["stopped"] else 0
+
+
+def _show_stopped(stopped: Mapping[str, Any]) -> None:
+    for table, stops in stopped.items():
+        for stop in stops:
+            click.echo(f"{table} stands still at queue {stop['queue']}, offset {stop['offset']}: {stop['reason']}", err=True)
+            if any(said in stop["reason"] for said in (" does not fit ", "is in no year", "is more precise")):
+                click.echo(
+                    "  hint: rewrite the target with a type that holds it, name that with --column, and start again; times that nothing but "
+                    "text holds become NULL by --unfit-times null",
+                    err=True,
+                )
+
+
+def _show_behind(behind: Mapping[str, int]) -> None:
+    for table, events in behind.items():
+        click.echo(
+            f"{table}: its last {events:,} events lie behind what was told before, and change no newer row: a connector begins again, or the "
+            "source has moved to another server",
+            err=True,
+        )
+
+
+def _show_status(session: Session, topic: str, name: str) -> int:
+    from ....cdc.sync.lease import SyncRecord, read_record
+    from ....cdc.targets import behind
+
+    found: list[tuple[SyncRecord, dict[int, tuple[int, int]]]] = []
+
+    async def look(lake: Lake) -> None:
+        record = await read_record(lake.coordination.cells, topic, name)
+        if record is None:
+            raise TopicNotFound(
+                "there is no such sync of this topic", object=name, hint="has it run, with this --name and --coordination?"
+            )
+        reader = await lake.reader(topic)
+        found.append((record, await reader.offsets()))
+
+    run_async(session, look)
+    ((record, kept),) = found
+    lag = {queue: end - record.offsets.get(queue, 0) for queue, (_, end) in kept.items()}
+    if session.as_json:
+        stopped = {table: [asdict(stop) for stop in stops] for table, stops in record.stopped.items()}
+        offsets = {str(queue): offset for queue, offset in record.offsets.items()}
+        output.emit(
+            {
+                "kind": "status",
+                "name": name,
+                "into": record.into,
+                "offsets": offsets,
+                "lag": sum(lag.values()),
+                "tables": sorted(record.tables),
+                "stopped": stopped,
+                "behind": behind(record.progress),
+            }
+        )
+    else:
+        click.echo(f"{name}: {topic} into {record.into}, {len(record.tables)} tables, {sum(lag.values()):,} events to come.")
+        _show_behind(behind(record.progress))
+        _show_stopped({table: [asdict(stop) for stop in stops] for table, stops in record.stopped.items()})
+    return OTHER if record.stopped else 0
+
+
+def _columns(given: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    columns: dict[str, dict[str, str]] = {}
+    for one in given:
+        place, equals, kind = one.partition("=")
+        table, dot, column = place.rpartition(".")
+        if not equals or not dot or not table or not column:
+            raise click.UsageError(f"--column is TABLE.COLUMN=TYPE, not {one!r}.")
+        columns.setdefault(table, {})[column] = kind
+    return columns
+
+
+def _keys(given: tuple[str, ...]) -> dict[str, list[str]]:
+    keys = {}
+    for one in given:
+        table, equals, columns = one.partition("=")
+        if not equals or not table or not columns:
+            raise click.UsageError(f"--key is TABLE=COLUMN,COLUMN,…, not {one!r}.")
+        keys[table] = [column.strip() for column in columns.split(",")]
+    return keys
+
+
+def _s3(into: str) -> dict[str, Any] | None:
+    """Spark's S3 settings when the targets lie there."""
+    parts = urlsplit(into)
+    if parts.scheme not in ("s3", "s3a"):
+        return None
+    given = {name: unquote(values[0]) for name, values in parse_qs(parts.query).items()}
+    return {"endpoint": given.get("endpoint"), "region": given.get("region")}

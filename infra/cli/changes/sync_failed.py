@@ -1,0 +1,52 @@
+"""The error that ended a sync's process, as one of ours. It has a module of its own, as the parent process unpickles it by its name."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from contextlib import suppress
+
+from ....log.errors import InternalError, PenstockError, RetryError
+
+_BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
+_SAID_CHARS = 500
+_ORNAMENT = re.compile(r"\x1b\[\d*m|↳")
+
+
+class SyncFailed(RetryError):
+    """Spark, the engine or the file system ended the sync; committed batches stand."""
+
+    kind = "sync_failed"
+
+
+def as_ours(error: Exception, into: str) -> PenstockError:
+    """An error of a sync into this folder that can travel, with the traceback as a note for ``--debug``. Our errors stay as they are."""
+    if isinstance(error, PenstockError):
+        return error
+    observed = f"{_name(error)}: {_said(error)}"
+    ours: PenstockError
+    if isinstance(error, _BUGS):
+        hint = "run it again with --debug (before the command) for the traceback"
+        ours = InternalError("the sync failed in an unforeseen way; please report it", observed=observed, hint=hint)
+    else:
+        hint = "run it again when that is mended: it goes on from what the targets have"
+        ours = SyncFailed("the sync failed", operation="sync", object=into, observed=observed, hint=hint)
+    ours.add_note("".join(traceback.format_exception(error)))
+    return ours
+
+
+def _name(error: Exception) -> str:
+    """The name of an error. Spark names its errors by conditions."""
+    condition = None
+    with suppress(AttributeError):
+        condition = error.getCondition()  # type: ignore[attr-defined]
+    return condition or type(error).__name__
+
+
+def _said(error: Exception) -> str:
+    """The text of an error. For a page of Spark's it is the last line that is no call; for others it is all, in a line and without colours."""
+    text = str(error)
+    if type(error).__module__.startswith(("pyspark", "py4j")):
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t", "at "))]
+        text = lines[-1].lstrip(": ") if lines else ""
+    return (" ".join(_ORNAMENT.sub("", text).split()) or repr(error))[:_SAID_CHARS]

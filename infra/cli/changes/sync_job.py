@@ -1,0 +1,101 @@
+"""The side of `penstock sync` that does the work, mostly by Spark. It is a process of its own, which gets its task and the word to stop by
+lines on standard input.
+
+It is a process of its own because Spark takes over the signals of its process, and writes much. Its standard output is for reports, one
+JSON object a line; Spark's output goes to standard error. It ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import sys
+import threading
+from dataclasses import asdict
+from datetime import timedelta
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ....spark import S3, SyncRun, session, sync
+from .sync_failed import as_ours
+
+# A short job ends sooner without the second compiler; a long one needs it.
+_QUICK_START = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+def main() -> int:
+    """Sync, and tell the parent."""
+    reports = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    lock = threading.Lock()
+
+    def tell(kind: str, **what: Any) -> None:  # noqa: ANN401 - JSON
+        with lock:
+            try:
+                reports.write(json.dumps({"report": kind, **what}) + "\n")
+                reports.flush()
+            except BrokenPipeError:
+                os._exit(1)  # the parent is gone
+
+    task = json.loads(sys.stdin.readline())
+    words = _Words()
+    try:
+        with TemporaryDirectory(prefix="penstock-sync-") as scratch:
+            interval_s = task["interval_s"]
+            s3 = S3(**task["s3"]) if task["s3"] is not None else None
+            spark = None
+            if task["engine"] == "spark":
+                # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
+                conf = {"spark.sql.warehouse.dir": scratch, **(_QUICK_START if interval_s is None else {})}
+                spark = session("penstock-sync", s3=s3, conf=conf)
+            elif s3 is not None:
+                environment = {"AWS_ENDPOINT_URL_S3": s3.endpoint, "AWS_REGION": s3.region}
+                os.environ |= {name: value for name, value in environment.items() if value}
+            run = sync(
+                spark,
+                task["lake"],
+                task["topic"],
+                trigger="available_now" if interval_s is None else timedelta(seconds=interval_s),
+                listener=lambda batch: tell("batch", **asdict(batch)),
+                **task["options"],
+            )
+            words.follow(run)
+            tell("running")
+            run.await_termination()
+            status = run.status
+            stopped = {table: [asdict(stop) for stop in stops] for table, stops in status.stopped.items()}
+            tell("end", batches=status.batches, events=status.events, stopped=stopped, unmatched=status.unmatched)
+            if spark is not None:
+                spark.stop()
+    except Exception as error:  # noqa: BLE001 - the parent tells the user
+        tell("error", error=base64.b64encode(pickle.dumps(as_ours(error, task["options"]["into"]))).decode())
+        return 1
+    return 0
+
+
+class _Words:
+    """The parent's words: ``stop``, or nothing more when it is gone."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+        self._run: SyncRun | None = None
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def follow(self, run: SyncRun) -> None:
+        self._run = run
+        if self._stopping.is_set():
+            run.stop()
+
+    def _listen(self) -> None:
+        # This does not read sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
+        while os.read(0, 64):
+            self._stopping.set()
+            if self._run is not None:
+                self._run.stop()
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,0 @@
-"""`penstock demo`."""
-
-from ..demo.main import command
-
-__all__ = ["command"]

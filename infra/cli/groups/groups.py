@@ -1,0 +1,262 @@
+"""`penstock group`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import click
+
+from ....coordinator import (
+    ATTEMPTS_DEFAULT,
+    DeadLetterPolicy,
+    DeliveryOrder,
+    GroupNotFound,
+    GroupSettings,
+    RetryPolicy,
+    Schedule,
+)
+from ....log import Position as LogPosition
+from ...console import output
+from ...console.session import Session, confirm_options, confirmed, group_options
+from ...console.values import Duration, Position
+from .lag import describe, lag, settings_document, settings_facts
+from .parked import parked, release, skip
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_RETRY = {"retry": "schedule", "retry_interval": "interval", "retry_interval_max": "interval_max", "retry_jitter": "jitter"}
+
+
+class _Attempts(click.ParamType["int | str"]):
+    """A number, or ``unlimited``."""
+
+    name = "number|unlimited"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        text = str(value)
+        if text != "unlimited" and not re.fullmatch(r"[1-9]\d*", text):
+            self.fail(f"{value!r} is no number of attempts; write 1, 2, … or unlimited.", param, ctx)
+        return text if text == "unlimited" else int(text)
+
+
+class _Filter(click.ParamType["tuple[str, str]"]):
+    """``TOPIC=TAGS``."""
+
+    name = "topic=tags"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        topic, found, tags = str(value).partition("=")
+        if not found:
+            self.fail(f"{value!r} is no filter; write 'orders=paid || refunded'.", param, ctx)
+        return topic, tags
+
+
+@click.group()
+def command() -> None:
+    """Create, list, describe, alter, delete and reset consumer groups; their lag; their parked message groups."""
+
+
+for _one in (describe, lag, parked, release, skip):
+    command.add_command(_one)
+
+
+def changeable(function: F) -> F:
+    """The options for settings that can be changed later."""
+    schedules, policies = (click.Choice([one.value for one in kind]) for kind in (Schedule, DeadLetterPolicy))
+    for option in reversed(
+        (
+            click.option("--retry", type=schedules, help="The waits before retries; rocketmq: its table, 10s to 2h."),
+            click.option("--retry-interval", type=Duration(), help="fixed: each wait; exponential: the first."),
+            click.option("--retry-interval-max", type=Duration(), help="exponential: the longest."),
+            click.option("--retry-jitter", type=click.FloatRange(0, 1), help="The part of a wait that is left to chance."),
+            click.option("--max-attempts", type=_Attempts(), help="Deliveries until a message is given up."),
+            click.option(
+                "--dead-letter-policy",
+                type=policies,
+                help="What becomes of it then: it goes to the dead-letter queue, or its message group is parked.",
+            ),
+            click.option(
+                "--filter",
+                "filters",
+                type=_Filter(),
+                multiple=True,
+                help="What is taken of a topic: 'orders=paid || refunded' or 'orders=SQL92: price > 10'; more than once for more topics.",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@command.command()
+@click.argument("group")
+@click.option(
+    "--order",
+    "delivery_order",
+    type=click.Choice([one.value for one in DeliveryOrder], case_sensitive=False),
+    default="ORDERLY",
+    show_default=True,
+    help="ORDERLY: a message group's messages one after the other; CONCURRENT: all side by side. It can never be changed.",
+)
+@changeable
+@group_options
+@click.pass_obj
+def create(session: Session, /, group: str, delivery_order: str, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+    """Create a consumer group. Fine when it exists with the same settings; a consumer creates its group by itself, too.
+
+    A message that fails is retried after a wait (ORDERLY: 1s, and its message group waits with it; CONCURRENT: RocketMQ's table), and given
+    up after 17 deliveries.
+    """
+    changes = _changes(GroupSettings.of(delivery_order), settings)
+    with session.connect() as lake:
+        made = lake.create_group(group, delivery_order=delivery_order, **{"max_attempts": ATTEMPTS_DEFAULT, **changes})
+    _show(session, group, made)
+
+
+@command.command("list")
+@group_options
+@click.pass_obj
+def list_groups(session: Session) -> None:
+    """List the consumer groups of the lake."""
+    with session.connect(read_only=True) as lake:
+        groups = lake.groups()
+    if session.as_json:
+        for name, settings in groups.items():
+            output.emit({"group": name, **settings_document(settings)})
+    else:
+        rows = [(name, *(value for _, value in settings_facts(settings))) for name, settings in groups.items()]
+        output.table(("group", *(name for name, _ in settings_facts(GroupSettings()))), rows)
+
+
+@command.command()
+@click.argument("group")
+@changeable
+@click.option("--dry-run", is_flag=True, help="Say what would change, and do nothing.")
+@group_options
+@click.pass_obj
+def alter(session: Session, /, group: str, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+    """Change settings that may be changed; consumers see it within seconds. A --filter changes that of its topic, 'orders=*' removes it."""
+    if not any(value not in (None, ()) for value in settings.values()):
+        raise click.UsageError("Change what? See penstock group alter --help.")
+    with session.connect(read_only=dry_run) as lake:
+        before = _settings_of(lake.groups(), group)
+        changes = _changes(before, settings)
+        after = GroupSettings.stating({**output.fields(before), **changes}) if dry_run else lake.alter_group(group, **changes)
+    if session.as_json:
+        output.emit({"group": group, **({"dry_run": True} if dry_run else {}), **settings_document(after)})
+        return
+    pairs = zip(settings_facts(before), settings_facts(after), strict=True)
+    lines = [f"{name}: {old} -> {new}" for (name, old), (_, new) in pairs if old != new]
+    output.say("\n".join(lines) or ("Nothing would change." if dry_run else "Nothing to change."))
+
+
+@command.command()
+@click.argument("group")
+@click.option("--force", is_flag=True, help="Also while members live; they end with an error.")
+@confirm_options
+@group_options
+@click.pass_obj
+def delete(session: Session, group: str, force: bool, yes: bool, dry_run: bool) -> None:
+    """Delete a consumer group. A later group of its name begins anew: the former progress is forgotten.
+
+    Refused while members live. A member that seems dead is watched for its lease and a quarter more: some seconds, or 75 when it was idle.
+    """
+    with session.connect(read_only=True) as lake:
+        found = lake.describe_group(group)
+    facts = f"{len(found.queues)} queues and a lag of {found.lag:,} messages"
+    if dry_run:
+        if session.as_json:
+            output.emit({"group": group, "dry_run": True, "deleted": False, "lag": found.lag})
+        else:
+            output.say(f"Would delete group {group} with {facts}.")
+        return
+    confirmed(f"Delete group {group} with {facts}, for good?", yes=yes)
+    with session.connect() as lake:
+        lake.delete_group(group, force=force)
+    if session.as_json:
+        output.emit({"group": group, "deleted": True, "lag": found.lag})
+    else:
+        output.say(f"Group {group} is deleted.")
+
+
+@command.command(epilog="A position is earliest, latest, an offset, a time (2026-01-31T12:00) or a time ago (-10m).")
+@click.argument("group")
+@click.argument("topic")
+@click.option("--to", type=Position(), required=True, help="Where to go on.")
+@click.option("--queue", "queues", type=int, multiple=True, help="Only this queue; more than once for more.")
+@confirm_options
+@group_options
+@click.pass_obj
+def reset(session: Session, group: str, topic: str, to: LogPosition, queues: tuple[int, ...], yes: bool, dry_run: bool) -> None:
+    """Let a group go on from another place on a topic, while its consumers run: backtrack, or skip.
+
+    Messages in flight are fenced, nothing before the new place is handed out again, and nothing after it is lost.
+    """
+    with session.connect(read_only=True) as lake:
+        found = lake.describe_group(group)
+        with lake.reader(topic) as reader:
+            offsets = reader.resolve(to, queues=queues or None)
+    floors = {one.queue: one.floor for one in found.queues if one.topic == topic}
+    rows = [(queue, floors.get(queue), offset) for queue, offset in offsets.items()]
+    if not dry_run:
+        again, skipped = (_distance(rows, sign) for sign in (1, -1))
+        confirmed(f"Reset group {group} on {topic}: {again:,} messages again, {skipped:,} skipped. Go on?", yes=yes)
+        with session.connect() as lake:
+            offsets = lake.reset_offsets(topic, group, to, queues=queues or None)
+            rows = [(queue, floors.get(queue), offset) for queue, offset in offsets.items()]
+    if session.as_json:
+        document: dict[str, object] = {"group": group, "topic": topic, "offsets": offsets}
+        output.emit({**document, "dry_run": True} if dry_run else document)
+        return
+    output.table(("queue", "floor", "would be" if dry_run else "now"), rows)
+
+
+def _distance(rows: Sequence[tuple[int, int | None, int]], sign: int) -> int:
+    """The number of messages between the former and the new places of queues: behind them (1), or ahead (-1)."""
+    return sum(max(0, sign * (floor - offset)) for _, floor, offset in rows if floor is not None)
+
+
+def _changes(before: GroupSettings, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given settings, as ``create_group`` and ``alter_group`` take them."""
+    given = {name: value for name, value in given.items() if value not in (None, ())}
+    changes: dict[str, Any] = {}
+    if retry := {field: given[option] for option, field in _RETRY.items() if option in given}:
+        policy = RetryPolicy(**{**output.fields(before.retry), **retry})
+        _check_intervals(policy, retry)
+        changes["retry"] = policy
+    if "max_attempts" in given:
+        changes["max_attempts"] = None if given["max_attempts"] == "unlimited" else given["max_attempts"]
+    if "dead_letter_policy" in given:
+        changes["dead_letter_policy"] = given["dead_letter_policy"]
+    if "filters" in given:
+        filters = {**before.filters, **dict(given["filters"])}
+        changes["filters"] = {topic: tags for topic, tags in filters.items() if tags.strip() != "*"}
+    return changes
+
+
+def _check_intervals(policy: RetryPolicy, given: Mapping[str, timedelta]) -> None:
+    """Raise a usage error for an interval that its schedule does not heed."""
+    if policy.schedule is Schedule.ROCKETMQ and given.keys() & {"interval", "interval_max"}:
+        raise click.UsageError("RocketMQ's table has its own intervals; give --retry fixed or exponential too.")
+    if policy.schedule is Schedule.FIXED and "interval_max" in given:
+        raise click.UsageError("--retry-interval-max is of --retry exponential.")
+
+
+def _settings_of(groups: Mapping[str, GroupSettings], group: str) -> GroupSettings:
+    if group not in groups:
+        raise GroupNotFound(
+            "there is no such consumer group", object=group, hint="`penstock group list` names those that are there"
+        )
+    return groups[group]
+
+
+def _show(session: Session, group: str, settings: GroupSettings) -> None:
+    if session.as_json:
+        output.emit({"group": group, **settings_document(settings)})
+    else:
+        output.say(f"Group {group}: {', '.join(f'{name} {value}' for name, value in settings_facts(settings))}.")

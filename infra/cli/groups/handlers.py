@@ -1,0 +1,131 @@
+"""The handlers of `penstock consume`: printing a message, running a command, or calling a user's function."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeAlias
+
+import click
+
+from ....consumers import ConsumeResult
+from ....log import MessageView
+from ...console import output
+from ...console.session import writing_output
+from ..messages.rendering import JsonLines, Lines, delivery
+
+Handler: TypeAlias = Callable[[Sequence[MessageView]], object]
+
+EX_DATAERR = 65
+"""The exit code of a command whose message can never be processed."""
+
+
+class CommandFailed(Exception):
+    """A command ended with an exit code other than 0, or took too long."""
+
+
+class Printing:
+    """Prints messages, and returns once the lines are out of this process."""
+
+    def __init__(self, topic: str, *, as_json: bool) -> None:
+        self._sink = JsonLines(topic, spelt=delivery) if as_json else Lines(topic)
+        self._lock = threading.Lock()
+
+    def __call__(self, messages: Sequence[MessageView]) -> ConsumeResult:
+        with self._lock, writing_output():
+            self._sink.show(messages)
+            sys.stdout.flush()
+        return ConsumeResult.SUCCESS
+
+
+class Commands:
+    """Runs a shell command for each message, or batch."""
+
+    def __init__(self, command: str, *, group: str, lake: str, timeout_s: float, batch: bool) -> None:
+        self._command = command
+        self._timeout_s = timeout_s
+        self._batch = batch
+        self._given = {"PENSTOCK_CONSUMER_GROUP": group, "PENSTOCK_LAKE": lake}
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def __call__(self, messages: Sequence[MessageView]) -> ConsumeResult:
+        # The command gets a session of its own: Ctrl-C in a terminal is for us, and running commands come to their end.
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", self._command],
+            stdin=subprocess.PIPE,
+            env={**os.environ, **self._given, **self._facts(messages)},
+            start_new_session=True,
+        )
+        self._running.add(process)
+        try:
+            process.communicate(self._input(messages), timeout=self._timeout_s)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            process.communicate()
+            raise CommandFailed(f"killed after {self._timeout_s:g} s") from None
+        finally:
+            self._running.discard(process)
+        if process.returncode == EX_DATAERR:
+            return ConsumeResult.DEAD_LETTER
+        if process.returncode:
+            raise CommandFailed(f"exit code {process.returncode}")
+        return ConsumeResult.SUCCESS
+
+    def kill(self) -> None:
+        """End all running commands at once."""
+        for process in list(self._running):
+            _kill(process)
+
+    def _input(self, messages: Sequence[MessageView]) -> bytes:
+        if self._batch:
+            return "".join(output.json_line(delivery(message)) for message in messages).encode()
+        return messages[0].body
+
+    def _facts(self, messages: Sequence[MessageView]) -> dict[str, str]:
+        first = messages[0]
+        facts = {"TOPIC": first.topic, "QUEUE": str(first.queue), "OFFSET": str(first.offset), "EPOCH": str(first.epoch)}
+        if self._batch:
+            facts["MESSAGES"] = str(len(messages))
+        else:
+            facts |= {
+                "MESSAGE_ID": first.message_id,
+                "MESSAGE_GROUP": first.message_group or "",
+                "TAG": first.tag or "",
+                "KEYS": json.dumps(first.keys),
+                "PROPERTIES": json.dumps(first.properties),
+                "STORE_TIMESTAMP": output.time_text(first.store_timestamp),
+                "DELIVERY_ATTEMPT": str(first.delivery_attempt),
+            }
+        return {f"PENSTOCK_{name}": value for name, value in facts.items()}
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def imported(name: str) -> Callable[..., object]:
+    """The function that ``module:function`` names; modules of the working directory are found too. Raises a usage error."""
+    module, colon, path = name.partition(":")
+    if not (module and colon and path):
+        raise click.UsageError(f"{name!r} names no function; write module:function.")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found: object = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module + ".").startswith(error.name + "."):
+            raise  # the module is there, and misses another
+        raise click.UsageError(f"There is no module {error.name!r}, here or installed.") from None
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise click.UsageError(f"{name!r} is no function.")
+    return found

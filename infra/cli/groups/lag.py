@@ -1,0 +1,202 @@
+"""The commands `penstock group describe` and `penstock group lag`: how far groups are, and what holds them up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from ....coordinator import GroupDescription, GroupSettings, QueueStanding
+from ....coordinator.groups.record import setting_text
+from ...console import output
+from ...console.session import Session, group_options
+from ...console.values import Duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ....lake import Lake
+
+_COLUMNS = (
+    "queue",
+    "owner",
+    "epoch",
+    "floor",
+    "next",
+    "lag",
+    "age",
+    "in flight",
+    "waiting",
+    "blocked",
+    "parked",
+    "suspects",
+    "dead letters",
+)
+_OWNER_SHOWN = 8
+"""The number of characters shown of a worker's id; enough to tell workers apart."""
+
+
+def settings_facts(settings: GroupSettings) -> list[tuple[str, str]]:
+    """A group's settings for people."""
+    filters = "; ".join(f"{topic}: {tags}" for topic, tags in settings.filters.items())
+    return [
+        ("order", settings.delivery_order.value),
+        ("retry", setting_text(settings.retry)),
+        ("attempts", setting_text(settings.max_attempts)),
+        ("dead letters", settings.dead_letter_policy.value),
+        ("filters", filters or "none"),
+    ]
+
+
+def settings_document(settings: GroupSettings) -> dict[str, object]:
+    """A group's settings as JSON values."""
+    retry = {**output.fields(settings.retry)}
+    for name in ("interval", "interval_max"):
+        retry[f"{name}_s"] = retry.pop(name)
+    return {**output.fields(settings), "retry": retry, "filters": dict(settings.filters)}
+
+
+@click.command()
+@click.argument("group")
+@click.option("--watch", is_flag=True, help="Go on and refresh, until Ctrl-C.")
+@click.option("--interval", type=Duration(), default="2s", show_default=True, help="With --watch: the time between two looks.")
+@group_options
+@click.pass_obj
+def describe(session: Session, group: str, watch: bool, interval: timedelta) -> None:
+    """Show settings, and for every queue its owner, its progress, and the messages in flight, waiting, blocked or parked.
+
+    The lag counts messages that are not settled; of a blocked or parked message group only the first. Its age is that of the oldest.
+    """
+    with session.connect(read_only=True) as lake:
+        if watch:
+            _watch(session, lake, group, interval)
+        elif session.as_json:
+            output.emit(_document(lake.describe_group(group)))
+        else:
+            for part in _parts(lake.describe_group(group)):
+                output.draw(part)
+
+
+@click.command()
+@click.argument("group", required=False)
+@group_options
+@click.pass_obj
+def lag(session: Session, group: str | None) -> None:
+    """Show how far a group, or each, is behind: in messages that are not settled, and by the age of the oldest of them."""
+    with session.connect(read_only=True) as lake:
+        found = [lake.describe_group(name) for name in (lake.groups() if group is None else [group])]
+    rows = [
+        (
+            one.name,
+            topic,
+            sum(queue.lag for queue in queues),
+            max(queue.lag_time for queue in queues),
+            sum(q.parked for q in queues),
+        )
+        for one in found
+        for topic, queues in _by_topic(one.queues).items()
+    ]
+    if session.as_json:
+        for name, topic, messages, age, parked in rows:
+            output.emit({"group": name, "topic": topic, "lag": messages, "lag_time_s": age, "parked": parked})
+    else:
+        shown = [(name, topic, messages, _age(age), parked) for name, topic, messages, age, parked in rows]
+        output.table(("group", "topic", "lag", "age", "parked"), shown)
+
+
+def _watch(session: Session, lake: Lake, group: str, interval: timedelta) -> None:
+    """Refresh until a signal. An error that may pass is shown, and the next look may succeed."""
+    from ....log import RetryError
+
+    if session.as_json:
+        output.emit(_document(lake.describe_group(group)))
+        while True:
+            time.sleep(interval.total_seconds())
+            try:
+                found = lake.describe_group(group)
+            except RetryError as error:
+                output.note(f"{error.message}; trying again")
+            else:
+                output.emit(_document(found))
+    parts, trouble = _brief(lake.describe_group(group)), ""
+    with output.refreshed() as draw:
+        while True:
+            draw([*parts, trouble])
+            time.sleep(interval.total_seconds())
+            try:
+                parts, trouble = _brief(lake.describe_group(group)), ""
+            except RetryError as error:
+                trouble = f"{error.message}; trying again"
+
+
+def _parts(found: GroupDescription) -> list[Table | str]:
+    """The parts shown to people."""
+    facts = [*settings_facts(found.settings), ("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time))]
+    if found.lost_letters:
+        facts.append(("lost letters", found.lost_letters))
+    return [output.grid((found.name, ""), [(name, output.shown(value)) for name, value in facts]), *_queues(found)]
+
+
+def _brief(found: GroupDescription) -> list[Table | str]:
+    """The parts in short form, so that 16 queues fit on a terminal."""
+    facts = (("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time)))
+    line = "   ".join(f"{name} {output.shown(value)}" for name, value in facts)
+    return [f"{found.name}   {found.settings.delivery_order}   {line}", *_queues(found)]
+
+
+def _queues(found: GroupDescription) -> list[Table | str]:
+    parts: list[Table | str] = []
+    for topic, queues in _by_topic(found.queues).items():
+        parts += [f"\n{topic}", output.grid(_COLUMNS, map(_row, queues))]
+    return parts or ["\nIt has not begun on any topic."]
+
+
+def _age(age: timedelta) -> timedelta:
+    """An age to the second; nobody reads more of it."""
+    return timedelta(seconds=age // timedelta(seconds=1)) if age >= timedelta(seconds=1) else age
+
+
+def _row(one: QueueStanding) -> tuple[object, ...]:
+    owner = f"{one.owner[:_OWNER_SHOWN]}…{one.owner[one.owner.rfind('/') :]}" if len(one.owner) > 2 * _OWNER_SHOWN else one.owner
+    return (
+        one.queue,
+        owner or "-",
+        one.epoch,
+        one.floor,
+        one.next_offset,
+        one.lag,
+        _age(one.lag_time),
+        one.in_flight,
+        one.waiting,
+        one.blocked,
+        one.parked,
+        one.suspects,
+        one.dead_letters,
+    )
+
+
+def _by_topic(queues: Sequence[QueueStanding]) -> dict[str, list[QueueStanding]]:
+    found: dict[str, list[QueueStanding]] = {}
+    for one in queues:
+        found.setdefault(one.topic, []).append(one)
+    return found
+
+
+def _document(found: GroupDescription) -> dict[str, object]:
+    queues = []
+    for one in found.queues:
+        document = output.fields(one)
+        document["lag_time_s"] = document.pop("lag_time")
+        queues.append(document)
+    return {
+        "group": found.name,
+        **settings_document(found.settings),
+        "members": list(found.members),
+        "lag": found.lag,
+        "lag_time_s": found.lag_time,
+        "lost_letters": found.lost_letters,
+        "queues": queues,
+    }

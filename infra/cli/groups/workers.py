@@ -1,0 +1,45 @@
+"""`penstock workers`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import click
+
+from ...console import output
+from ...console.session import Session, group_options
+from ...console.values import Duration
+
+
+@click.command()
+@click.option(
+    "--patience",
+    type=Duration(),
+    default="20s",
+    show_default=True,
+    help="How long to watch those of which it is not known yet; 0s: only look.",
+)
+@group_options
+@click.pass_obj
+def command(session: Session, patience: timedelta) -> None:
+    """Show the processes that consume, and whether each lives.
+
+    Each is watched until its heart beats, which takes up to a third of its lease, or until its lease has run out. The states are lives: it
+    beats; silent: not while it was watched; expired: not for its lease and a quarter more; fenced: others have taken its queues. Processes
+    that ended in order are not listed.
+    """
+    with session.connect(read_only=True) as lake:
+        found = lake.workers(watch=patience)
+    rows = []
+    for one in found:
+        heartbeat = one.heartbeat
+        assert heartbeat is not None, "those without one are not listed"
+        members = [{"member": f"{one.worker}/{m.number}", "group": m.group, "topics": list(m.topics)} for m in heartbeat.members]
+        lease = timedelta(milliseconds=heartbeat.lease_ms)
+        if session.as_json:
+            document: dict[str, object] = {"worker": one.worker, "label": heartbeat.label, "state": one.state.value}
+            output.emit({**document, "lease_s": lease, "members": members})
+        consumed = ", ".join(f"{m.group}: {' '.join(m.topics)}" if m.topics else m.group for m in heartbeat.members)
+        rows.append((one.worker, heartbeat.label or None, one.state.value, lease, consumed or None))
+    if not session.as_json:
+        output.table(("worker", "process", "state", "lease", "consumes"), rows)

@@ -1,0 +1,131 @@
+"""`penstock maintain`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from ....aio import Lake
+from ....consumers import MemoryMetrics, Metrics
+from ....coordinator.upkeep import OnStep
+from ....log import PenstockError
+from ....log.table.maintenance import MaintenanceOptions
+from ...console import output
+from ...console.endings import exit_code
+from ...console.session import Session, group_options
+from ...console.values import Duration
+from ...metrics import LOOPBACK, served
+from .stored import run_async
+from .upkeep import maintain_forever, maintain_once
+
+_QUIET = {"caught_up", "floor", "lag_ms"}
+"""Figures of a step that alone do not make it worth a line."""
+
+
+@click.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option("--once", is_flag=True, help="Every step once, then end; the exit code tells whether all went well.")
+@click.option(
+    "--publish-interval",
+    type=Duration(),
+    default=MaintenanceOptions().publish_interval,
+    show_default="3.6s",
+    help="The time between commits to a topic's Delta table.",
+)
+@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus on this port.")
+@click.option(
+    "--metrics-host",
+    default=LOOPBACK,
+    show_default=True,
+    metavar="ADDRESS",
+    help="The address to serve at; 0.0.0.0: all of the machine.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="Also a line for steps that had nothing to do.")
+@group_options
+@click.pass_obj
+def command(
+    session: Session,
+    topics: tuple[str, ...],
+    once: bool,
+    publish_interval: timedelta,
+    metrics_port: int | None,
+    metrics_host: str,
+    verbose: bool,
+) -> int:
+    """Maintain topics (default: all, new ones too) until Ctrl-C or SIGTERM: publish to the Delta table, compact, drop what has expired,
+    trim the log, and collect what nothing needs. For all topics, also deliver delayed messages, and finish transactions of senders that
+    died.
+
+    The role is leased: topics are shared evenly with others that maintain the lake, also with processes that have it open. Topics of a
+    process that died are taken over. For 14 days, retention spares messages that consumer groups have blocked, parked or waiting. The step
+    under way is ended in order.
+    """
+    if once and metrics_port is not None:
+        raise click.UsageError("--metrics-port is for who keeps running: leave --once out.")
+    errors: list[PenstockError] = []
+
+    def report(topic: str, step: str, result: object) -> None:
+        if isinstance(result, PenstockError):
+            errors.append(result)
+        if verbose or once or isinstance(result, PenstockError) or _did_something(result):
+            _show(session, topic, step, result)
+
+    if once:
+        run_async(session, lambda lake: maintain_once(lake, topics, report))
+        return exit_code(errors)
+    stopper, metrics = _Stopper(), MemoryMetrics()
+    with served(metrics, metrics_port, metrics_host), session.signals.held(stopper.stop):
+        run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval, metrics))
+    return 0
+
+
+class _Stopper:
+    """Sets an event of another thread's loop, even if told before there is one."""
+
+    def __init__(self) -> None:
+        self._set: Callable[[], object] | None = None
+        self._stopped = False
+
+    def attach(self) -> asyncio.Event:
+        event, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._set = lambda: loop.call_soon_threadsafe(event.set)
+        if self._stopped:
+            event.set()
+        return event
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._set is not None:
+            self._set()
+
+
+async def _until(
+    stopper: _Stopper, lake: Lake, topics: Sequence[str], report: OnStep, publish_interval: timedelta, metrics: Metrics
+) -> None:
+    await maintain_forever(lake, topics, report, stopper.attach(), publish_interval=publish_interval, metrics=metrics)
+
+
+def _figures(result: object) -> dict[str, object]:
+    if dataclasses.is_dataclass(result):
+        return output.fields(result)
+    return {"rows": result} if isinstance(result, int) else {}
+
+
+def _did_something(result: object) -> bool:
+    return any(value for name, value in _figures(result).items() if name not in _QUIET)
+
+
+def _show(session: Session, topic: str, step: str, result: object) -> None:
+    now = datetime.now(UTC)
+    error = result if isinstance(result, PenstockError) else None
+    if session.as_json:
+        outcome: dict[str, object] = {"error": error.kind, "message": str(error)} if error else _figures(result)
+        output.emit({"time": now, "topic": topic, "step": step, **outcome})
+        return
+    figures = ", ".join(f"{name.replace('_', ' ')} {output.shown(value)}" for name, value in _figures(result).items() if value)
+    outcome_text = f"FAILED: {error}" if error else figures or "nothing to do"
+    output.say(f"{output.time_text(now)}  {topic}  {step:<10}  {outcome_text}")

@@ -1,0 +1,66 @@
+"""`penstock repair`."""
+
+from __future__ import annotations
+
+import click
+
+from ....log import Lake
+from ....log.paths import TopicPaths
+from ....log.repair import RepairReport, repair
+from ....log.stores import probe_conditional_writes
+from ...console import output
+from ...console.endings import DAMAGED
+from ...console.session import Session, command_options, confirm_options, confirmed
+from .stored import run_async, stored_topic
+
+
+@click.command()
+@click.argument("topic")
+@confirm_options
+@command_options
+@click.pass_obj
+def command(session: Session, topic: str, yes: bool, dry_run: bool) -> int:
+    """Repair a topic's log that stops at a damaged entry, by an entry that carries the whole state and names what is lost.
+
+    Run `penstock verify` first. Nothing is deleted; whatever can still be read stays readable. With --dry-run the exit code tells whether
+    there is damage.
+    """
+    report = run_async(session, lambda lake: _repair(lake, topic, dry_run=True), read_only=True)
+    if not report.needed:
+        _show(session, topic, report)
+        return 0
+    if dry_run:
+        _show(session, topic, report)
+        return DAMAGED
+    if not yes:
+        output.note(_sentence(topic, report))
+        confirmed("Repair it?", yes=yes)
+    _show(session, topic, run_async(session, lambda lake: _repair(lake, topic, dry_run=False)))
+    return 0
+
+
+async def _repair(lake: Lake, topic: str, *, dry_run: bool) -> RepairReport:
+    await stored_topic(lake.store, topic)
+    if not dry_run:
+        await probe_conditional_writes(lake.store, lake.runtime)
+    return await repair(lake.store, TopicPaths.of(topic), lake.runtime, dry_run=dry_run)
+
+
+def _show(session: Session, topic: str, report: RepairReport) -> None:
+    if session.as_json:
+        lost = [{"queue": queue, "first_offset": first, "limit_offset": limit} for queue, first, limit in report.lost]
+        output.emit({"topic": topic, **output.fields(report), "lost": lost})
+        return
+    output.say(_sentence(topic, report))
+    if report.lost:
+        rows = [(queue, first, limit - 1, limit - first) for queue, first, limit in report.lost]
+        output.table(("queue", "first lost", "last lost", "messages" if report.exact else "messages, at most"), rows)
+
+
+def _sentence(topic: str, report: RepairReport) -> str:
+    if not report.needed:
+        return f"{topic}: the log goes on to its end, nothing to repair."
+    entries = ", ".join(map(str, report.lost_entries)) or "none"
+    done = f"repaired by entry {report.entry}" if report.written else f"entry {report.entry} would repair it"
+    sure = "the state is exact" if report.exact else "the state is a safe guess, and producers must be opened again"
+    return f"{topic}: {report.damage}\n{done}; entries that cannot be read: {entries}; {sure}."

@@ -1,0 +1,103 @@
+"""`penstock timer`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import click
+
+from ....log import MessageNotFound, PenstockError, WaitingMessage
+from ...console import output
+from ...console.session import Session, command_options
+from ...console.values import Instant
+from ..messages.rendering import body_fields, body_start
+
+_SHOWN = 100
+
+
+@click.group()
+def command() -> None:
+    """Delayed messages that wait for their delivery time, in the timer logs %TIMER%TOPIC of topics of type DELAY."""
+
+
+@command.command("list")
+@click.argument("topic")
+@click.option("--until", type=Instant(), help="Only what is due before: 2026-01-31T12:00 or +10m.")
+@click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="At most this many messages.")
+@command_options
+@click.pass_obj
+def list_waiting(session: Session, topic: str, until: datetime | None, limit: int) -> None:
+    """List the messages that wait for a topic, by delivery time; --json gives the handles by which they are recalled."""
+    with session.connect(read_only=True) as lake:
+        found = lake.waiting(topic, until=until, limit=limit + 1)
+    shown = found[:limit]
+    if session.as_json:
+        for message in shown:
+            output.emit(_document(message))
+    elif shown:
+        output.table(("due", "message id", "group", "tag", "queue", "body"), map(_row, shown))
+    else:
+        output.note("Nothing waits.")
+    if len(found) > limit:
+        output.note(f"More wait than these {limit:,}; --limit shows more.")
+
+
+@command.command("recall")
+@click.argument("handles", nargs=-1, metavar="[HANDLE]...")
+@click.option("--topic", help="With --id: where the messages wait.")
+@click.option(
+    "--id", "ids", multiple=True, metavar="MESSAGE_ID", help="A message by its id, looked for in all that waits; may be repeated."
+)
+@command_options
+@click.pass_obj
+def recall(session: Session, handles: tuple[str, ...], topic: str | None, ids: tuple[str, ...]) -> None:
+    """Recall messages, so that they are never delivered: by the recall handles of their senders, or by their ids.
+
+    Ends at the first message that cannot be recalled.
+    """
+    if bool(handles) == bool(ids) or bool(ids) != bool(topic):
+        raise click.UsageError("Which? Give recall handles, or --topic and --id.")
+    with session.connect() as lake:
+        chosen = list(handles) if topic is None else _handles(topic, ids, lake.waiting(topic))
+        for number, handle in enumerate(chosen):
+            try:
+                message = lake.recall(handle)
+            except PenstockError as error:
+                if len(chosen) > 1:
+                    done = f"{number:,} before it were recalled, {len(chosen) - number - 1:,} behind it not tried"
+                    error.hint = done if error.hint is None else f"{error.hint}; {done}"
+                raise
+            if session.as_json:
+                output.emit({**_document(message), "recalled": True})
+            else:
+                output.say(f"Recalled {message.message_id} of {message.topic}, due {output.time_text(message.delivery_timestamp)}.")
+
+
+def _handles(topic: str, ids: Sequence[str], waiting: Sequence[WaitingMessage]) -> list[str]:
+    found = {message.message_id: message.recall_handle for message in waiting if message.message_id in ids}
+    for message_id in ids:
+        if message_id not in found:
+            raise MessageNotFound(
+                "no message of this id waits",
+                operation="recall",
+                object=message_id,
+                expected=f"one that penstock timer list {topic} shows",
+                hint="it was delivered or recalled, or is of another topic",
+            )
+    return [found[message_id] for message_id in dict.fromkeys(ids)]
+
+
+def _document(message: WaitingMessage) -> dict[str, object]:
+    return {**message._asdict(), "keys": list(message.keys), **body_fields(message.body)}
+
+
+def _row(message: WaitingMessage) -> tuple[object, ...]:
+    return (
+        message.delivery_timestamp,
+        message.message_id,
+        message.message_group,
+        message.tag,
+        message.queue,
+        body_start(message.body),
+    )

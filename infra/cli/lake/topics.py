@@ -1,0 +1,248 @@
+"""`penstock topic`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import click
+
+from ....aio import Lake
+from ....log import ForeignObject, MessageType, TopicDescription, TopicLimits, TopicSettings
+from ...console import output
+from ...console.endings import show
+from ...console.session import Session, command_options, confirm_options, confirmed, group_options
+from ...console.values import FOREVER, Duration, Retention, Size
+from .pending import Pending, pending_document, pending_facts, pending_of
+from .stored import run_async, stored, stored_topic
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_QUEUES_SHOWN = 32
+_TYPE = click.Choice([kind.value for kind in MessageType], case_sensitive=False)
+
+
+@click.group()
+def command() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+def changeable(function: F) -> F:
+    """The options for settings that can be changed later."""
+    for option in reversed(
+        (
+            click.option("--retention", type=Retention(), help="How long messages are kept, e.g. 3d; forever keeps them."),
+            click.option("--retention-bytes", type=Size(), help="How much of a queue's table files is kept; 0: any amount."),
+            click.option("--body-bytes", type=Size(), help="The largest body."),
+            click.option("--properties-bytes", type=Size(), help="Properties, tag and keys of a message together."),
+            click.option("--properties", type=click.IntRange(min=1), help="The most properties of a message."),
+            click.option("--group-bytes", type=Size(), help="The longest message group."),
+            click.option("--delay", type=Duration(), help="How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@command.command()
+@click.argument("topic")
+@click.option(
+    "--type",
+    "message_type",
+    type=_TYPE,
+    default="NORMAL",
+    show_default=True,
+    help="FIFO messages have a message group, DELAY ones a delivery time, NORMAL ones neither; TRANSACTION ones are sent in transactions.",
+)
+@click.option("--queues", type=int, default=16, show_default=True, help="Fixed at creation; 1 gives a global order.")
+@changeable
+@command_options
+@click.pass_obj
+def create(session: Session, /, topic: str, message_type: str, queues: int, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+    """Create a topic. Fine when it exists with the same settings.
+
+    FIFO topics keep the order within a message group, and every message needs one; NORMAL topics take messages without a group. Messages of
+    DELAY topics have a delivery time, and wait for it in the topic's timer log, %TIMER%TOPIC. TRANSACTION topics take only messages that
+    programs send in transactions, which are visible once their transaction is committed (see penstock tx).
+    """
+    changes = _changes(TopicLimits(), settings)
+    with session.connect() as lake:
+        record = lake.create_topic(topic, message_type=message_type, queues=queues, **changes)
+    if session.as_json:
+        output.emit({"topic": topic, **_settings(record.settings)})
+    else:
+        output.say(f"Topic {topic}: {record.settings.message_type}, {queues} queues, kept {_kept(record.settings)}.")
+
+
+@command.command("list")
+@command_options
+@click.pass_obj
+def list_topics(session: Session) -> None:
+    """List the topics of the lake. When the settings of one are damaged, the others are listed all the same."""
+    found = run_async(session, lambda lake: stored(lake.store), read_only=True)
+    topics = sorted(found.records.items())
+    if session.as_json:
+        for name, record in topics:
+            output.emit({"topic": name, **_settings(record.settings)})
+    else:
+        rows = [(name, r.settings.message_type, r.settings.queues, _kept(r.settings)) for name, r in topics]
+        output.table(("topic", "type", "queues", "kept"), rows)
+    damaged = [error for error in found.unreadable.values() if not isinstance(error, ForeignObject)]
+    for error in damaged[:-1]:
+        show(error, as_json=session.as_json)
+    if damaged:
+        raise damaged[-1]
+
+
+@command.command()
+@click.argument("topic")
+@click.option("--all-queues", is_flag=True, help=f"Show every queue, also where there are more than {_QUEUES_SHOWN}.")
+@group_options
+@click.pass_obj
+def describe(session: Session, topic: str, all_queues: bool) -> None:
+    """Show settings, offsets of every queue, and the hottest queues and message groups of the messages stored last. A topic of type DELAY
+    also shows its waiting messages, one of type TRANSACTION its messages that are not visible yet.
+    """
+
+    async def look(lake: Lake) -> tuple[TopicDescription, Pending]:
+        described = await lake.describe_topic(topic)
+        return described, await pending_of(lake, topic, described.settings.message_type)
+
+    found, pending = run_async(session, look, read_only=True)
+    if session.as_json:
+        document = {"topic": topic, "messages": found.messages, **output.fields(found), "settings": _settings(found.settings)}
+        del document["name"]
+        output.emit({**document, **pending_document(topic, pending)})
+    else:
+        _show(found, pending, all_queues=all_queues)
+
+
+@command.command()
+@click.argument("topic")
+@changeable
+@confirm_options
+@command_options
+@click.pass_obj
+def alter(session: Session, /, topic: str, yes: bool, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+    """Change settings that may be changed. Keeping less asks first, as maintenance then drops older or further messages."""
+    before = run_async(session, lambda lake: stored_topic(lake.store, topic), read_only=True).settings
+    changes = _changes(before.limits, settings)
+    if not changes:
+        raise click.UsageError("Change what? See penstock topic alter --help.")
+    lines = [
+        f"{name}: {_plain(getattr(before, name))} -> {_plain(value)}"
+        for name, value in changes.items()
+        if getattr(before, name) != value
+    ]
+    if dry_run:
+        if session.as_json:
+            output.emit({"topic": topic, "dry_run": True, **_settings(replace(before, **changes))})
+        else:
+            output.say("\n".join(lines) or "Nothing would change.")
+        return
+    if _keeps_less(before, changes):
+        confirmed(f"{topic}: {'; '.join(lines)}. Messages beyond that will be dropped for good. Go on?", yes=yes)
+    with session.connect() as lake:
+        record = lake.alter_topic(topic, **changes)
+    if session.as_json:
+        output.emit({"topic": topic, **_settings(record.settings)})
+    else:
+        output.say("\n".join(lines) or "Nothing to change.")
+
+
+@command.command()
+@click.argument("topic")
+@confirm_options
+@command_options
+@click.pass_obj
+def delete(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
+    """Delete a topic with all its messages. A new topic of the name may follow at once."""
+    with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
+        kept = sum(end - start for start, end in reader.offsets().values())
+    if dry_run:
+        if session.as_json:
+            output.emit({"topic": topic, "dry_run": True, "deleted": False, "messages": kept})
+        else:
+            output.say(f"Would delete topic {topic} with {kept:,} messages.")
+        return
+    confirmed(f"Delete topic {topic} with {kept:,} messages, for good?", yes=yes)
+    with session.connect() as lake:
+        lake.delete_topic(topic)
+    if session.as_json:
+        output.emit({"topic": topic, "deleted": True, "messages": kept})
+    else:
+        output.say(f"Topic {topic} is deleted; `penstock maintain` frees its space.")
+
+
+def _changes(limits: TopicLimits, given: dict[str, Any]) -> dict[str, Any]:
+    """The given settings, as ``create_topic`` and ``alter_topic`` take them."""
+    given = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {}
+    if "retention" in given:
+        retention = given.pop("retention")
+        changes["retention"] = None if retention == FOREVER else retention
+    if "retention_bytes" in given:
+        changes["retention_bytes"] = given.pop("retention_bytes") or None
+    if given:
+        names = tuple(TopicLimits.__dataclass_fields__)
+        changes["limits"] = TopicLimits(**{name: given.get(name, getattr(limits, name)) for name in names})
+    return changes
+
+
+def _keeps_less(before: TopicSettings, changes: dict[str, Any]) -> bool:
+    def less(name: str) -> bool:
+        old, new = getattr(before, name), changes.get(name, getattr(before, name))
+        return new is not None and (old is None or new < old)
+
+    return less("retention") or less("retention_bytes")
+
+
+def _settings(settings: TopicSettings) -> dict[str, object]:
+    document = {**output.fields(settings), "message_type": str(settings.message_type)}
+    document["retention_s"] = document.pop("retention")
+    limits = output.fields(settings.limits)
+    delay = limits.pop("delay")
+    document["limits"] = {**limits, "delay_s": delay}
+    return document
+
+
+def _kept(settings: TopicSettings) -> str:
+    kept = "for ever" if settings.retention is None else output.duration_text(settings.retention)
+    return kept if settings.retention_bytes is None else f"{kept}, {output.size_text(settings.retention_bytes)} a queue"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, timedelta):
+        return output.duration_text(value)
+    if isinstance(value, TopicLimits):
+        return ", ".join(f"{name} {_plain(getattr(value, name))}" for name in TopicLimits.__dataclass_fields__)
+    return "any" if value is None else str(value)
+
+
+def _show(found: TopicDescription, pending: Pending, *, all_queues: bool) -> None:
+    settings = found.settings
+    facts = [
+        ("type", str(settings.message_type)),
+        ("queues", settings.queues),
+        ("kept", _kept(settings)),
+        ("limits", _plain(settings.limits)),
+        ("created", found.created),
+        ("messages", found.messages),
+        ("log entries", found.entries),
+        ("last stored", found.last_stored),
+    ]
+    facts += pending_facts(found.name, pending)
+    output.table((found.name, ""), [(name, output.shown(value)) for name, value in facts])
+    few = all_queues or len(found.queues) <= _QUEUES_SHOWN
+    queues = found.queues if few else found.hottest_queues
+    share = [f"{100 * one.sampled / found.sampled:.1f} %" if found.sampled else "-" for one in queues]
+    rows = [(q.queue, q.earliest, q.next, q.next - q.earliest, part) for q, part in zip(queues, share, strict=True)]
+    title = "Queues" if few else f"Hottest of {len(found.queues)} queues (--all-queues shows all)"
+    output.table(("queue", "earliest", "next", "messages", "of the last"), rows, title=title)
+    if found.hottest_groups:
+        groups = [(name, count, f"{100 * count / found.sampled:.1f} %") for name, count in found.hottest_groups]
+        output.table(("message group", "messages", "share"), groups, title=f"Hottest groups of the last {found.sampled:,} messages")
+    if found.named_producers:
+        output.table(("producer", "last sequence"), found.named_producers.items(), title="Named producers, seen within 30 days")

@@ -1,0 +1,272 @@
+"""`penstock tx`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+
+from ....aio import Lake
+from ....coordinator.transactions.ids import check_producer_group
+from ....coordinator.transactions.members.state import By, Decision, Destination, TransactionRow
+from ....log import InvalidArgument, MessageView
+from ...console import output
+from ...console.endings import OTHER
+from ...console.session import Session, confirm_options, confirmed, group_options
+from ..messages.rendering import body_fields, body_start
+from .stored import run_async
+
+Found = tuple[str, TransactionRow]
+"""A producer group, and a transaction of one of its members."""
+
+_WHO = {
+    By.NOBODY: None,
+    By.OWNER: "its sender",
+    By.CHECKER: "a check-back",
+    By.OPERATOR: "an operator",
+    By.CHECKS: "too many check-backs",
+    By.AGE: "its age",
+    By.ACKS: "whether its messages could be settled",
+}
+
+
+@click.group()
+def command() -> None:
+    """Transactions of producer groups: list, describe, commit, roll back."""
+
+
+@command.command("list")
+@click.argument("groups", nargs=-1, metavar="[PRODUCER_GROUP]...")
+@click.option("--all", "everything", is_flag=True, help="Also those that other processes than their senders finished within a day.")
+@group_options
+@click.pass_obj
+def list_transactions(session: Session, groups: tuple[str, ...], everything: bool) -> None:
+    """List the transactions that are not done with, of these producer groups or of all, the oldest first.
+
+    A producer group is known from its first transaction on, for good; one that never had any is an error.
+    """
+    found = [
+        one for one in run_async(session, lambda lake: _rows(lake, groups), read_only=True) if everything or not one[1].is_finished
+    ]
+    if session.as_json:
+        for group, row in found:
+            output.emit(_document(group, row))
+    elif found:
+        columns = ("transaction", "group", "state", "messages", "topics", "begun", "checks", "next check")
+        output.table(columns, (_columns(*one) for one in found))
+    else:
+        output.note("No transaction is open.")
+
+
+@command.command()
+@click.argument("transaction")
+@click.option("--messages", "shows_messages", is_flag=True, help="Also show the messages, as far as they are not visible yet.")
+@group_options
+@click.pass_obj
+def describe(session: Session, transaction: str, shows_messages: bool) -> None:
+    """Show a transaction: who decided it, what it sends where, how often its checker was asked."""
+
+    async def look(lake: Lake) -> tuple[Found, frozenset[str], Sequence[MessageView]]:
+        found = await lake.transactions.find(transaction)
+        gone = await lake.transactions.gone(found[1])
+        shown = shows_messages and not found[1].is_finished
+        return found, gone, await lake.transactions.messages(transaction) if shown else ()
+
+    (group, row), gone, messages = run_async(session, look, read_only=True)
+    if session.as_json:
+        sent = {"messages_sent": [_message(one) for one in messages]} if shows_messages else {}
+        output.emit({**_document(group, row, gone), **sent})
+        return
+    for name, value in _facts(group, row):
+        output.say(f"{name + ':':<13}{output.shown(value)}")
+    rows = [(one.topic, one.messages, _entry(one), "gone" if one.topic in gone else None) for one in row.destinations]
+    output.table(("topic", "messages", "entry", ""), rows)
+    if messages:
+        output.table(
+            ("topic", "queue", "message id", "tag", "body"),
+            [(one.topic, one.queue, one.message_id, one.tag, body_start(one.body)) for one in messages],
+        )
+
+
+@command.command()
+@click.argument("transaction")
+@confirm_options
+@group_options
+@click.pass_obj
+def commit(session: Session, transaction: str, yes: bool, dry_run: bool) -> int:
+    """Commit an open transaction, as its checker would: its messages become visible.
+
+    Do so when its local work is known to be done, and its checkers cannot say so. Messages to a topic that was deleted since are gone with
+    it; the others become visible, and the exit code is 1.
+    """
+    return _decide(session, transaction, Decision.COMMITTED, yes=yes, dry_run=dry_run)
+
+
+@command.command()
+@click.argument("transaction")
+@confirm_options
+@group_options
+@click.pass_obj
+def rollback(session: Session, transaction: str, yes: bool, dry_run: bool) -> int:
+    """Roll an open transaction back, as its checker would: none of its messages ever becomes visible.
+
+    If its commit has begun to settle messages of a consumer group, it is rolled back by ending their deliveries: they are handed out again.
+    Before its commit it is not known which messages these are, and they stay with their consumer.
+    """
+    return _decide(session, transaction, Decision.ROLLED_BACK, yes=yes, dry_run=dry_run)
+
+
+def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool, dry_run: bool) -> int:
+    commits = decision is Decision.COMMITTED
+
+    async def gone_of(lake: Lake, row: TransactionRow) -> frozenset[str]:
+        return await lake.transactions.gone(row) if commits else frozenset()
+
+    async def look(lake: Lake) -> tuple[Found, frozenset[str]]:
+        group, row = await lake.transactions.find(transaction)
+        row = await lake.transactions.check(transaction, decision, By.OPERATOR) if dry_run else row
+        return (group, row), await gone_of(lake, row)
+
+    async def work(lake: Lake) -> tuple[TransactionRow, frozenset[str]]:
+        await lake.transactions.decide(transaction, decision, By.OPERATOR)
+        row = await lake.transactions.finish(transaction)
+        return row, await gone_of(lake, row)
+
+    (group, row), gone = run_async(session, look, read_only=True)
+    done = ("Would commit" if commits else "Would roll back") if dry_run else ("Committed" if commits else "Rolled back")
+    if not dry_run:
+        if row.is_open:
+            what = _sentence("Commit" if commits else "Roll back", group, row, gone)
+            confirmed(f"{what} {_gone_sentence(row, gone)}Go on?", yes=yes)
+        row, gone = run_async(session, work)
+    if session.as_json:
+        output.emit({**_document(group, row, gone), **({"dry_run": True} if dry_run else {})})
+    elif dry_run and not row.is_open:
+        output.say(f"Transaction {row.id} is {_state(row)}.")
+    else:
+        output.say(_sentence(done, group, row, gone))
+    if gone and not session.as_json:
+        output.note(_gone_sentence(row, gone).rstrip())
+    return OTHER if gone else 0
+
+
+def _sentence(done: str, group: str, row: TransactionRow, gone: frozenset[str]) -> str:
+    """A sentence about the messages whose topics are there."""
+    there = [one for one in row.destinations if one.topic not in gone]
+    topics = [one.topic if (entry := _entry(one)) is None else f"{one.topic} (entry {entry:,})" for one in there]
+    return f"{done} {sum(one.messages for one in there):,} messages of producer group {group} to {', '.join(topics) or 'no topic'}."
+
+
+def _gone_sentence(row: TransactionRow, gone: frozenset[str]) -> str:
+    """A sentence about the messages whose topics are gone."""
+    lost = sum(one.messages for one in row.destinations if one.topic in gone)
+    return f"Deleted, and {lost:,} messages with it: {', '.join(sorted(gone))}. " if gone else ""
+
+
+def _entry(destination: Destination) -> int | None:
+    """The entry that made the messages visible, where it is known."""
+    return destination.linked.entry if destination.linked else None
+
+
+async def _rows(lake: Lake, groups: Sequence[str]) -> list[Found]:
+    service = lake.transactions
+    for group in groups:
+        check_producer_group(group)
+    known = await service.groups.groups()
+    for group in groups:
+        if group not in known:
+            raise InvalidArgument(
+                "no transaction of this producer group is known",
+                operation="tx list",
+                object=group,
+                hint="`penstock tx list` lists those of all producer groups; a topic is not one",
+            )
+    names = groups or sorted(known)
+    rows = await asyncio.gather(*(service.rows(group) for group in names))
+    found = [(group, row) for group, some in zip(names, rows, strict=True) for row in some]
+    return sorted(found, key=lambda one: (one[1].created_ms, one[1].id))
+
+
+def _columns(group: str, row: TransactionRow) -> tuple[object, ...]:
+    next_check = _time(row.next_check_ms) if row.is_open else None
+    return row.id, group, _state(row), row.messages, _topics(row), _time(row.created_ms), row.checks, next_check
+
+
+def _facts(group: str, row: TransactionRow) -> list[tuple[str, object]]:
+    facts: list[tuple[str, object]] = [
+        ("transaction", row.id),
+        ("group", group),
+        ("state", _state(row)),
+        ("decided by", _WHO[row.by]),
+        ("begun", _time(row.created_ms)),
+        ("finished", _time(row.finished_ms or None)),
+        ("checks", row.checks),
+        ("next check", _time(row.next_check_ms) if row.is_open else None),
+    ]
+    if row.acks is not None:
+        acks = row.acks
+        facts.append(("settles", f"{len(acks.acked):,} messages of {acks.topic}, queue {acks.queue}, for group {acks.group}"))
+    return facts
+
+
+def _document(group: str, row: TransactionRow, gone: frozenset[str] = frozenset()) -> dict[str, object]:
+    return {
+        "transaction": row.id,
+        "producer_group": group,
+        "state": row.decision.name.lower(),
+        "finished": _time(row.finished_ms or None),
+        "decided_by": row.by.name.lower() if row.by else None,
+        "begun": _time(row.created_ms),
+        "checks": row.checks,
+        "next_check": _time(row.next_check_ms) if row.is_open else None,
+        "messages": row.messages,
+        "topics": [
+            {
+                "topic": one.topic,
+                "messages": one.messages,
+                "entry": _entry(one),
+                "gone": one.topic in gone or bool(one.linked and one.linked.gone),
+            }
+            for one in row.destinations
+        ],
+        "settles": None
+        if row.acks is None
+        else {
+            "group": row.acks.group,
+            "topic": row.acks.topic,
+            "queue": row.acks.queue,
+            "offsets": [one.offset for one in row.acks.acked],
+        },
+    }
+
+
+def _message(message: MessageView) -> dict[str, object]:
+    return {
+        "topic": message.topic,
+        "queue": message.queue,
+        "message_id": message.message_id,
+        "tag": message.tag,
+        "keys": list(message.keys),
+        "properties": dict(message.properties),
+        **body_fields(message.body),
+    }
+
+
+def _state(row: TransactionRow) -> str:
+    match row.decision:
+        case Decision.OPEN:
+            return "open" if row.acks is None else "committing"
+        case Decision.COMMITTED:
+            return "committed" if row.is_finished else "committed, not finished"
+        case _:
+            return "rolled back"
+
+
+def _topics(row: TransactionRow) -> str:
+    return ", ".join(one.topic for one in row.destinations)
+
+
+def _time(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)

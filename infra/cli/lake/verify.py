@@ -1,0 +1,73 @@
+"""`penstock verify`."""
+
+from __future__ import annotations
+
+import click
+
+from ....log import DataDamaged, ForeignObject, Lake, NewerFormatError, PenstockError, TopicNotFound, TopicRecord
+from ....log.paths import TopicPaths
+from ....log.verify import Finding, VerifyReport, verify
+from ...console import output
+from ...console.endings import DAMAGED
+from ...console.session import Session, command_options
+from .stored import run_async, stored
+
+
+@click.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@command_options
+@click.pass_obj
+def command(session: Session, topics: tuple[str, ...]) -> int:
+    """Check everything that topics (default: all) have stored: every entry, checkpoint and table file, and log against table.
+
+    Reads all of it once and changes nothing. Ranges that an earlier repair names as lost are shown and are no damage.
+    """
+
+    async def check(lake: Lake) -> bool:
+        found = await stored(lake.store, topics)
+        if not found.records and not found.unreadable:
+            hint = "check the lake's URL; `penstock topic list` names what is there"
+            raise TopicNotFound("there are no topics to verify", operation="verify", object=lake.store.url, hint=hint)
+        ok = True
+        for name, error in found.unreadable.items():
+            _show(session, VerifyReport(name, findings=(_finding(error),)))
+            ok = False
+        for name, record in found.records.items():
+            report = await _verified(lake, name, record)
+            _show(session, report)
+            ok = ok and report.ok
+        return ok
+
+    with output.progress("verifying"):
+        return 0 if run_async(session, check, read_only=True) else DAMAGED
+
+
+async def _verified(lake: Lake, name: str, record: TopicRecord) -> VerifyReport:
+    """The findings. Damage that ends the check of one topic is a finding, so that the others are checked all the same."""
+    try:
+        return await verify(lake.store, TopicPaths.of(name), record, lake.runtime)
+    except (DataDamaged, NewerFormatError) as error:
+        return VerifyReport(name, findings=(_finding(error),))
+
+
+def _finding(error: PenstockError) -> Finding:
+    kind = "foreign" if isinstance(error, ForeignObject) else "damaged"
+    return Finding(kind, error.object or "-", f"{error.message}. {error.hint}" if error.hint else error.message)
+
+
+def _show(session: Session, report: VerifyReport) -> None:
+    if session.as_json:
+        output.emit({**output.fields(report), "ok": report.ok})
+        return
+    read = f"{report.entries:,} entries, {report.checkpoints:,} checkpoints, {report.table_files:,} table files"
+    rows = f"{report.log_rows:,} rows in the log, {report.table_rows:,} in the table, {report.compared_rows:,} compared"
+    output.say(f"{report.topic}: {'ok' if report.ok else 'DAMAGED'} ({read}; {rows})")
+    if report.findings:
+        columns = ("finding", "object", "queue", "offsets", "what")
+        output.table(columns, [(f.kind, f.object, f.queue, _offsets(f), f.message) for f in report.findings])
+
+
+def _offsets(finding: Finding) -> str:
+    if finding.first_offset is None or finding.limit_offset is None:
+        return "-"
+    return f"{finding.first_offset} to {finding.limit_offset - 1}"

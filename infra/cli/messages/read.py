@@ -1,0 +1,101 @@
+"""`penstock read`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import pyarrow as pa
+
+from ...console import output
+from ...console.session import Session, command_options
+from ...console.values import Position
+from .rendering import JsonLines, Lines, Sink, export, written
+from .selection import Selection, checked
+
+if TYPE_CHECKING:
+    from ....blocking.topics import Reader
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def conditions(function: F) -> F:
+    """The options that choose messages."""
+    for option in reversed(
+        (
+            click.option("--queue", type=int, help="Only messages of this queue."),
+            click.option("--group", help="Only messages of this message group."),
+            click.option("--key", help="Only messages with this key."),
+            click.option("--tag", "tags", metavar="FILTER", help="Only messages with one of these tags: 'paid || refunded'."),
+            click.option(
+                "--where", metavar="CONDITION", help="Only messages for which this holds: \"price > 10 AND region = 'north'\"."
+            ),
+            click.option("--id", "message_id", help="Only the message with this id."),
+            click.option("--limit", type=click.IntRange(min=0), help="At most this many messages."),
+            click.option(
+                "--damaged",
+                type=click.Choice(["raise", "skip"]),
+                default="raise",
+                show_default=True,
+                help="What to do about messages that cannot be read any more: end there, or leave them out.",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@click.command(epilog="A position is earliest, latest, an offset (with --queue), a time (2026-01-31T12:00) or a time ago (-10m).")
+@click.argument("topic")
+@conditions
+@click.option("--start", type=Position(), default="earliest", show_default=True, help="The first position.")
+@click.option("--end", type=Position(), default="latest", show_default=True, help="The position to stop before.")
+@click.option(
+    "-o", "--output", "file", metavar="FILE", help="Export to .parquet, .jsonl or .jsonl.gz, a path or any URL fsspec opens."
+)
+@command_options
+@click.pass_obj
+def command(session: Session, /, topic: str, file: str | None, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
+    """Show messages of a topic, or export them with -o. --id, --key and --group find theirs without reading everything."""
+    with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
+        selection = checked(Selection(**where), reader)
+        if file is None:
+            sink: Sink = JsonLines(topic) if session.as_json else Lines(topic)
+            if not written(selection.batches(reader), sink) and not session.as_json:
+                output.note("No messages.")
+            _tell(left_out := _documents(reader))
+            if session.as_json and left_out:
+                output.emit({"topic": topic, "left_out": left_out})
+            return
+        with export(file, topic) as sink, output.progress("exporting") as tell:
+            count = written(_counted(selection.batches(reader), tell), sink)
+        _tell(left_out := _documents(reader))
+    if session.as_json and file != "-":
+        output.emit({"topic": topic, "messages": count, "file": file} | ({"left_out": left_out} if left_out else {}))
+    else:
+        output.note(f"{count:,} messages of {topic} to {'standard output' if file == '-' else file}.")
+
+
+def _documents(reader: Reader) -> list[dict[str, int]]:
+    """The messages that ``--damaged skip`` has passed over."""
+    return [
+        {"queue": one.queue, "first_offset": one.first_offset, "last_offset": one.limit_offset - 1, "messages": one.messages}
+        for one in reader.left_out
+    ]
+
+
+def _tell(left_out: list[dict[str, int]]) -> None:
+    for one in left_out:
+        output.note(
+            f"Left out: up to {one['messages']:,} messages of queue {one['queue']} that cannot be read any more, "
+            f"offsets {one['first_offset']} to {one['last_offset']}."
+        )
+
+
+def _counted(batches: Iterator[pa.RecordBatch], tell: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    done = 0
+    for batch in batches:
+        yield batch
+        done += batch.num_rows
+        tell(done)

@@ -1,0 +1,173 @@
+"""Messages as people and programs see them: lines of a table, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Protocol
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ....log import MESSAGE_SCHEMA, InvalidArgument, MessageView, views
+from ...console import output
+from ...files import is_packed, open_file, plain_name
+
+_ROW_GROUP_BYTES = 64 * 2**20
+_CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)}
+"""The least and the greatest width of each column; a later batch may need more than the first did."""
+_BODY_CELLS_MIN = 20
+_BODY_START_BYTES = 60
+
+
+class Sink(Protocol):
+    """The destination of messages."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch with all columns."""
+        ...
+
+
+def document(message: MessageView) -> dict[str, object]:
+    """A message as JSON values."""
+    return {**message.stored(), "keys": list(message.keys), **body_fields(message.body)}
+
+
+def body_fields(body: bytes) -> dict[str, object]:
+    """A body as JSON values; ``body_base64`` tells whether it is text or base64."""
+    try:
+        return {"body": body.decode(), "body_base64": False}
+    except UnicodeDecodeError:
+        return {"body": base64.b64encode(body).decode(), "body_base64": True}
+
+
+def body_start(body: bytes) -> str:
+    """The beginning of a body, as a cell of a table shows it."""
+    return output.printable(body[:_BODY_START_BYTES].decode(errors="replace"))
+
+
+def delivery(message: MessageView) -> dict[str, object]:
+    """A message handed to a consumer, as JSON values: with its delivery attempt, and the epoch of the ownership."""
+    return {**document(message), "delivery_attempt": message.delivery_attempt, "epoch": message.epoch}
+
+
+class JsonLines:
+    """One JSON object a message, on standard output."""
+
+    def __init__(self, topic: str, *, spelt: Callable[[MessageView], dict[str, object]] = document) -> None:
+        self._topic = topic
+        self._spelt = spelt
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.show(views(self._topic, batch))
+
+    def show(self, messages: Iterable[MessageView]) -> None:
+        """Take messages one by one."""
+        for message in messages:
+            output.emit(self._spelt(message))
+
+
+class Lines:
+    """One line a message, under one heading; long values are shortened. The widths are those that the first batch needs."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._cells: dict[str, int] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.show(views(self._topic, batch))
+
+    def show(self, messages: Iterable[MessageView]) -> None:
+        """Take messages, all of them together."""
+        rows = [_line(message) for message in messages]
+        if self._cells is None:
+            self._cells = _cells(rows)
+            output.say(click.style(self._joined({name: name for name in self._cells}), bold=True))
+        output.say("\n".join(map(self._joined, rows)))
+
+    def _joined(self, row: dict[str, str]) -> str:
+        assert self._cells is not None, "set by the first batch"
+        return "  ".join(output.fitted(row[name], cells) for name, cells in self._cells.items()).rstrip()
+
+
+def _line(message: MessageView) -> dict[str, str]:
+    keys = ",".join(message.keys)
+    return {
+        "queue": f"{message.queue:>5}",
+        "offset": f"{message.offset:>8}",
+        "time": output.time_text(message.store_timestamp),
+        "due": "" if message.delivery_timestamp is None else output.time_text(message.delivery_timestamp),
+        "group": output.printable(message.message_group or "-"),
+        "tag": output.printable(message.tag or "-"),
+        "keys": output.printable(keys or "-"),
+        "body": output.printable(message.body[:1000].decode(errors="replace")),
+    }
+
+
+def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
+    longest = {name: min(most, max(least, *(len(row[name]) for row in rows))) for name, (least, most) in _CELLS.items()}
+    due = {"due": 24} if any(row["due"] for row in rows) else {}
+    cells = {"queue": 5, "offset": longest.pop("offset"), "time": 24, **due, **longest}
+    left = output.width() - sum(cells.values()) - 2 * len(cells)
+    return {**cells, "body": max(left, _BODY_CELLS_MIN)}
+
+
+@contextmanager
+def export(url: str, topic: str) -> Iterator[Sink]:
+    """A file of Parquet or JSON lines, by its name (``-``: JSON lines on standard output). It is complete when the block has ended."""
+    name = plain_name(url)
+    if url == "-":
+        yield JsonLines(topic)
+    elif name.endswith((".parquet", ".pq")) and not is_packed(url):
+        with open_file(url, "wb") as file, pq.ParquetWriter(file, MESSAGE_SCHEMA, compression="zstd") as writer:
+            groups = _RowGroups(writer)
+            yield groups
+            groups.flush()
+    elif name.endswith((".jsonl", ".ndjson", ".json")):
+        with open_file(url, "wb") as file:
+            yield _JsonFile(topic, file)
+    else:
+        raise InvalidArgument(
+            "the name does not tell the format", operation="export", object=url, expected=".parquet, .jsonl or .jsonl.gz"
+        )
+
+
+class _RowGroups:
+    """Gathers small batches, as one row group for each would make a slow file."""
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._batches:
+            self._writer.write_table(pa.Table.from_batches(self._batches))
+            self._batches, self._bytes = [], 0
+
+
+class _JsonFile:
+    def __init__(self, topic: str, file: BinaryIO) -> None:
+        self._topic = topic
+        self._file = file
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        lines = (output.json_line(document(message)) for message in views(self._topic, batch))
+        self._file.write("".join(lines).encode())
+
+
+def written(batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
+    """Write all batches. Returns the number of messages."""
+    count = 0
+    for batch in batches:
+        sink.write(batch)
+        count += batch.num_rows
+    return count

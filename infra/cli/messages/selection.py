@@ -1,0 +1,109 @@
+"""The selection of messages that `penstock read` and `penstock tail` show, and reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ....log import MESSAGE_SCHEMA, MessageView
+from ....log.filter.filters import filters_of
+from ....log.table.delta.lookup import Lookup
+
+if TYPE_CHECKING:
+    from ....blocking.topics import Reader
+
+Position: TypeAlias = int | datetime | Literal["earliest", "latest"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """Conditions, all of which hold; None is no condition."""
+
+    queue: int | None = None
+    group: str | None = None
+    key: str | None = None
+    message_id: str | None = None
+    tags: str | None = None
+    where: str | None = None
+    start: Position = "earliest"
+    end: Position = "latest"
+    limit: int | None = None
+    damaged: Literal["raise", "skip"] = "raise"
+
+    @property
+    def labelled(self) -> bool:
+        """Whether a lookup can find the messages without reading the topic."""
+        return not self.group is self.key is self.message_id is None
+
+    def batches(self, reader: Reader, *, follow: bool = False) -> Iterator[pa.RecordBatch]:
+        """The messages as they come; those of each queue in its order."""
+        left = self.limit
+        if left == 0:
+            return
+        for batch in self._unlimited(reader, follow=follow):
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            if batch.num_rows:
+                yield batch
+            if left == 0:
+                return
+
+    def _unlimited(self, reader: Reader, *, follow: bool) -> Iterator[pa.RecordBatch]:
+        if self.labelled and not follow:
+            yield from self._looked_up(reader)
+            return
+        wanted = Lookup(message_id=self.message_id, key=self.key, message_group=self.group) if self.labelled else None
+        for batch in reader.read(
+            queue=self.queue, start=self.start, end=self.end, follow=follow, tags=self.tags, where=self.where, damaged=self.damaged
+        ):
+            yield batch if wanted is None else batch.take(pa.array(wanted.matching(batch), pa.int64()))
+
+    def _looked_up(self, reader: Reader) -> Iterator[pa.RecordBatch]:
+        keep = filters_of(self.tags, self.where)
+        found = reader.lookup(message_id=self.message_id, key=self.key, message_group=self.group)
+        rows = pa.Table.from_pylist([_row(message) for message in found], MESSAGE_SCHEMA)
+        if self.queue is not None:
+            rows = rows.filter(pc.equal(rows["queue"], self.queue))
+        if (column := _column(rows, self.start)) is not None:
+            rows = rows.filter(pc.greater_equal(column, self.start))
+        if (column := _column(rows, self.end)) is not None:
+            rows = rows.filter(pc.less(column, self.end))
+        if self.start == "latest" or self.end == "earliest":
+            rows = rows.slice(0, 0)
+        for batch in rows.to_batches():
+            for one in keep:
+                batch = one.apply(batch)
+            yield batch
+
+
+def checked(selection: Selection, reader: Reader) -> Selection:
+    """The selection, checked: an offset has a meaning in one queue only, so a topic with several queues needs to know which.
+
+    A lookup takes no positions. A read of an empty range, which reads nothing, refuses what a plain read would refuse.
+    """
+    offsets = [position for position in (selection.start, selection.end) if isinstance(position, int)]
+    if offsets and selection.queue is None and reader.queues > 1:
+        raise click.UsageError(f"An offset needs --queue, as the topic has {reader.queues} queues.")
+    if selection.labelled:
+        start: Position = selection.start if isinstance(selection.start, int) else "earliest"
+        next(reader.read(queue=selection.queue, start=start, end=start), None)
+    return selection
+
+
+def _column(rows: pa.Table, position: Position) -> pa.ChunkedArray | None:
+    if isinstance(position, datetime):
+        return rows["store_timestamp"]
+    return rows["offset"] if isinstance(position, int) else None
+
+
+def _row(message: MessageView) -> dict[str, object]:
+    row = message.stored()
+    del row["topic"]
+    return {**row, "keys": list(message.keys), "properties": list(message.properties.items())}

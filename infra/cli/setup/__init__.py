@@ -1,0 +1,4 @@
+"""Commands about the machine and the store around Penstock: checks, policies, shell completion.
+
+None looks at messages.
+"""

@@ -1,0 +1,127 @@
+"""`penstock infra`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from ...console import output
+from ...console.session import Session, command_options, group_options
+
+_ROLES = ("reader", "producer", "transactions", "consumer", "capture", "sync", "maintenance")
+
+
+@click.group()
+def command() -> None:
+    """Policies, Terraform, the DynamoDB table, and S3 and DynamoDB on this machine."""
+
+
+@command.command()
+@click.argument("roles", nargs=-1, required=True, metavar="ROLE...", type=click.Choice(_ROLES))
+@click.option("--topic", "topics", multiple=True, help="Only this topic; repeat it for more.")
+@click.option("--group", "groups", multiple=True, help="Consumers: only this group's dead letters; repeat it for more.")
+@click.option("--account", default="*", show_default=True, help="The AWS account of the DynamoDB table.")
+@click.option("--kms-key", metavar="ARN", help="The key that the bucket's objects are encrypted with.")
+@click.option("--principal", metavar="ARN", help="Make it a policy of the bucket, for this role or user.")
+@group_options
+@click.pass_obj
+def policy(
+    session: Session,
+    /,
+    roles: tuple[str, ...],
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    account: str,
+    kms_key: str | None,
+    principal: str | None,
+) -> None:
+    """Print what IAM must allow a process that is ROLE, or several, on a lake on S3. The roles are reader, producer, transactions,
+    consumer, capture, sync and maintenance.
+
+    The policy allows what the code asks for, and nothing else. A consumer whose lake does upkeep in the background is also `maintenance`. A
+    process that redrives dead letters is also `producer`. Spark's ordered writes are a `producer`'s; its source is a `reader`'s, and with
+    `group` a `consumer`'s. The folder of a sync's targets needs a policy of its own.
+    """
+    from ...deploy.access import Role
+    from ...deploy.policies import policy as made
+
+    document = made(
+        [Role(role) for role in roles],
+        session.lake_url,
+        coordination=session.coordination,
+        topics=topics,
+        groups=groups,
+        account=account,
+        kms_key=kms_key,
+        principal=principal,
+    )
+    output.say(json.dumps(document, indent=None if session.as_json else 2))
+
+
+@command.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@command_options
+@click.pass_obj
+def terraform(session: Session, folder: Path) -> None:
+    """Write Terraform files to FOLDER: a policy for each role, and the DynamoDB table. Files of these names are replaced."""
+    from ...deploy.hcl import files
+
+    found = files()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in found.items():
+            (folder / name).write_text(text)
+    except OSError as error:
+        raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}.") from error
+    if session.as_json:
+        output.emit({"folder": str(folder), "files": sorted(found)})
+    else:
+        output.say(f"{', '.join(sorted(found))} in {folder}. Next: terraform -chdir={folder} init")
+
+
+@command.group()
+def table() -> None:
+    """The DynamoDB table for cells."""
+
+
+@table.command()
+@group_options
+@click.pass_obj
+def create(session: Session) -> None:
+    """Create the table and wait until it can be used; fine when it is there. It is billed by request."""
+    from ....coordinator.tables import create_table
+
+    coordination = session.coordination
+    if coordination is None:
+        raise click.UsageError("Which table? Give --coordination dynamodb://table?region=…, or set PENSTOCK_COORDINATION.")
+    asyncio.run(create_table(coordination))
+    if session.as_json:
+        output.emit({"table": coordination, "ready": True})
+    else:
+        output.say(f"{coordination} can be used.")
+
+
+@command.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on 127.0.0.1; default: any that is free.")
+@command_options
+@click.pass_obj
+def local(session: Session, port: int) -> NoReturn:
+    """Run S3 and DynamoDB on this machine, with a bucket and a table, until Ctrl-C.
+
+    It prints the environment that makes Penstock use them. Their content is in memory, and gone at the end.
+    """
+    from ...local import serving
+
+    with serving(port=port) as environment:
+        if session.as_json:
+            output.emit({"environment": environment})
+        else:
+            output.say("\n".join(f"export {name}={value}" for name, value in environment.items()))
+            output.note("Ready. Set this in another shell; Ctrl-C ends it, with all that was stored.")
+        while True:  # until a signal raises
+            threading.Event().wait()
