@@ -33,7 +33,9 @@ COMMANDS = {
     "consume": _Command("groups.consume", "Consume a topic in a consumer group: print messages, run a command, call a function."),
     "capture": _Command("changes.capture", "Follow a PostgreSQL's changes into a topic."),
     "sync": _Command("changes.sync", "Apply a topic's change events to Delta tables, exactly once."),
-    "group": _Command("groups.groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."),
+    "group": _Command(
+        "groups.groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."
+    ),
     "dlq": _Command("groups.dlq", "Dead letters of consumer groups: list, read, send back."),
     "timer": _Command("lake.timers", "Delayed messages that wait: list, call back."),
     "tx": _Command("lake.tx", "Transactions of producer groups: list, describe, commit, roll back."),

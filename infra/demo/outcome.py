@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from ...cdc.freshness import Freshness
 from ...log.errors import PenstockError
 from ...log.stores import StoreStatistics, VerbStatistics
-from .check_stream import StreamDifference
-from .compare import TableDifference
+from .checks.check_stream import StreamDifference
+from .checks.compare import TableDifference
 
 
 class DemoFailed(PenstockError):

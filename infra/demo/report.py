@@ -15,7 +15,7 @@ from ...log.runtime.runtime import Clock
 from ...log.stores import StoreStatistics
 from ..console import output
 from .outcome import Crash, DriverCrash, Findings, Outcome, Produced
-from .processes import Listener
+from .processes.producers import Listener
 from .steps import Capture
 
 KILLED, RETURNED = "✗", "↑"

@@ -14,7 +14,7 @@ from ...log.runtime.portal import Portal
 from ...log.runtime.runtime import SystemClock
 from ..console import output
 from . import steps
-from .fresh import Times, read_times
+from .checks.fresh import Times, read_times
 from .outcome import DriverCrash, Outcome, total
 from .picture import Mark, picture
 from .place import Place

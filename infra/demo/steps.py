@@ -20,14 +20,14 @@ from ...log.table.publisher import Publisher
 from ...log.topic.settings import TopicRecord, TopicSettings
 from ..files import open_file
 from . import source
-from .capture import count_events, key_columns, read_dumps, read_events
-from .check_stream import compare_stream, read_topic
-from .compare import compare_tables
+from .checks.capture import count_events, key_columns, read_dumps, read_events
+from .checks.check_stream import compare_stream, read_topic
+from .checks.compare import compare_tables
 from .outcome import DemoFailed, DriverCrash, Findings, Produced
 from .place import TARGETS, Place
-from .processes import Listener, run_producers
-from .reports import DriverTask
-from .syncing import Turns, run_driver
+from .processes.producers import Listener, run_producers
+from .processes.reports import DriverTask
+from .processes.syncing import Turns, run_driver
 from .tables import SHOP, Target, infer_targets
 
 TOPIC = "shop"

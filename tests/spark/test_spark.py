@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 import penstock
 from penstock.cdc.debezium import parse_change
-from penstock.infra.demo.capture import event_of, key_columns
-from penstock.infra.demo.compare import TableDifference, compare_tables
+from penstock.infra.demo.checks.capture import event_of, key_columns
+from penstock.infra.demo.checks.compare import TableDifference, compare_tables
 from penstock.infra.demo.tables import infer_targets
 from penstock.log.message.routing import queue_of
 from penstock.spark import sync

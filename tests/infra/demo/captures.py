@@ -9,8 +9,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from penstock.infra.demo.capture import Dump, Row, event_of
-from penstock.infra.demo.check_stream import Stored
+from penstock.infra.demo.checks.capture import Dump, Row, event_of
+from penstock.infra.demo.checks.check_stream import Stored
 from penstock.log.message.routing import queue_of
 
 QUEUES = 4

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from penstock.infra.demo import source
-from penstock.infra.demo.capture import event_of
+from penstock.infra.demo.checks.capture import event_of
 
 _LINES = 8_000
 _ONE_ROW_IN = 26

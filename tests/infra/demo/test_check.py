@@ -21,7 +21,7 @@ from deltalake import DeltaTable, write_deltalake
 import penstock
 from penstock import aio
 from penstock.infra.cli import main
-from penstock.infra.demo.capture import event_of
+from penstock.infra.demo.checks.capture import event_of
 from penstock.infra.demo.place import Place
 from penstock.infra.demo.tables import SHOP
 from penstock.log.paths import TopicPaths

@@ -13,9 +13,9 @@ import pytest
 from deltalake import write_deltalake
 
 from penstock.infra.demo import source
-from penstock.infra.demo.capture import event_of, key_columns, read_dumps, read_events
-from penstock.infra.demo.check_stream import StreamDifference, compare_stream, read_topic
-from penstock.infra.demo.compare import TableDifference, compare_table, compare_tables, same_value
+from penstock.infra.demo.checks.capture import event_of, key_columns, read_dumps, read_events
+from penstock.infra.demo.checks.check_stream import StreamDifference, compare_stream, read_topic
+from penstock.infra.demo.checks.compare import TableDifference, compare_table, compare_tables, same_value
 from penstock.log.errors import InvalidArgument
 from tests.infra.demo.captures import (
     CAPTURE,

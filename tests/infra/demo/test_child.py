@@ -9,9 +9,9 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from penstock.infra.demo.child import Child
 from penstock.infra.demo.outcome import DemoFailed
-from penstock.infra.demo.reports import Ready, Share
+from penstock.infra.demo.processes.child import Child
+from penstock.infra.demo.processes.reports import Ready, Share
 from tests.infra.demo.shop import lines, write_capture
 from tests.lakes import TIMEOUT_S
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from penstock import Message, aio
-from penstock.infra.demo.crash import Deafened, Unheard
-from penstock.infra.demo.reports import Done, Failed, Ready, Report, Sent, Stuck, decode_report, encode_report
+from penstock.infra.demo.processes.crash import Deafened, Unheard
+from penstock.infra.demo.processes.reports import Done, Failed, Ready, Report, Sent, Stuck, decode_report, encode_report
 from penstock.log import Lake, MessageType, TopicSettings
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore, StoreStatistics, VerbStatistics

@@ -21,8 +21,8 @@ from click.testing import CliRunner, Result
 import penstock
 from penstock.infra.cli import main
 from penstock.infra.demo import steps
-from penstock.infra.demo.reports import DriverTask
-from penstock.infra.demo.syncing import Turns
+from penstock.infra.demo.processes.reports import DriverTask
+from penstock.infra.demo.processes.syncing import Turns
 from penstock.log.errors import MissingDependency
 from penstock.spark.java import find_java
 from tests.infra.demo.shop import before, last_update, lines, write_capture, write_dumps
@@ -204,7 +204,7 @@ def test_what_it_says_to_try_next_can_be_tried(tmp_path: Path) -> None:
 
 
 HELD = """
-from penstock.infra.demo.child import Child
+from penstock.infra.demo.processes.child import Child
 
 stuck = set()
 

@@ -1,4 +1,4 @@
-"""One producer process of the demo: ``python -m penstock.infra.demo.producer``. Its parent tells it what to do.
+"""One producer process of the demo: ``python -m penstock.infra.demo.processes.producer``. Its parent tells it what to do.
 
 It reads its share of the capture, waits for the word, and sends the events that the topic does not have yet. A second line on standard
 input is the word: ``send``, or ``stick``. With ``stick`` it stops half-way where a batch is durable and not acknowledged, and waits to be
@@ -16,13 +16,13 @@ from functools import partial
 
 import penstock
 
-from ...log.errors import PenstockError
-from ...log.limits import KIB, MIB
-from ...log.paths import TopicPaths
-from ...log.stores import CountingStore, ObjectStore, open_store
-from ..files import open_file
-from ..labels import Record
-from . import source
+from ....log.errors import PenstockError
+from ....log.limits import KIB, MIB
+from ....log.paths import TopicPaths
+from ....log.stores import CountingStore, ObjectStore, open_store
+from ...files import open_file
+from ...labels import Record
+from .. import source
 from .child import Parent
 from .crash import Deafened, Unheard
 from .reports import Done, Failed, Ready, Sent, Share, Stuck

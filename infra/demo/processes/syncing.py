@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from tempfile import TemporaryFile
 from typing import IO
 
-from ...log.runtime.runtime import Clock
+from ....log.runtime.runtime import Clock
+from ..outcome import DemoFailed, DriverCrash
 from .child import Child
-from .outcome import DemoFailed, DriverCrash
 from .reports import DriverTask, Halted, Report, Synced, Syncing
 
 _SAID_BYTES = 1000

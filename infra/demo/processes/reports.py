@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from ...log.stores import StoreStatistics, VerbStatistics
+from ....log.stores import StoreStatistics, VerbStatistics
 from .crash import Unheard
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
-from ...log.errors import InvalidArgument
+from ....log.errors import InvalidArgument
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...log.format.entry import read_header
-from ...log.paths import TopicPaths
-from ...log.stores import Buffer, ObjectStore, PutMode, StoredObject, StoreWrapper, Version, join
+from ....log.format.entry import read_header
+from ....log.paths import TopicPaths
+from ....log.stores import Buffer, ObjectStore, PutMode, StoredObject, StoreWrapper, Version, join
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The demo's Spark driver as a process of its own: ``python -m penstock.infra.demo.driver``. Its parent tells it what to sync.
+"""The demo's Spark driver as a process of its own: ``python -m penstock.infra.demo.processes.driver``. Its parent tells it what to sync.
 
 It is a process of its own because Spark takes over the signals of its process, and writes much; and because one driver is killed.
 """
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import penstock
 
-from ...cdc.sync.options import NO_STEPS
-from ...log.errors import PenstockError
-from ...spark import S3, session, sync
+from ....cdc.sync.options import NO_STEPS
+from ....log.errors import PenstockError
+from ....spark import S3, session, sync
 from .child import Parent
 from .reports import DriverTask, Failed, Halted, Synced, Syncing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ...cdc.sync.options import Batch
-    from ...cdc.sync.run import SyncRun
+    from ....cdc.sync.options import Batch
+    from ....cdc.sync.run import SyncRun
 
 # Such a short job is over before the second compiler would pay off: this halves its time.
 _QUICK_START = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from ...log.runtime.runtime import Clock
-from ...log.stores import StoreStatistics
+from ....log.runtime.runtime import Clock
+from ....log.stores import StoreStatistics
+from ..outcome import Crash, DemoFailed, DriverCrash, Produced, total
 from .child import Child
-from .outcome import Crash, DemoFailed, DriverCrash, Produced, total
 from .reports import Done, Ready, Sent, Share, Stuck
 
 

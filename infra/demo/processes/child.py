@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO, Any, Self
 
-from .outcome import DemoFailed
+from ..outcome import DemoFailed
 from .reports import Failed, Report, decode_report, encode_report
 
 
