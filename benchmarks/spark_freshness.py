@@ -30,7 +30,7 @@ import penstock
 from benchmarks.figures import Figure, Options
 from benchmarks.sessions import cpu_s, spark_session
 from benchmarks.spark_sync import EVENTS, QUEUES, TABLES, TOPIC
-from penstock.cdc.freshness import commits_of, freshness, stored_ms, visible_ms
+from penstock.cdc.delta.freshness import commits_of, freshness, stored_ms, visible_ms
 from penstock.cdc.sync.options import NO_STEPS, Moment, Steps
 from penstock.spark import sync
 

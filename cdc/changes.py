@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from .types import KEEP
+from .events.types import KEEP
 
 Key: TypeAlias = tuple[Any, ...]
 Place: TypeAlias = tuple[int, int]

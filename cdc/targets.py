@@ -7,17 +7,16 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 
 from ..log.errors import CallError, InvalidArgument
 from ..log.format.stored_json import Number
 from .changes import ALWAYS
-from .connect import Written as Form
-from .connect import declared_type
-from .sources import Source
-from .told import ByQueue, Told
+from .events.connect import Written as Form
+from .events.connect import declared_type
+from .events.sources import Source
 
 POSITION = "__position"
 VALID_FROM, VALID_TO, CURRENT, OP = "__valid_from", "__valid_to", "__current", "__op"
@@ -29,6 +28,22 @@ _NO_FOLDERS = re.compile(r"[#`?\\]|%[0-9A-Fa-f]{2}" if os.sep == "/" else r"[#`?
 _FOLDER_BYTES_MAX = 255
 APP_ID = "penstock-sync"
 """The application id of Delta's ``txn``. Its number is that of the syncs' commits to the table, whichever sync made them."""
+
+
+class Told(NamedTuple):
+    """The positions that one queue has told for one table: whether its events go on where they were, or lie behind.
+
+    After a connector's restart some events come again, and lie behind until the connector is where it was. If the source has moved to a
+    server whose log begins anew, all events do. The guard then passes over those whose rows are there, which must not go unnoticed.
+    """
+
+    position: int
+    """The highest position of its events."""
+    behind: int = 0
+    """The number of events since then that lie below it."""
+
+
+ByQueue: TypeAlias = Mapping[int, Told]
 
 
 class TargetRefused(CallError):

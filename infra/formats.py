@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, BinaryIO, TypeAlias
 
-from ..cdc.debezium import parse_change
+from ..cdc.events.debezium import parse_change
 from ..log.errors import InvalidArgument
 from .labels import Labels, Record
 

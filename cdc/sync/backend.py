@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ...log.errors import PenstockError, ReopenError
 from ..changes import Key, Old
-from ..fold import Truncate
-from ..merging import one_line
+from ..delta.merging import one_line
+from ..fold.fold import Truncate
 from ..targets import Column, Found, Owner, Target, TargetRefused, Written
 from .existing import untold
 from .options import Options

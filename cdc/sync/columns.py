@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from ..changes import Key, Net
-from ..fold import Version
-from ..history import Link, chains
-from ..merging import LEVEL, PUT, SINCE
+from ..delta.merging import LEVEL, PUT, SINCE
+from ..events.types import KEEP, Unfit, arrow_type
+from ..fold.fold import Version
+from ..fold.history import Link, chains
 from ..targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
-from ..types import KEEP, Unfit, arrow_type
 
 NUMBER, LAST = "__number", "__last"
 """Names of columns that only travel to the MERGE of a target with history."""

@@ -20,10 +20,10 @@ from ...consumers.ranges.topic_view import TopicView
 from ...coordinator.lakes import lakes
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
-from ..fold import Folded, Plan, Refused, Truncate
-from ..seen import Seen
-from ..shape import Shape, new_columns
-from ..sources import Source, wanted
+from ..events.sources import Source, wanted
+from ..fold.fold import Folded, Plan, Refused, Truncate
+from ..fold.seen import Seen
+from ..fold.shape import Shape, new_columns
 from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, target_names
 from .backend import Backend, FoundChanges, check_done, refusal_of
 from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone

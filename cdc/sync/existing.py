@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ...log.errors import InvalidArgument
-from ..shape import Shape, key_of
-from ..sources import Source, named
+from ..events.sources import Source, named
+from ..fold.shape import Shape, key_of
 from ..targets import Column, Found, Owner, Progress, Target, TargetRefused, Written, check_owner, folder_names, name_taken
 
 GONE = (

@@ -23,7 +23,7 @@ from ...log.errors import CallError, InvalidArgument, OffsetOutOfRange
 from ...log.format.stored_json import Number, Stored, damaged, parse_stored
 from ...log.paths import topic_folder
 from ...log.runtime.runtime import Runtime
-from ..sources import Source
+from ..events.sources import Source
 from ..targets import Progress
 
 _LOOK_S = 0.3

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from ..changes import Key, Net, Old, finished, merged
-from ..delta_tables import DeltaTables
-from ..fold import Truncate
+from ..delta.tables import DeltaTables
+from ..fold.fold import Truncate
 from ..targets import Target
 from .columns import batch_of, history_table, rows_schema
 from .options import Options

@@ -9,9 +9,9 @@ from typing import Literal, Protocol, Self
 from ...coordinator.lakes import LakePlace
 from ...log.errors import PenstockError
 from ...log.limits import MIB
-from ..fold import Refused, Truncates
-from ..reading import Reading
-from ..sources import Source, of_table, wanted
+from ..events.sources import Source, of_table, wanted
+from ..fold.fold import Refused, Truncates
+from ..fold.reading import Reading
 from ..targets import Declared, Target
 
 Moment = Literal["before", "in", "after"]

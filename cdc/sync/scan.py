@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ...consumers.ranges.task import ReadTask, read
-from ..combine import combined
-from ..fold import Fold, Folded, Plan
-from ..sources import Source
+from ..events.sources import Source
+from ..fold.fold import Fold, Folded, Plan, combined
 from .options import NO_STEPS, Steps
 
 EVENT = ("queue", "offset", "store_timestamp", "body")

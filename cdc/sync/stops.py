@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from ..fold import Refused
-from ..sources import Source, named_apart
+from ..events.sources import Source, named_apart
+from ..fold.fold import Refused
 from .lease import Stop
 
 T = TypeVar("T")

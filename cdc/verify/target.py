@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...log.errors import InvalidArgument, MissingDependency, StoreUnavailable
-from ..location import Location
+from ..delta.location import Location
 from ..targets import decode_metadata
 
 if TYPE_CHECKING:

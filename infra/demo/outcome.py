@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from ...cdc.freshness import Freshness
+from ...cdc.delta.freshness import Freshness
 from ...log.errors import PenstockError
 from ...log.stores import StoreStatistics, VerbStatistics
 from .checks.check_stream import StreamDifference

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from ...cdc.freshness import Freshness, freshness
+from ...cdc.delta.freshness import Freshness, freshness
 from ...log.runtime.portal import Portal
 from ...log.runtime.runtime import SystemClock
 from ..console import output

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock import aio
 
-from ...cdc.debezium import parse_change
+from ...cdc.events.debezium import parse_change
 from ...log.errors import MissingDependency, RetryError, TopicNotFound
 from ...log.message.message import MessageType
 from ...log.paths import TopicPaths

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...cdc.debezium import Change
+from ...cdc.events.debezium import Change
 
 
 @dataclass(frozen=True, slots=True)

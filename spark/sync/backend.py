@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...cdc.changes import Key, Old
-from ...cdc.fold import Truncate
+from ...cdc.fold.fold import Truncate
 from ...cdc.sync.backend import FoundChanges
 from ...cdc.sync.local import FoundHere
 from ...cdc.sync.options import Options

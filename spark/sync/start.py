@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from ...cdc.fold import Truncates
-from ...cdc.reading import Reading, UnfitTimes
+from ...cdc.events.unavailable import Unavailable
+from ...cdc.fold.fold import Truncates
+from ...cdc.fold.reading import Reading, UnfitTimes
 from ...cdc.sync.local import LocalBackend
 from ...cdc.sync.options import NO_STEPS, Batch, Options, Steps
 from ...cdc.sync.run import SyncRun
 from ...cdc.targets import Declared, check_into
-from ...cdc.unavailable import Unavailable
 from ...coordinator.lakes import LakeLike, LakePlace
 from ...log.errors import InvalidArgument, NotSupported
 from ...log.limits import MIB

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ...cdc.changes import Key, Old
-from ...cdc.fold import Truncate
-from ...cdc.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
+from ...cdc.delta.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
+from ...cdc.events.types import arrow_type, normal_type
+from ...cdc.fold.fold import Truncate
 from ...cdc.targets import (
     APP_ID,
     CURRENT,
@@ -30,7 +31,6 @@ from ...cdc.targets import (
     Written,
     encode_metadata,
 )
-from ...cdc.types import arrow_type, normal_type
 from ...log.errors import InvalidArgument
 from .history import history_source, merge_history, quoted
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.cdc.changes import ALWAYS, Key, Net, Old, finished, merged
-from penstock.cdc.combine import combined
-from penstock.cdc.fold import Fold, Folded, Plan, Truncates
-from penstock.cdc.reading import Reading
-from penstock.cdc.shape import Shape, key_of, new_columns
-from penstock.cdc.sources import Source
+from penstock.cdc.events.sources import Source
+from penstock.cdc.events.types import KEEP
+from penstock.cdc.fold.fold import Fold, Folded, Plan, Truncates, combined
+from penstock.cdc.fold.reading import Reading
+from penstock.cdc.fold.shape import Shape, key_of, new_columns
 from penstock.cdc.targets import Declared, Progress, Target
-from penstock.cdc.types import KEEP
 from tests.cdc.reference import Message
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from penstock.cdc.debezium import position_of
+from penstock.cdc.events.debezium import position_of
 
 MARKER = "__debezium_unavailable_value"
 MARKER_OF_BYTES = base64.b64encode(MARKER.encode()).decode()

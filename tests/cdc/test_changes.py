@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.cdc.changes import ALWAYS, NEVER, Moved, Net, Old, filled, finished, merged, move, put, remove, truncated
-from penstock.cdc.types import KEEP
+from penstock.cdc.events.types import KEEP
 
 FIRST, LATER = (0, 0), (1, 0)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.debezium import is_control, parse_change
-from penstock.cdc.fold import Fold, Plan
-from penstock.cdc.sources import Source
+from penstock.cdc.events.debezium import is_control, parse_change
+from penstock.cdc.events.sources import Source
+from penstock.cdc.fold.fold import Fold, Plan
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message
 

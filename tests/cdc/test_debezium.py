@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.debezium import parse_change, position_of
+from penstock.cdc.events.debezium import parse_change, position_of
 from penstock.log.errors import InvalidArgument
 
 POSTGRES = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cdc.delta_tables import DeltaTables
-from penstock.cdc.sources import Source
+from penstock.cdc.delta.tables import DeltaTables
+from penstock.cdc.events.sources import Source
 from penstock.cdc.targets import Column, Owner, Target, TargetRefused
 from penstock.log.errors import InvalidArgument, NotSupported
 

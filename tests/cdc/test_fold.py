@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.combine import combined
-from penstock.cdc.fold import Fold, Plan, Refused
-from penstock.cdc.sources import Source
-from penstock.cdc.targets import Column, Declared, Progress, Target
-from penstock.cdc.told import Told
-from penstock.cdc.types import exact_json
-from penstock.cdc.unavailable import PLACEHOLDER as MARKER
+from penstock.cdc.events.sources import Source
+from penstock.cdc.events.types import exact_json
+from penstock.cdc.events.unavailable import PLACEHOLDER as MARKER
+from penstock.cdc.fold.fold import Fold, Plan, Refused, combined
+from penstock.cdc.targets import Column, Declared, Progress, Target, Told
 from tests.cdc import nasty
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message, Reference

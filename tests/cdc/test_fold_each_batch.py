@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.fold import UNORDERED
-from penstock.cdc.sources import Source
+from penstock.cdc.events.sources import Source
+from penstock.cdc.fold.fold import UNORDERED
 from penstock.cdc.targets import Declared
 from tests.cdc.applied import Memory
 from tests.cdc.reference import MARKER, Message, Reference

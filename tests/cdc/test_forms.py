@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.fold import Fold, Plan
-from penstock.cdc.reading import Reading, RowReader
-from penstock.cdc.sources import Source
+from penstock.cdc.events.sources import Source
+from penstock.cdc.events.types import KEEP, Unfit
+from penstock.cdc.events.unavailable import PLACEHOLDER
+from penstock.cdc.fold.fold import Fold, Plan
+from penstock.cdc.fold.reading import Reading, RowReader
 from penstock.cdc.targets import Column, Declared, Target
-from penstock.cdc.types import KEEP, Unfit
-from penstock.cdc.unavailable import PLACEHOLDER
 from penstock.log.errors import InvalidArgument
 
 INSTANT = datetime(2023, 11, 14, 22, 13, 20, 123000, UTC)

@@ -10,8 +10,8 @@ from deltalake import CommitProperties, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.freshness import Commit, commits_of, freshness, stored_ms, visible_ms
-from penstock.cdc.sources import Source
+from penstock.cdc.delta.freshness import Commit, commits_of, freshness, stored_ms, visible_ms
+from penstock.cdc.events.sources import Source
 from penstock.cdc.targets import Column, Owner, Progress, Target, encode_metadata
 
 

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from penstock.cdc.changes import NEVER
-from penstock.cdc.fold import Fold, Folded, Plan, Version
-from penstock.cdc.history import chains
-from penstock.cdc.sources import Source
+from penstock.cdc.events.sources import Source
+from penstock.cdc.events.types import KEEP
+from penstock.cdc.events.unavailable import PLACEHOLDER
+from penstock.cdc.fold.fold import Fold, Folded, Plan, Version
+from penstock.cdc.fold.history import chains
 from penstock.cdc.targets import Column, Target
-from penstock.cdc.types import KEEP
-from penstock.cdc.unavailable import PLACEHOLDER
 
 SOURCE = Source("shop", "t")
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999

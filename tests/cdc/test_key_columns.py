@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.sources import Source
+from penstock.cdc.events.sources import Source
 from penstock.cdc.targets import Declared
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cdc.location import Location
+from penstock.cdc.delta.location import Location
 from penstock.log.errors import InvalidArgument
 
 S3 = {"AWS_REGION": "us-east-1"}

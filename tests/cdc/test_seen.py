@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.debezium import Change
-from penstock.cdc.seen import Seen
-from penstock.cdc.sources import Source
-from penstock.cdc.unavailable import Unavailable
+from penstock.cdc.events.debezium import Change
+from penstock.cdc.events.sources import Source
+from penstock.cdc.events.unavailable import Unavailable
+from penstock.cdc.fold.seen import Seen
 
 UNAVAILABLE = Unavailable.of()
 DECIMAL = {

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cdc.seen import Seen
-from penstock.cdc.shape import Shape, new_columns
-from penstock.cdc.sources import Source
+from penstock.cdc.events.sources import Source
+from penstock.cdc.fold.seen import Seen
+from penstock.cdc.fold.shape import Shape, new_columns
 from penstock.cdc.targets import Column, Declared, Target, TargetRefused
 
 SOURCE = Source("public", "users")

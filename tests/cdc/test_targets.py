@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from penstock.cdc.merging import until_committed
-from penstock.cdc.sources import Source
+from penstock.cdc.delta.merging import until_committed
+from penstock.cdc.events.sources import Source
 from penstock.cdc.targets import Declared, TargetRefused, folder_name, target_names
 from penstock.log.errors import InvalidArgument, RetryError
 from tests.cdc.applied import Memory

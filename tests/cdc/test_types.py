@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.cdc.connect import connect_type
-from penstock.cdc.floats import nearest_single
-from penstock.cdc.types import KEEP, Unfit, arrow_type, converter, exact_json, infer, joined, key_converter, normal_type
-from penstock.cdc.unavailable import PLACEHOLDER as MARKER
+from penstock.cdc.events.connect import connect_type
+from penstock.cdc.events.floats import nearest_single
+from penstock.cdc.events.types import KEEP, Unfit, arrow_type, converter, exact_json, infer, joined, key_converter, normal_type
+from penstock.cdc.events.unavailable import PLACEHOLDER as MARKER
 from penstock.log.errors import InvalidArgument
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.fold import Fold, Plan
-from penstock.cdc.reading import Reading
-from penstock.cdc.sources import Source
+from penstock.cdc.events.sources import Source
+from penstock.cdc.events.types import KEEP, converter
+from penstock.cdc.events.unavailable import PLACEHOLDER, Unavailable
+from penstock.cdc.fold.fold import Fold, Plan
+from penstock.cdc.fold.reading import Reading
 from penstock.cdc.targets import Column, Target
-from penstock.cdc.types import KEEP, converter
-from penstock.cdc.unavailable import PLACEHOLDER, Unavailable
 from penstock.log.errors import InvalidArgument
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.reading import Reading, RowReader
-from penstock.cdc.sources import Source
+from penstock.cdc.events.sources import Source
+from penstock.cdc.events.types import Unfit, UnfitTime, converter
+from penstock.cdc.events.unavailable import Unavailable
+from penstock.cdc.fold.reading import Reading, RowReader
 from penstock.cdc.targets import Column, Target
-from penstock.cdc.types import Unfit, UnfitTime, converter
-from penstock.cdc.unavailable import Unavailable
 
 
 def read(kind: str, value: object, name: str | None, *, unfit: Any = "stop", key: str = "id") -> object:

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 import penstock
-from penstock.cdc.debezium import parse_change
+from penstock.cdc.events.debezium import parse_change
 from penstock.infra.demo.checks.capture import event_of, key_columns
 from penstock.infra.demo.checks.compare import TableDifference, compare_tables
 from penstock.infra.demo.tables import infer_targets

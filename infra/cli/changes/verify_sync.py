@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from ....cdc.location import Location
+from ....cdc.delta.location import Location
 from ....cdc.targets import folder_name
 from ....cdc.verify import Comparison, Difference, DumpFormat, Rows, compare, open_target
 from ....cdc.verify.pairs import DumpOptions, find_dumps, keys_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....cdc.freshness import commits_of, stored_ms, visible_ms
+from ....cdc.delta.freshness import commits_of, stored_ms, visible_ms
 from .capture import query_table
 
 if TYPE_CHECKING:

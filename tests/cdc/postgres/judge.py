@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 import penstock
-from penstock.cdc.debezium import position_of
+from penstock.cdc.events.debezium import position_of
 from penstock.cdc.postgres.pgoutput import Begin, Delete, Insert, Relation, Truncate, Update, decode
 from tests.cdc.reference import Message, Reference
 

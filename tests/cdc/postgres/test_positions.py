@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.debezium import position_of
+from penstock.cdc.events.debezium import position_of
 from penstock.cdc.postgres import positions
 from penstock.cdc.postgres.positions import Positions, base_of, lsn_of, lsn_text, split
 from penstock.log import InvalidArgument, LimitExceeded

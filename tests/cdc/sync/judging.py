@@ -13,7 +13,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 import penstock
-from penstock.cdc.debezium import position_of
+from penstock.cdc.events.debezium import position_of
 from penstock.cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, decode_metadata
 from tests.cdc.reference import MARKER, Message, Reference, Table
 from tests.cdc.sync.streams import TOPIC, Row, rows

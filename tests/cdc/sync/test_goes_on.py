@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cdc.delta_tables import DeltaTables
+from penstock.cdc.delta.tables import DeltaTables
 from penstock.cdc.sync import engine
 from penstock.cdc.sync.lease import SyncInUse, SyncLease, take_lease
 from penstock.cdc.sync.options import Batch

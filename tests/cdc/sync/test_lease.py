@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cdc.sources import Source
+from penstock.cdc.events.sources import Source
 from penstock.cdc.sync.lease import Stop, SyncInUse, SyncLease, SyncRecord, decode_record, where_to_begin
 from penstock.coordinator.lakes import LakePlace, OpenLake
 from penstock.coordinator.workers.worker import LeaseLost

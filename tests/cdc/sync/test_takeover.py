@@ -10,8 +10,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 import penstock
-from penstock.cdc.delta_tables import DeltaTables
-from penstock.cdc.sources import Source
+from penstock.cdc.delta.tables import DeltaTables
+from penstock.cdc.events.sources import Source
 from penstock.cdc.targets import Column, Owner, Progress, Target, encode_metadata
 from penstock.log.errors import ReopenError
 from penstock.spark import sync

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.sources import Source, named_apart, wanted
+from penstock.cdc.events.sources import Source, named_apart, wanted
 from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, rows, send
 

@@ -15,10 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cdc.fold import Truncates
+from penstock.cdc.events.types import exact_json
+from penstock.cdc.fold.fold import Truncates
 from penstock.cdc.sync.options import NO_STEPS, Batch, Options, Steps
 from penstock.cdc.targets import Declared
-from penstock.cdc.types import exact_json
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import NotSupported
 from penstock.spark import SyncRun, sync

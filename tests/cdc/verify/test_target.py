@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
-from penstock.cdc.location import Location
-from penstock.cdc.sources import Source
+from penstock.cdc.delta.location import Location
+from penstock.cdc.events.sources import Source
 from penstock.cdc.targets import Column, Owner, Target, encode_metadata
 from penstock.cdc.verify.target import find_target, open_target
 from penstock.log.errors import InvalidArgument, StoreUnavailable

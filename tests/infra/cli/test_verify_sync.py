@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
-from penstock.cdc.location import Location
+from penstock.cdc.delta.location import Location
 from tests.infra.cli.conftest import Penstock
 from tests.servers import S3Server
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, cast
 
 import pytest
 
-from penstock.cdc.debezium import parse_change
+from penstock.cdc.events.debezium import parse_change
 from penstock.infra.demo import source
 from penstock.infra.demo.tables import SHOP, infer_targets
 from penstock.infra.labels import Record

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from ..log.errors import RetryError
-from .changes import ALWAYS
-from .fold import Truncate
-from .targets import POSITION, Written, decode_metadata
+from ...log.errors import RetryError
+from ..changes import ALWAYS
+from ..fold.fold import Truncate
+from ..targets import POSITION, Written, decode_metadata
 
 T = TypeVar("T")
 

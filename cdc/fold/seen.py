@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from .changes import Place
-from .connect import connect_type
-from .debezium import Change
-from .types import infer, joined
-from .unavailable import Unavailable
+from ..changes import Place
+from ..events.connect import connect_type
+from ..events.debezium import Change
+from ..events.types import infer, joined
+from ..events.unavailable import Unavailable
 
 
 @dataclass(slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..events.sources import Source, named, of_table
+from ..targets import Column, Declared, Target, TargetRefused
 from .seen import Seen
-from .sources import Source, named, of_table
-from .targets import Column, Declared, Target, TargetRefused
 
 _OWN = "__"
 

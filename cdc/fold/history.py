@@ -11,9 +11,9 @@ from dataclasses import replace
 from heapq import merge
 from typing import Any, NamedTuple
 
-from .changes import ALWAYS, NEVER, Key
+from ..changes import ALWAYS, NEVER, Key
+from ..events.types import KEEP
 from .fold import Version
-from .types import KEEP
 
 
 class Link(NamedTuple):

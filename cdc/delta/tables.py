@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..log.errors import InvalidArgument, MissingDependency, NotSupported
-from .changes import Key, Old
-from .fold import Truncate
+from ...log.errors import InvalidArgument, MissingDependency, NotSupported
+from ..changes import Key, Old
+from ..events.types import arrow_type, normal_type
+from ..fold.fold import Truncate
+from ..targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, TargetRefused, Written, encode_metadata
 from .location import Location
 from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
-from .targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, TargetRefused, Written, encode_metadata
-from .types import arrow_type, normal_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..log.errors import InvalidArgument
+from ...log.errors import InvalidArgument
 
 _SCHEMES = "a folder, file://, s3://, gs:// or az://"
 _KNOWN = {"s3": ("region", "endpoint"), "gs": (), "az": ("account",)}

@@ -15,7 +15,7 @@ from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperatio
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..log.errors import InvalidArgument
+from ...log.errors import InvalidArgument
 from .floats import double, single
 from .unavailable import Unavailable
 

@@ -7,18 +7,17 @@ once the targets have them. An event that cannot be applied ends the fold of its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ..log.errors import InvalidArgument, PenstockError
-from .changes import ALWAYS, NEVER, Key, Net, Place, move, put, remove, truncated
-from .debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
+from ...log.errors import InvalidArgument, PenstockError
+from ..changes import ALWAYS, NEVER, Key, Net, Place, move, put, remove, truncated
+from ..events.debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
+from ..events.sources import Source, of_table, wanted
+from ..events.types import KEEP, Unfit, characters
+from ..targets import Target, Told
 from .reading import Reading, RowReader, said
 from .seen import Seen
-from .sources import Source, of_table, wanted
-from .targets import Target
-from .told import Told
-from .types import KEEP, Unfit, characters
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The earliest and latest time of a version."""
@@ -407,3 +406,32 @@ def _with_key(values: tuple[Any, ...], places: tuple[int, ...], key: Key) -> tup
     for column, value in zip(places, key, strict=True):
         whole[column] = value
     return tuple(whole)
+
+
+def combined(parts: list[Folded]) -> Folded:
+    """The folds of several tasks combined, except their rows."""
+    whole = Folded()
+    for part in parts:
+        for source, seen in part.seen.items():
+            whole.seen.setdefault(source, Seen()).join(seen)
+        for source, refused in part.refused.items():
+            whole.refused.setdefault(source, {}).update(refused)
+        whole.partial |= part.partial
+        for source, keys in part.moved.items():
+            whole.moved.setdefault(source, set()).update(keys)
+        for source, truncate in part.truncates.items():
+            whole.truncates[source] = max(whole.truncates.get(source, truncate), truncate)
+        for source, count in part.counts.items():
+            whole.counts[source] = whole.counts.get(source, 0) + count
+        for source, told in part.told.items():
+            whole.told.setdefault(source, {}).update(told)  # a queue is one task's
+        whole.broken.update(part.broken)
+        whole.ignored += part.ignored
+        whole.passed += part.passed
+    return whole
+
+
+def without_rows(folded: Folded) -> Folded:
+    """The fold without its rows, small enough for the driver."""
+    seen = {source: replace(one, kinds=set()) for source, one in folded.seen.items()}
+    return replace(folded, nets={}, versions={}, seen=seen)

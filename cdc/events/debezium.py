@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from ..log.errors import InvalidArgument
-from ..log.format.stored_json import whole_number
+from ...log.errors import InvalidArgument
+from ...log.format.stored_json import whole_number
 from .sources import Source, source_of
 
 _OPERATIONS = ("c", "u", "d", "r", "t", "m")

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from .changes import Key
-from .connect import Written, connect_type, either, says_form, unfit_as_text
-from .sources import of_table
-from .targets import Target
-from .types import KEEP, Convert, Unfit, UnfitTime, converter, key_converter
-from .unavailable import Unavailable
+from ..changes import Key
+from ..events.connect import Written, connect_type, either, says_form, unfit_as_text
+from ..events.sources import of_table
+from ..events.types import KEEP, Convert, Unfit, UnfitTime, converter, key_converter
+from ..events.unavailable import Unavailable
+from ..targets import Target
 
 UnfitTimes: TypeAlias = Literal["stop", "null"]
 """The handling of times that no column of their type can hold: they stop their table, or are NULL. A column of type string holds all times."""

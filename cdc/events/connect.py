@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from ..log.errors import InvalidArgument
+from ...log.errors import InvalidArgument
 from .types import BASE64, Convert, Unfit, UnfitTime, normal_type, unscaled
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ..log.errors import InvalidArgument
+from ...log.errors import InvalidArgument
 
 PLACEHOLDER = "__debezium_unavailable_value"
 """The placeholder that connectors write by default."""
