@@ -14,6 +14,8 @@ from enum import Enum
 class Outcome(Enum):
     DONE = "done"
     REFUSED = "refused"
+    NOT_DONE = "not done"
+    """Refused for whatever reason: it says nothing about what the cell held."""
     UNKNOWN = "unknown"
 
 
@@ -39,6 +41,8 @@ class Call:
                 return [self.value] if held == self.expected else []
             case Outcome.REFUSED:
                 return [held] if held != self.expected else []
+            case Outcome.NOT_DONE:
+                return [held]
             case Outcome.UNKNOWN:
                 return [self.value] if held == self.expected else []
 

@@ -52,6 +52,8 @@ class InStore:
 
     lake: str
     options: dict[str, str] = field(default_factory=dict)
+    reads_tear: bool = False
+    """Whether a read may give newer data with an older version. A write on that version is refused, though the cell holds the data."""
     one_for_all = False
 
     def open(self) -> CellTable:

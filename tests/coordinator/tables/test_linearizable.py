@@ -9,7 +9,7 @@ import pytest
 
 from tests.coordinator.tables.linearizable import Call, Outcome, is_linearizable
 
-DONE, REFUSED, UNKNOWN = Outcome.DONE, Outcome.REFUSED, Outcome.UNKNOWN
+DONE, REFUSED, NOT_DONE, UNKNOWN = Outcome.DONE, Outcome.REFUSED, Outcome.NOT_DONE, Outcome.UNKNOWN
 
 
 def read(start: int, end: int, value: bytes | None) -> Call:
@@ -24,6 +24,7 @@ POSSIBLE = {
     "nothing": [],
     "one after another": [write(0, 1, None, b"a"), read(2, 3, b"a"), write(4, 5, b"a", b"b"), read(6, 7, b"b")],
     "a read beside a write sees either": [write(0, 9, None, b"a"), read(1, 2, None), read(3, 4, b"a")],
+    "not done without reason": [write(0, 1, None, b"a"), write(2, 3, b"a", b"b", NOT_DONE), read(4, 5, b"a")],
     "a loser": [write(0, 9, None, b"a"), write(0, 9, None, b"b", REFUSED), read(10, 11, b"a")],
     "unknown, and it was": [write(0, 1, None, b"a"), write(2, 3, b"a", b"b", UNKNOWN), read(4, 5, b"a"), read(6, 7, b"b")],
     "unknown, and it was not": [write(0, 1, None, b"a"), write(2, 3, b"a", b"b", UNKNOWN), write(4, 5, b"a", b"c")],
@@ -36,6 +37,7 @@ IMPOSSIBLE = {
     "back and forth": [write(0, 9, None, b"a"), read(1, 2, b"a"), read(3, 4, None)],
     "refused without reason": [write(0, 1, None, b"a"), write(2, 3, b"a", b"b", REFUSED)],
     "from nowhere": [read(0, 1, b"a")],
+    "not done, yet it was": [write(0, 1, None, b"a"), write(2, 9, b"a", b"b", NOT_DONE), read(3, 4, b"b")],
     "refused, yet it was": [write(0, 1, None, b"a"), write(2, 9, b"a", b"b", REFUSED), read(3, 4, b"b")],
     "unknown, seen before it was sent": [write(0, 1, None, b"a"), read(2, 3, b"b"), write(4, 5, b"a", b"b", UNKNOWN)],
     "unknown, and undone": [write(0, 1, None, b"a"), write(2, 3, b"a", b"b", UNKNOWN), read(4, 5, b"b"), read(6, 7, b"a")],
