@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ...log.errors import DataDamaged, NewerFormatError
 from ...log.limits import NUMBER_MAX
+from ..cells.document import Codec
 from ..cells.varints import VarintReader, append_bytes, append_varint
 from .cell import ACKS_KEPT, DeadLetters, Marker, QueueCell, Seen, Spill, State, Tries
 from .offsets import OffsetSet, Settled
@@ -111,6 +112,10 @@ def decode_cell(data: bytes, *, where: str) -> QueueCell:
     if not reader.done:
         raise DataDamaged("the cell has more to it than its parts", object=where, observed=f"{len(data)} bytes")
     return cell
+
+
+QUEUE_CELL = Codec(encode_cell, decode_cell)
+"""How the cell of a queue is written."""
 
 
 def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:

@@ -9,7 +9,8 @@ from dataclasses import fields, replace
 
 from ...log.errors import InvalidArgument, LimitExceeded, TopicDeleted
 from ...log.runtime.runtime import Runtime
-from ..cells.cells import WRITE_ID_BYTES, CellChanged, Cells, Stored
+from ..cells.cells import WRITE_ID_BYTES, Cells
+from ..cells.document import Codec, Document
 from ..cells.keys import GROUPS, group_key, queue_key
 from ..cells.lake_cell import LakeCell
 from ..groups.codec import decode_group, encode_group
@@ -26,12 +27,13 @@ from ..groups.record import (
 )
 from ..limits import CELL_BYTES_MAX, CELL_STORED_BYTES_MAX, GROUP_BYTES_MAX
 from ..queues.cell import QueueCell, parted
-from ..queues.codec import decode_cell, encode_cell
+from ..queues.codec import QUEUE_CELL, decode_cell
 
 log = logging.getLogger("penstock.coordinator")
 
-WRITE_S = 10.0
-"""How long the table may take to answer before it is given up."""
+_RECORD = Codec(encode_group, decode_group)
+_NEVER_MADE = GroupRecord(settings=GroupSettings(), deleted=True)
+"""A group that there never was is like one that was deleted, but that no numbers were given in it."""
 
 
 class GroupRegistry:
@@ -51,9 +53,8 @@ class GroupRegistry:
     async def read(self, group: str) -> GroupRecord | None:
         """The group's present record. None when there is no such group."""
         check_group_name(group)
-        stored = await self._stored(group)
-        record = None if stored is None else decode_group(stored.data, where=group_key(group))
-        return None if record is None or record.deleted else record
+        record = await self._document(group).read()
+        return None if record.deleted else record
 
     async def get(self, group: str) -> GroupRecord:
         """The group's present record. Raises `GroupNotFound`."""
@@ -99,7 +100,7 @@ class GroupRegistry:
         if found is None:
             await self._lake.claim()
 
-        def agreed(before: GroupRecord | None) -> GroupRecord:
+        def agreed(before: GroupRecord) -> GroupRecord:
             record = _created(before, settings, secret)
             new = {
                 topic: tags
@@ -125,8 +126,8 @@ class GroupRegistry:
         check_group_name(group)
         lives: list[int] = []
 
-        def changed(record: GroupRecord | None) -> GroupRecord:
-            if record is None or record.deleted or record.lives not in (lives or [record.lives]):
+        def changed(record: GroupRecord) -> GroupRecord:
+            if record.deleted or record.lives not in (lives or [record.lives]):
                 raise _not_found(group)
             lives[:] = [record.lives]
             return change(record)
@@ -141,10 +142,10 @@ class GroupRegistry:
         """
         deleted: list[GroupRecord] = []
 
-        def gone(record: GroupRecord | None) -> GroupRecord:
-            if deleted and record is not None and record.lives >= deleted[0].lives:
+        def gone(record: GroupRecord) -> GroupRecord:
+            if deleted and record.lives >= deleted[0].lives:
                 return record  # carried out, by this process or another, and then somebody wrote
-            if record is None or record.deleted or life not in (None, record.lives):
+            if record.deleted or life not in (None, record.lives):
                 raise _not_found(group)
             if check is not None:
                 check(record)
@@ -185,28 +186,28 @@ class GroupRegistry:
         Each member does so when it begins, so that it is done even if one of them dies.
         """
         for queue in range(len(position.offsets), position.queues_max):
-            key = queue_key(group, topic, queue)
-            deadline_s = self._runtime.clock.monotonic_s() + WRITE_S
-            stored = await self._cells.read(key)
-            while stored is not None:
-                before = decode_cell(stored.data, where=key)
-                after = parted(before, position.since)
-                try:
-                    if after is not before:
-                        await self._cells.write(key, encode_cell(after), on=stored, deadline_s=deadline_s)
-                except CellChanged as changed:
-                    stored = changed.stored
-                    continue
-                if after is not before and before.dead_letters.assigned:
-                    log.error(
-                        "group %s, %s queue %d: the topic was made again with fewer queues; of the former one's messages that were given up, "
-                        "these are lost to the group, as they are not known to have a dead letter: offsets %s",
-                        group,
-                        topic,
-                        queue,
-                        ", ".join(map(str, before.dead_letters.assigned)),
-                    )
-                break
+            if lost := await self._void(queue_key(group, topic, queue), position.since):
+                log.error(
+                    "group %s, %s queue %d: the topic was made again with fewer queues; of the former one's messages that were given up, "
+                    "these are lost to the group, as they are not known to have a dead letter: offsets %s",
+                    group,
+                    topic,
+                    queue,
+                    ", ".join(map(str, lost)),
+                )
+
+    async def _void(self, key: str, since: int) -> tuple[int, ...]:
+        """Void a queue's cell, if there is one. Returns the dead letters that were assigned in it."""
+        lost: tuple[int, ...] = ()
+
+        def void(before: QueueCell) -> QueueCell:
+            nonlocal lost
+            after = parted(before, since)
+            lost = () if after is before else before.dead_letters.assigned
+            return after
+
+        await Document(self._cells, self._runtime.clock, key, QUEUE_CELL, absent=QueueCell(generation=since)).change(void)
+        return lost
 
     async def reset(self, group: str, topic: str, life: int, queues: int, offsets: Mapping[int, int]) -> GroupRecord:
         """Begin a new generation at these offsets by queue, or of all ``queues`` of a topic that the group has not begun.
@@ -300,40 +301,43 @@ class GroupRegistry:
         found = zip(queues, keys, stored, strict=True)
         return {queue: decode_cell(one.data, where=key) for queue, key, one in found if one is not None}
 
-    async def _stored(self, group: str) -> Stored | None:
-        stored = await self._cells.read(group_key(group))
+    async def _write(self, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
+        def changed(before: GroupRecord) -> GroupRecord:
+            after = change(before)
+            if after != before:
+                _check_room(before, after, group)
+            return after
+
+        return await self._document(group).change(changed)
+
+    def _document(self, group: str) -> _GroupDocument:
+        return _GroupDocument(self._cells, self._runtime, group, self._lake)
+
+
+class _GroupDocument(Document[GroupRecord]):
+    """The record of a group, in a table that is this lake's."""
+
+    def __init__(self, cells: Cells, runtime: Runtime, group: str, lake: LakeCell) -> None:
+        super().__init__(cells, runtime.clock, group_key(group), _RECORD, absent=_NEVER_MADE)
+        self._lake = lake
+
+    async def read(self) -> GroupRecord:
+        """The record as it stands. Raises `TableMismatch`, too."""
+        stored = await self._cells.read(self.key)
         # The check comes after the read: a process that makes a group has claimed the table for its lake before.
         await self._lake.check()
-        return stored
-
-    async def _write(self, group: str, change: Callable[[GroupRecord | None], GroupRecord]) -> GroupRecord:
-        key = group_key(group)
-        deadline_s = self._runtime.clock.monotonic_s() + WRITE_S
-        stored = await self._stored(group)
-        while True:
-            before = None if stored is None else decode_group(stored.data, where=key)
-            after = change(before)
-            if after == before:
-                return after
-            _check_room(before, after, group)
-            try:
-                await self._cells.write(key, encode_group(after), on=stored, deadline_s=deadline_s)
-            except CellChanged as changed:
-                stored = changed.stored
-            else:
-                return after
+        self._take(stored)
+        return self.value
 
 
-def _created(found: GroupRecord | None, settings: GroupSettings, secret: str) -> GroupRecord:
+def _created(found: GroupRecord, settings: GroupSettings, secret: str) -> GroupRecord:
     """The existing group, or a new one with this secret. A deleted one leaves the numbers that were given."""
-    if found is None:
-        return GroupRecord(settings=settings, secret=secret)
     return replace(found, settings=settings, secret=secret, deleted=False) if found.deleted else found
 
 
-def _check_room(before: GroupRecord | None, after: GroupRecord, group: str) -> None:
+def _check_room(before: GroupRecord, after: GroupRecord, group: str) -> None:
     """Raise `LimitExceeded` where a change would enlarge a full record."""
-    size_bytes, was_bytes = _settled_bytes(after), 0 if before is None else _settled_bytes(before)
+    size_bytes, was_bytes = _settled_bytes(after), _settled_bytes(before)
     if size_bytes > max(GROUP_BYTES_MAX, was_bytes):
         raise LimitExceeded(
             "the consumer group's record has no room for more topics, queues, filters or positions",
