@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from ...log.errors import ClosedError, PenstockError, RetryError, UnknownOutcome, unforeseen
 from ...log.runtime.backoff import Backoff, pause
 from ...log.runtime.runtime import Runtime
-from ..cells.cells import CellChanged, Cells
+from ..cells.cells import Cells
+from ..cells.document import Codec, Document
 from ..cells.keys import players_key, role_key
 from ..groups.codec import decode_group, encode_group
 from ..groups.record import ALL, GroupRecord, GroupSettings
@@ -29,7 +30,6 @@ _LOOK_S = 60.0
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.1
 _AGAIN_S = 5.0
-_WRITE_S = 10.0
 
 Play = Callable[[str, asyncio.Event], Awaitable[None]]
 """A function that plays a role for a topic until the event is set, and then ends in order."""
@@ -45,26 +45,16 @@ class Players:
         self._clock = runtime.clock
 
     async def get(self, role: str) -> GroupRecord:
-        stored = await self._cells.read(players_key(role))
-        return _EMPTY if stored is None else decode_group(stored.data, where=players_key(role))
+        return await self._document(role).read()
 
     async def update(self, role: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        key = players_key(role)
-        deadline_s = self._clock.monotonic_s() + _WRITE_S
-        stored = await self._cells.read(key)
-        while True:
-            before = _EMPTY if stored is None else decode_group(stored.data, where=key)
-            after = change(before)
-            if after == before:
-                return after
-            try:
-                await self._cells.write(key, encode_group(after), on=stored, deadline_s=deadline_s)
-            except CellChanged as changed:
-                stored = changed.stored
-            else:
-                return after
+        return await self._document(role).change(change)
+
+    def _document(self, role: str) -> Document[GroupRecord]:
+        return Document(self._cells, self._clock, players_key(role), _RECORD, absent=_EMPTY)
 
 
+_RECORD = Codec(encode_group, decode_group)
 _EMPTY = GroupRecord(settings=GroupSettings())
 
 
