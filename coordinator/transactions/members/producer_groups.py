@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from ....log.errors import DataDamaged, LimitExceeded, NewerFormatError
 from ....log.runtime.runtime import Runtime
-from ...cells.cells import CellChanged, Cells, Stored
+from ...cells.cells import CellChanged, Cells
+from ...cells.document import Codec, Document
 from ...cells.keys import PRODUCER_GROUPS, producers_key
 from ...cells.varints import VarintReader, append_bytes, append_varint
 from ...limits import CELL_BYTES_MAX
 
-WRITE_S = 10.0
-"""How long the table may take to answer before it is given up."""
 _FORMAT = 1
 
 
@@ -28,32 +27,26 @@ class ProducerGroups:
 
     async def groups(self) -> frozenset[str]:
         """All groups that may have a transaction."""
-        return (await self._read(PRODUCER_GROUPS))[0]
+        return await self._names(PRODUCER_GROUPS).read()
 
     async def members(self, group: str) -> frozenset[str]:
         """The members of a group that may have transactions."""
-        return (await self._read(producers_key(group)))[0]
+        return await self._names(producers_key(group)).read()
 
     async def join(self, group: str, member: str) -> None:
         """Name a member, and its group, before its first transaction is durable."""
-        key = producers_key(group)
-        deadline_s = self._clock.monotonic_s() + WRITE_S
-        members, listed = await self._read(key)
-        while member not in members:
-            if not members:
-                # The write is made even where the group is named, as somebody may be about to forget it: this write makes writes
-                # decided before it fail.
-                await self._change(PRODUCER_GROUPS, lambda groups: groups | {group}, anew=True)
-            try:
-                await self._cells.write(key, encode_names(members | {member}, where=key), on=listed, deadline_s=deadline_s)
-            except CellChanged as changed:
-                members, listed = _decoded(changed.stored, key)
-            else:
-                return
+        members = self._names(producers_key(group))
+        deadline_s = members.deadline_s()
+        await members.read()
+        while member not in members.value:
+            if not members.value:
+                await self._name(group)
+            with suppress(CellChanged):
+                await members.write(members.value | {member}, deadline_s=deadline_s)
 
     async def leave(self, group: str, member: str) -> None:
         """Take a member off the list. Its cell says before that nothing begins in it any more."""
-        await self._change(producers_key(group), lambda members: members - {member})
+        await self._names(producers_key(group)).change(lambda members: members - {member})
 
     async def forget(self, group: str) -> None:
         """Take a group without members off the list. Nothing is done where a member joins meanwhile.
@@ -62,40 +55,24 @@ class ProducerGroups:
         list before, and then that write conflicts. Or it reads the list after, and then names the group after that reading, which the
         last write conflicts with.
         """
-        key = producers_key(group)
-        deadline_s = self._clock.monotonic_s() + WRITE_S
-        members, listed = await self._read(key)
-        if members:
-            return
-        groups, stored = await self._read(PRODUCER_GROUPS)
-        if group not in groups:
+        members, groups = self._names(producers_key(group)), self._names(PRODUCER_GROUPS)
+        deadline_s = members.deadline_s()
+        if await members.read() or group not in await groups.read():
             return
         with suppress(CellChanged):
-            await self._cells.write(key, encode_names(members, where=key), on=listed, deadline_s=deadline_s)
-            without = encode_names(groups - {group}, where=PRODUCER_GROUPS)
-            await self._cells.write(PRODUCER_GROUPS, without, on=stored, deadline_s=deadline_s)
+            await members.write(members.value, deadline_s=deadline_s)
+            await groups.write(groups.value - {group}, deadline_s=deadline_s)
 
-    async def _read(self, key: str) -> tuple[frozenset[str], Stored | None]:
-        return _decoded(await self._cells.read(key), key)
+    async def _name(self, group: str) -> None:
+        """Name a group.
 
-    async def _change(self, key: str, change: Callable[[frozenset[str]], frozenset[str]], *, anew: bool = False) -> None:
-        """Write a changed set of names. ``anew``: write it even if it is unchanged."""
-        deadline_s = self._clock.monotonic_s() + WRITE_S
-        before, stored = await self._read(key)
-        while True:
-            after = change(before)
-            if after == before and not anew:
-                return
-            try:
-                await self._cells.write(key, encode_names(after, where=key), on=stored, deadline_s=deadline_s)
-            except CellChanged as changed:
-                before, stored = _decoded(changed.stored, key)
-            else:
-                return
+        The write is made even where the group is named, as somebody may be about to forget it: this write makes writes decided before it
+        fail.
+        """
+        await self._names(PRODUCER_GROUPS).change(lambda groups: groups | {group}, anew=True)
 
-
-def _decoded(stored: Stored | None, key: str) -> tuple[frozenset[str], Stored | None]:
-    return frozenset() if stored is None else decode_names(stored.data, where=key), stored
+    def _names(self, key: str) -> Document[frozenset[str]]:
+        return Document(self._cells, self._clock, key, Codec(partial(encode_names, where=key), decode_names), absent=frozenset())
 
 
 def encode_names(names: frozenset[str], *, where: str) -> bytes:

@@ -88,7 +88,7 @@ MUTANTS: dict[str, Mutant] = {
     "named-anew": Mutant(
         guard="who joins a group without members writes the list of groups, also where it is on it",
         rule="T10",
-        patch=attribute(ProducerGroups, "_change", patches.known),
+        patch=attribute(ProducerGroups, "_name", patches.known),
         scenario="named amid",
     ),
     "empty-anew": Mutant(

@@ -12,7 +12,7 @@ from penstock.coordinator.queues.invisibility import acknowledged
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from penstock.coordinator.transactions.finisher import Finisher
 from penstock.coordinator.transactions.members.acks import Acked, Acks, Verdict
-from penstock.coordinator.transactions.members.producer_groups import WRITE_S, ProducerGroups, encode_names
+from penstock.coordinator.transactions.members.producer_groups import ProducerGroups
 from penstock.coordinator.transactions.members.state import Decision, TransactionRow
 from penstock.coordinator.transactions.sending.transaction import Transaction
 
@@ -45,23 +45,21 @@ def at_once(original: Any) -> Any:
     return joined
 
 
-def known(original: Any) -> Any:
-    async def change(self: ProducerGroups, key: str, change: Any, *, anew: bool = False) -> None:
+def known(_: Any) -> Any:
+    async def name(self: ProducerGroups, group: str) -> None:
         """Writes nothing where nothing is new."""
-        await original(self, key, change)
+        await self._names(PRODUCER_GROUPS).change(lambda groups: groups | {group})
 
-    return change
+    return name
 
 
 def unmet(_: Any) -> Any:
     async def forget(self: ProducerGroups, group: str) -> None:
         """Leaves the list of members as it is."""
-        members, _ = await self._read(producers_key(group))
-        groups, stored = await self._read(PRODUCER_GROUPS)
-        if not members and group in groups:
+        members, groups = self._names(producers_key(group)), self._names(PRODUCER_GROUPS)
+        if not await members.read() and group in await groups.read():
             with suppress(CellChanged):
-                data = encode_names(groups - {group}, where=PRODUCER_GROUPS)
-                await self._cells.write(PRODUCER_GROUPS, data, on=stored, deadline_s=self._clock.monotonic_s() + WRITE_S)
+                await groups.write(groups.value - {group})
 
     return forget
 
