@@ -12,13 +12,12 @@ from ...log.errors import FencedError
 from ...log.format.stored_json import Number, Stored, parse_stored
 from ...log.limits import QUEUES_MAX
 from ...log.runtime.runtime import Runtime
-from ..cells.cells import CellChanged, Cells
-from ..cells.cells import Stored as StoredCell
+from ..cells.cells import Cells
+from ..cells.document import LONG_WRITE_S, Codec, Document
 from ..cells.keys import member_key
 from .groups import check_life
 
 _FORMAT = 1
-_WRITE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,34 +35,27 @@ class Progress:
 class MemberProgress:
     """The progress of a member on one topic, held by the process that last opened the name."""
 
-    def __init__(self, cells: Cells, runtime: Runtime, key: str, progress: Progress, stored: StoredCell) -> None:
-        self._cells = cells
-        self._runtime = runtime
-        self._key = key
-        self._stored = stored
-        self.progress = progress
+    def __init__(self, document: Document[Progress]) -> None:
+        self._document = document
+        self.progress = document.value
+        """The progress as this process opened or saved it last."""
 
     async def save(self, offsets: tuple[int, ...]) -> None:
         """Save the progress. Raises `FencedError` when another process goes by the name now, and what the table raises."""
         if offsets == self.progress.offsets:
             return
-        progress = replace(self.progress, offsets=offsets)
-        deadline_s = self._runtime.clock.monotonic_s() + _WRITE_S
-        while True:
-            try:
-                self._stored = await self._cells.write(self._key, _encode(progress), on=self._stored, deadline_s=deadline_s)
-                break
-            except CellChanged as error:
-                found = error.stored
-                if found is None or _decode(found.data, self._key).session != progress.session:
-                    raise FencedError(
-                        "another process goes by this member's name",
-                        operation="broadcast",
-                        object=self._key,
-                        hint="give every process of a broadcasting group a name of its own",
-                    ) from error
-                self._stored = found  # an earlier save, which got no answer
-        self.progress = progress
+
+        def saved(found: Progress) -> Progress:
+            if found.session != self.progress.session:
+                raise FencedError(
+                    "another process goes by this member's name",
+                    operation="broadcast",
+                    object=self._document.key,
+                    hint="give every process of a broadcasting group a name of its own",
+                )
+            return replace(self.progress, offsets=offsets)
+
+        self.progress = await self._document.change_known(saved)
 
 
 async def open_progress(
@@ -74,25 +66,20 @@ async def open_progress(
     Raises `TopicDeleted` when the member has begun on a later topic of the name.
     """
     key = member_key(group, topic, member)
-    while True:
-        found = await cells.read(key)
-        before = _decode(found.data, key) if found is not None else None
-        if before is not None:
-            check_life(topic, known=before.life, life=life)
-        offsets = before.offsets if before is not None and before.life == life else start
-        progress = Progress(runtime.new_id(), life, offsets)
-        deadline_s = runtime.clock.monotonic_s() + _WRITE_S
-        try:
-            stored = await cells.write(key, _encode(progress), on=found, deadline_s=deadline_s)
-        except CellChanged:
-            continue  # the former one saved, or another opens it at the same time
-        return MemberProgress(cells, runtime, key, progress, stored)
+    document = Document(cells, runtime.clock, key, _PROGRESS, absent=_NOBODY, write_s=LONG_WRITE_S)
+
+    def opened(before: Progress) -> Progress:
+        check_life(topic, known=before.life, life=life)
+        return Progress(runtime.new_id(), life, before.offsets if before.life == life else start)
+
+    await document.change(opened)
+    return MemberProgress(document)
 
 
 async def read_progress(cells: Cells, key: str) -> Progress | None:
     """The progress of a member. None for a member that is gone. Raises `DataDamaged`."""
     found = await cells.read(key)
-    return None if found is None else _decode(found.data, key)
+    return None if found is None else _decode(found.data, where=key)
 
 
 def _encode(progress: Progress) -> bytes:
@@ -107,6 +94,11 @@ class _Form(Stored, frozen=True):
     offsets: Annotated[tuple[Number, ...], Meta(max_length=QUEUES_MAX)]
 
 
-def _decode(data: bytes, where: str) -> Progress:
+def _decode(data: bytes, *, where: str) -> Progress:
     form = parse_stored(data, _Form, what="a member's progress", where=where)
     return Progress(form.session, form.life, form.offsets)
+
+
+_PROGRESS = Codec(_encode, _decode)
+_NOBODY = Progress(session="", life=-1, offsets=())
+"""The progress of a member that there is not: of no life of any topic."""
