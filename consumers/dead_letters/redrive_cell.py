@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ...coordinator.cells.cells import CellChanged, Cells, Stored
+from ...coordinator.cells.cells import Cells
+from ...coordinator.cells.document import Document
 from ...coordinator.queues.cell import QueueCell
-from ...coordinator.queues.codec import decode_cell, encode_cell
+from ...coordinator.queues.codec import QUEUE_CELL, decode_cell, encode_cell
 from ...coordinator.queues.keeper import ROOM_BYTES
 from ...coordinator.tables.objectstore import ObjectStoreTable
 from ...log import DataDamaged, Lake, LimitExceeded
@@ -19,7 +20,8 @@ from .copies import SequencesTaken
 from .writer import renumbered
 
 REDRIVES = "redrives/"
-_PATIENCE_S = 60.0
+_WRITE_S = 60.0
+"""How long the lake may take to answer: a redrive that is given up is begun again by hand."""
 
 
 class RedriveCell:
@@ -29,17 +31,18 @@ class RedriveCell:
     """
 
     def __init__(self, lake: Lake, group: str, life: int) -> None:
-        self._clock = lake.runtime.clock
         self._table = ObjectStoreTable(lake.store, runtime=lake.runtime)
-        self._cells = Cells(self._table, lake.runtime)
-        self._key = f"{REDRIVES}{group}/{life}"
-        self._stored: Stored | None = None
-        self.cell = QueueCell()
+        cells, key = Cells(self._table, lake.runtime), f"{REDRIVES}{group}/{life}"
+        self._document = Document(cells, lake.runtime.clock, key, QUEUE_CELL, absent=QueueCell(), write_s=_WRITE_S)
+
+    @property
+    def cell(self) -> QueueCell:
         """The cell as it was read or written last."""
+        return self._document.value
 
     async def read(self) -> None:
         """Read the cell as it is now."""
-        self._take(await self._cells.read(self._key))
+        await self._document.read()
 
     async def give(self, offsets: Sequence[int], *, earliest: int) -> list[int]:
         """Give each of these a sequence, except those that have one by now. Returns the offsets that were given one, in order.
@@ -51,7 +54,7 @@ class RedriveCell:
         def change(cell: QueueCell) -> QueueCell:
             given[:] = [offset for offset in offsets if offset not in cell.settled]
             after = replace(cell, settled=cell.settled.with_range(0, earliest)).with_dead_letters(given)
-            _check_room(after, self._key)
+            _check_room(after, self._document.key)
             return after
 
         await self._change(change)
@@ -70,18 +73,7 @@ class RedriveCell:
         await self._table.close()
 
     async def _change(self, change: Callable[[QueueCell], QueueCell]) -> None:
-        """Write what ``change`` makes of the cell, and again on top of another's write if there was one meanwhile."""
-        deadline_s = self._clock.monotonic_s() + _PATIENCE_S
-        while (changed := change(self.cell)) != self.cell:
-            try:
-                self._take(await self._cells.write(self._key, encode_cell(changed), on=self._stored, deadline_s=deadline_s))
-                return
-            except CellChanged as error:
-                self._take(error.stored)
-
-    def _take(self, stored: Stored | None) -> None:
-        self._stored = stored
-        self.cell = QueueCell() if stored is None else decode_cell(stored.data, where=self._key)
+        await self._document.change_known(change)
 
 
 def _check_room(cell: QueueCell, key: str) -> None:

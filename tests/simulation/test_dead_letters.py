@@ -112,7 +112,7 @@ def single_fault_runs(faults: list[Fault], *, only_writes: bool = False, every: 
 
 def forgetful(_: Any) -> Any:
     async def change(self: RedriveCell, change: Callable[[QueueCell], QueueCell]) -> None:
-        self.cell = change(self.cell)
+        self._document.value = change(self.cell)
 
     return change
 
