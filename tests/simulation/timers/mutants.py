@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from penstock.coordinator.cells.document import Document
 from penstock.coordinator.timers import append, orphans
 from penstock.coordinator.timers.append import Appending
 from penstock.coordinator.timers.cell import preconditions
@@ -39,7 +40,7 @@ MUTANTS: dict[str, Mutant] = {
     "conditional": Mutant(
         guard="the cell is written on what was read",
         rule="T6",
-        patch=attribute(TimerCell, "write", patches.blind),
+        patch=attribute(Document, "write", patches.blind),
         scenario="rivals",
     ),
     "sequences": Mutant(

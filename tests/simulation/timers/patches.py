@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.coordinator.cells.document import Document
 from penstock.coordinator.timers.append import Appending
 from penstock.coordinator.timers.cell.cell import TimerCell
 from penstock.coordinator.timers.cell.selection import Waiting
@@ -32,14 +33,14 @@ def appended_first(original: Any) -> Any:
         """Appends, and then says so in the cell."""
         write = self._cell.write
 
-        async def late(claimed: TimerState) -> None:
+        async def late(claimed: TimerState, *, deadline_s: float | None = None) -> None:
             if claimed.claim is not None and claimed.claim != state.claim:
-                before, self._cell.state = self._cell.state, claimed
+                before, self._cell.value = self._cell.value, claimed
                 try:
                     await self._finish(claimed, claimed.claim)
                 finally:
-                    self._cell.state = before
-            await write(claimed)
+                    self._cell.value = before
+            await write(claimed, deadline_s=deadline_s)
 
         self._cell.write = late  # type: ignore[method-assign, assignment]
         try:
@@ -160,10 +161,11 @@ def never_reached(_: Any) -> Any:
 
 
 def blind(original: Any) -> Any:
-    async def write(self: TimerCell, state: TimerState) -> None:
-        """Puts its own in place of whatever stands there."""
-        self._stored = await self._cells.read(self.key)
-        await original(self, state)
+    async def write(self: Document[Any], value: Any, *, deadline_s: float | None = None) -> None:
+        """Puts its own in place of whatever stands there, where that is the state of timers."""
+        if isinstance(self, TimerCell):
+            self.stored = await self._cells.read(self.key)
+        await original(self, value, deadline_s=deadline_s)
 
     return write
 
