@@ -8,15 +8,22 @@ from urllib.parse import urlsplit
 from ...log.format.stored_json import Stored, parse_stored
 from ...log.runtime.runtime import Runtime
 from ..tables import TableMismatch
-from .cells import CellChanged, Cells
-from .cells import Stored as StoredCell
+from .cells import Cells
+from .document import Codec, Document
 
 KEY = "lake"
-_WRITE_S = 10.0
 
 
 class _Form(Stored, frozen=True):
     lake: str
+
+
+def _encode(lake: str | None) -> bytes:
+    return json.dumps({"lake": lake}).encode()
+
+
+def _decode(data: bytes, *, where: str) -> str | None:
+    return parse_stored(data, _Form, what="the name of a lake", where=where).lake
 
 
 class LakeCell:
@@ -27,33 +34,26 @@ class LakeCell:
 
     def __init__(self, cells: Cells, runtime: Runtime, lake: str | None) -> None:
         self._cells = cells
-        self._runtime = runtime
+        self._clock = runtime.clock
         self._lake = None if lake is None else lake_name(lake)
         self._agreed = lake is None
 
     async def check(self) -> None:
         """Raise `TableMismatch` when the table is another lake's."""
         if not self._agreed:
-            self._compare(await self._cells.read(KEY))
+            self._compare(await self._name().read())
 
     async def claim(self) -> None:
         """Check as `check` does, and make the table this lake's when it is nobody's."""
-        await self.check()
-        if self._agreed:
-            return
-        deadline_s = self._runtime.clock.monotonic_s() + _WRITE_S
-        try:
-            stored: StoredCell | None = await self._cells.write(
-                KEY, json.dumps({"lake": self._lake}).encode(), on=None, deadline_s=deadline_s
-            )
-        except CellChanged as changed:
-            stored = changed.stored
-        self._compare(stored)
+        if not self._agreed:
+            self._compare(await self._name().change(lambda owner: self._lake if owner is None else owner))
 
-    def _compare(self, stored: StoredCell | None) -> None:
-        if stored is None:
+    def _name(self) -> Document[str | None]:
+        return Document(self._cells, self._clock, KEY, Codec(_encode, _decode), absent=None)
+
+    def _compare(self, owner: str | None) -> None:
+        if owner is None:
             return
-        owner = parse_stored(stored.data, _Form, what="the name of a lake", where=KEY).lake
         if owner != self._lake:
             raise TableMismatch(
                 "the coordination table is another lake's",
