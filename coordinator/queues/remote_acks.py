@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...log.errors import PenstockError, UnknownOutcome, unforeseen
+from ...log.errors import UnknownOutcome
 from ...log.runtime.runtime import Runtime
-from ..cells.cells import CellChanged, Cells
+from ..cells.cells import Cells
+from ..cells.document import Document
+from ..cells.requests import Request, SharedWrites
 from .cell import QueueCell
-from .codec import decode_cell, encode_cell
+from .codec import QUEUE_CELL
 from .receipt_handle import ForeignReceipt, ReceiptOutdated, ReceiptRefused
-
-WRITE_S = 10.0
-"""How long the table may take to answer before it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,8 @@ class Tried:
     """The number of acknowledging writes before it, at least."""
 
 
-@dataclass(slots=True)
-class _Waiting:
-    change: Callable[[QueueCell], QueueCell]
-    done: asyncio.Future[None]
+@dataclass(slots=True, kw_only=True)
+class _Waiting(Request[QueueCell, None]):
     tried: list[Tried]
     """The writes that were tried. Each may have been carried out, but at most one."""
     made: bool = False
@@ -39,7 +36,6 @@ class _Waiting:
     """Whether the cell does not tell any more about one of them."""
     changes: bool = False
     """Whether the change alters the cell."""
-    refusal: PenstockError | None = None
 
     def recall(self, cell: QueueCell) -> None:
         """Learn the outcome from the cell. A change that was not carried out yet still may be, but by none of the writes before this
@@ -74,8 +70,7 @@ class RemoteAcks:
         self._cells = cells
         self._clock = runtime.clock
         self._random = runtime.random
-        self._waiting: dict[str, list[_Waiting]] = {}
-        self._writing: dict[str, asyncio.Task[None]] = {}
+        self._writes = SharedWrites(self._write, operation="acknowledge")
 
     def change(self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: Tried | None = None) -> asyncio.Future[None]:
         """Change a cell; the future is done once the change is durable. Changes of one cell are made in the order of calls. ``tried``
@@ -84,52 +79,34 @@ class RemoteAcks:
         Raises the `ReceiptRefused` errors of ``change``, what the table raises, and `UnknownOutcome` when neither the table nor the
         cell tells.
         """
-        waiting = _Waiting(change, asyncio.get_running_loop().create_future(), [tried] if tried else [])
-        self._waiting.setdefault(key, []).append(waiting)
-        if key not in self._writing:
-            self._writing[key] = asyncio.ensure_future(self._write_all(key))
+        waiting = _Waiting(change, tried=[tried] if tried else [])
+        self._writes.add(key, waiting)
+        self._writes.begin(key)
         return waiting.done
 
-    async def _write_all(self, key: str) -> None:
-        try:
-            while waiting := self._waiting.pop(key, []):
-                try:
-                    await self._write(key, waiting)
-                except PenstockError as error:
-                    _fail(waiting, error)
-                except Exception as error:  # noqa: BLE001 - it belongs to those who wait
-                    _fail(waiting, unforeseen(error, operation="acknowledge"))
-        finally:
-            del self._writing[key]
-
     async def _write(self, key: str, waiting: list[_Waiting]) -> None:
-        deadline_s = self._clock.monotonic_s() + WRITE_S
-        stored = await self._cells.read(key)
-        while stored is not None:
-            before = decode_cell(stored.data, where=key)
+        document = Document(self._cells, self._clock, key, QUEUE_CELL, absent=QueueCell())
+        trying: Tried | None = None
+
+        def acknowledged(before: QueueCell) -> QueueCell:
+            nonlocal trying
+            if document.stored is None:
+                return before
             after = before
             for one in waiting:
+                one.tried += [trying] if trying is not None and one.changes else []
                 one.recall(before)
                 after = one.apply(after)
             if after is before:
-                break
+                return before
             trying = Tried(self._random.getrandbits(64), before.ack_writes)
-            try:
-                await self._cells.write(key, encode_cell(after.with_ack(trying.write)), on=stored, deadline_s=deadline_s)
-                break
-            except CellChanged as changed:
-                stored = changed.stored
-                for one in waiting:
-                    one.tried += [trying] if one.changes else []
-        if stored is None:
+            return after.with_ack(trying.write)
+
+        await document.change(acknowledged)
+        if document.stored is None:
             raise ForeignReceipt("nothing was ever handed out of this queue", operation="acknowledge", object=key)
         for one in waiting:
-            if one.done.done():
-                continue
-            if one.refusal is not None:
-                one.done.set_exception(one.refusal)
-            else:
-                one.done.set_result(None)
+            one.settle(None)
 
 
 def _unknown(refusal: ReceiptRefused) -> UnknownOutcome:
@@ -141,9 +118,3 @@ def _unknown(refusal: ReceiptRefused) -> UnknownOutcome:
     )
     unknown.__cause__ = refusal
     return unknown
-
-
-def _fail(waiting: list[_Waiting], error: PenstockError) -> None:
-    for one in waiting:
-        if not one.done.done():
-            one.done.set_exception(error)

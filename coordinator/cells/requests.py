@@ -1,0 +1,88 @@
+"""Requested changes of cells: those that come while a write of their cell is under way go into the next one together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from ...log.errors import PenstockError, unforeseen
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass(slots=True)
+class Request(Generic[T, R]):
+    """A requested change of a cell's content, and the caller that waits for it."""
+
+    change: Callable[[T], T]
+    done: asyncio.Future[R] = field(default_factory=_future)
+    refusal: PenstockError | None = None
+    """The reason why the change cannot be made on the content that it was last tried on."""
+
+    def settle(self, result: R) -> None:
+        """Answer the caller, who may have gone: with the refusal, or with the result of the write that this went into."""
+        if self.refusal is not None:
+            self.fail(self.refusal)
+        elif not self.done.done():
+            self.done.set_result(result)
+
+    def fail(self, error: PenstockError) -> None:
+        """Tell the caller, who may have gone."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+Q = TypeVar("Q", bound=Request[Any, Any])
+
+
+class SharedWrites(Generic[Q]):
+    """One write at a time for each key: of all requests since the one before it, in the order they came.
+
+    ``write`` makes them durable and settles each. When it raises, all of them fail with that.
+    """
+
+    def __init__(self, write: Callable[[str, list[Q]], Awaitable[None]], *, operation: str) -> None:
+        self._write = write
+        self._operation = operation
+        self._requested: dict[str, list[Q]] = {}
+        self._writing: dict[str, asyncio.Task[None]] = {}
+
+    def add(self, key: str, request: Q) -> None:
+        """Let a request go with the next write."""
+        self._requested.setdefault(key, []).append(request)
+
+    def begin(self, key: str) -> None:
+        """Write what is requested, now or after the write that is under way."""
+        if key not in self._writing:
+            self._writing[key] = asyncio.ensure_future(self._write_all(key))
+
+    def is_writing(self, key: str) -> bool:
+        return key in self._writing
+
+    async def ended(self) -> None:
+        """Wait until all that was begun is written, or has failed."""
+        await asyncio.gather(*self._writing.values(), return_exceptions=True)
+
+    async def _write_all(self, key: str) -> None:
+        try:
+            while requested := self._requested.pop(key, []):
+                try:
+                    await self._write(key, requested)
+                except PenstockError as error:
+                    _fail(requested, error)
+                except Exception as error:  # noqa: BLE001 - it belongs to those who wait
+                    _fail(requested, unforeseen(error, operation=self._operation))
+        finally:
+            del self._writing[key]
+
+
+def _fail(requested: list[Q], error: PenstockError) -> None:
+    for one in requested:
+        one.fail(error)
