@@ -7,17 +7,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ....log.errors import LimitExceeded, NotWritten, PenstockError, unforeseen
+from ....log.errors import LimitExceeded, NotWritten, PenstockError
 from ....log.runtime.runtime import Runtime
-from ...cells.cells import CellChanged, Cells, Stored
+from ...cells.cells import CellChanged, Cells
+from ...cells.document import Codec, Document
 from ...cells.keys import transactions_key
+from ...cells.requests import Request, SharedWrites
 from ...limits import CELL_BYTES_MAX, CELL_STORED_BYTES_MAX
 from ..errors import TransactionNotFound
 from .codec import decode_member, encode_member
 from .state import MemberCell
 
-WRITE_S = 10.0
-"""How long the table may take to answer before it is given up."""
 NOTE_S = 1.0
 """How long a mere note waits for another write to go with."""
 
@@ -28,16 +28,13 @@ OnWrite = Callable[[MemberCell | None, MemberCell], None]
 """A callback for every durable write of this process: the cell before (None: there was none), and after."""
 
 
-@dataclass(slots=True)
-class _Asked:
-    change: Change
+@dataclass(slots=True, kw_only=True)
+class _Asked(Request[MemberCell, MemberCell]):
     until_s: float
     group: str | None
     """The group of a cell that is made if there is none."""
     grows: bool
     """Whether the change can wait, or be refused, when the cell is full."""
-    done: asyncio.Future[MemberCell]
-    refusal: PenstockError | None = None
 
     def apply(self, cell: MemberCell | None, *, member: str, now_s: float) -> MemberCell | None:
         """The cell with the change, or as it was when the change is refused."""
@@ -55,18 +52,6 @@ class _Asked:
             return cell
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A cell as this process last wrote or read it."""
-
-    stored: Stored | None
-    cell: MemberCell | None
-    size_bytes: int = 0
-
-
-_ABSENT = _Known(None, None)
-
-
 class MemberCells:
     """The cells by member, for one process. Changes requested while a write is under way go into the next one together."""
 
@@ -74,18 +59,19 @@ class MemberCells:
         self._cells = cells
         self._clock = runtime.clock
         self._on_write = on_write
-        self._known: dict[str, _Known] = {}
-        self._asked: dict[str, list[_Asked]] = {}
+        self._known: dict[str, Document[MemberCell | None]] = {}
+        """The cells as this process last wrote or read them."""
+        self._writes = SharedWrites(self._write, operation="write a transaction")
         self._later: dict[str, asyncio.TimerHandle] = {}
-        self._writing: dict[str, asyncio.Task[None]] = {}
 
     async def read(self, member: str) -> MemberCell | None:
         """The present cell. None: there is none."""
-        return (await self._fetch(member)).cell
+        return (await self._fetch(member)).value
 
     def size_bytes(self, member: str) -> int:
         """The size of the cell when this process last wrote or read it; 0: never."""
-        return self._known.get(member, _ABSENT).size_bytes
+        known = self._known.get(member)
+        return 0 if known is None or known.stored is None else len(known.stored.data)
 
     def change(
         self, member: str, change: Change, *, group: str | None = None, until_s: float = math.inf, grows: bool = False
@@ -106,78 +92,71 @@ class MemberCells:
     def note(self, member: str, change: Change) -> None:
         """Make a change that nobody waits for. It goes with the next write, or alone after a while. Failures are found out later."""
         self._ask(member, change, None, math.inf, grows=False)
-        if member not in self._writing and member not in self._later:
+        if member not in self._later and not self._writes.is_writing(member):
             self._later[member] = asyncio.get_running_loop().call_later(NOTE_S, self._begin, member)
 
     async def drop(self, member: str) -> None:
         """Remove a cell in which nothing begins any more, if it is still as this process read it."""
-        known = self._known.pop(member, _ABSENT)
-        if known.stored is not None and known.cell is not None and known.cell.left:
+        known = self._known.pop(member, None)
+        if known is not None and known.stored is not None and known.value is not None and known.value.left:
             await self._cells.drop(transactions_key(member), on=known.stored)
 
     async def close(self) -> None:
         """Write the pending notes, and let all writes end."""
         for member in list(self._later):
             self._begin(member)
-        await asyncio.gather(*self._writing.values(), return_exceptions=True)
+        await self._writes.ended()
 
     def _ask(self, member: str, change: Change, group: str | None, until_s: float, *, grows: bool) -> _Asked:
-        asked = _Asked(change, until_s, group, grows, asyncio.get_running_loop().create_future())
+        asked = _Asked(change, until_s=until_s, group=group, grows=grows)
         asked.done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting for it any more
-        self._asked.setdefault(member, []).append(asked)
+        self._writes.add(member, asked)
         return asked
 
     def _begin(self, member: str) -> None:
         if (timer := self._later.pop(member, None)) is not None:
             timer.cancel()
-        if member not in self._writing:
-            self._writing[member] = asyncio.ensure_future(self._write_all(member))
-
-    async def _write_all(self, member: str) -> None:
-        try:
-            while asked := self._asked.pop(member, []):
-                try:
-                    await self._write(member, asked)
-                except PenstockError as error:
-                    self._known.pop(member, None)
-                    _fail(asked, error)
-                except Exception as error:  # noqa: BLE001 - it belongs to those who wait
-                    self._known.pop(member, None)
-                    _fail(asked, unforeseen(error, operation="write a transaction"))
-        finally:
-            del self._writing[member]
+        self._writes.begin(member)
 
     async def _write(self, member: str, asked: Sequence[_Asked]) -> None:
-        key = transactions_key(member)
-        deadline_s = self._clock.monotonic_s() + WRITE_S
+        try:
+            after = await self._changed(member, asked)
+        except Exception:
+            self._known.pop(member, None)  # it may be old
+            raise
+        for one in asked:
+            if after is None:
+                assert one.refusal is not None, "a change that was not refused made a cell, or found one"
+                one.fail(one.refusal)
+            else:
+                one.settle(after)
+
+    async def _changed(self, member: str, asked: Sequence[_Asked]) -> MemberCell | None:
+        """The cell with all changes that are not refused, once that is durable."""
         known = self._known.get(member)
         is_fresh = known is None
-        known = known or await self._fetch(member)
+        document = known or self._document(member)
+        deadline_s = document.deadline_s()
+        if is_fresh:
+            await self._remember(member, document)
         while True:
-            after = self._applied(known.cell, asked, member)
-            if not is_fresh and (after is known.cell or any(one.refusal for one in asked)):
+            before = document.value
+            after = self._applied(before, asked, member)
+            if not is_fresh and (after is before or any(one.refusal for one in asked)):
                 # This process's memory may be old; only the present cell may refuse.
-                known, is_fresh = await self._fetch(member), True
+                await self._remember(member, document)
+                is_fresh = True
                 continue
-            if after is None or after is known.cell:
-                break
-            data = encode_member(after)
+            if after is None or after is before:
+                return after
             try:
-                stored = await self._cells.write(key, data, on=known.stored, deadline_s=deadline_s)
-            except CellChanged as changed:
-                known, is_fresh = self._remembered(member, changed.stored), True
+                await document.write(after, deadline_s=deadline_s)
+            except CellChanged:
+                is_fresh = True
             else:
-                self._known[member] = _Known(stored, after, len(data))
-                self._on_write(known.cell, after)
-                break
-        for one in asked:
-            if one.done.done():
-                continue
-            if one.refusal is not None:
-                one.done.set_exception(one.refusal)
-            else:
-                assert after is not None, "a change that was not refused made a cell, or found one"
-                one.done.set_result(after)
+                self._known[member] = document
+                self._on_write(before, after)
+                return after
 
     def _applied(self, cell: MemberCell | None, asked: Sequence[_Asked], member: str) -> MemberCell | None:
         now_s = self._clock.monotonic_s()
@@ -196,16 +175,24 @@ class MemberCells:
                 after = changed
         return after
 
-    async def _fetch(self, member: str) -> _Known:
-        return self._remembered(member, await self._cells.read(transactions_key(member)))
+    async def _fetch(self, member: str) -> Document[MemberCell | None]:
+        return await self._remember(member, self._known.get(member) or self._document(member))
 
-    def _remembered(self, member: str, stored: Stored | None) -> _Known:
-        if stored is None:
-            known = _ABSENT
-        else:
-            known = _Known(stored, decode_member(stored.data, where=transactions_key(member)), len(stored.data))
-        self._known[member] = known
-        return known
+    async def _remember(self, member: str, document: Document[MemberCell | None]) -> Document[MemberCell | None]:
+        await document.read()
+        self._known[member] = document
+        return document
+
+    def _document(self, member: str) -> Document[MemberCell | None]:
+        return Document(self._cells, self._clock, transactions_key(member), _CELL, absent=None)
+
+
+def _encode(cell: MemberCell | None) -> bytes:
+    assert cell is not None, "a change never takes a cell away"
+    return encode_member(cell)
+
+
+_CELL = Codec[MemberCell | None](_encode, decode_member)
 
 
 def check_in_time(now_s: float, until_s: float) -> None:
@@ -222,9 +209,3 @@ def _too_large(member: str) -> LimitExceeded:
         expected=f"at most {CELL_BYTES_MAX} bytes",
         hint="end some of them first, or send more messages at a time",
     )
-
-
-def _fail(asked: Sequence[_Asked], error: PenstockError) -> None:
-    for one in asked:
-        if not one.done.done():
-            one.done.set_exception(error)
