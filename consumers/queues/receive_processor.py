@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from ...coordinator.cells.requests import Request
 from ...coordinator.groups.record import DeliveryOrder, GroupRecord
 from ...coordinator.limits import CELL_BYTES_MAX
 from ...coordinator.queues.cell import QueueCell, State
@@ -68,14 +69,11 @@ class _Asked:
     given: asyncio.Future[list[MessageView]]
 
 
-@dataclass(slots=True)
-class _Settling:
+@dataclass(slots=True, kw_only=True)
+class _Settling(Request[QueueCell, None]):
     """An acknowledgement, or another end of deliveries."""
 
     handles: Sequence[ReceiptHandle]
-    change: Callable[[QueueCell], QueueCell]
-    done: asyncio.Future[None]
-    refusal: ReceiptRefused | None = None
     tried: Tried | None = None
     """The write that it went into."""
 
@@ -87,14 +85,6 @@ class _Settling:
         except ReceiptRefused as refusal:
             self.refusal = refusal
             return cell
-
-    def resolve(self) -> None:
-        if self.done.done():
-            return
-        if self.refusal is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(self.refusal)
 
 
 @dataclass(slots=True)
@@ -183,9 +173,9 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         """Done once the change of these deliveries is durable. Changes are made in the order of calls. Raises `ReceiptRefused`. Raises
         `OwnershipLost`, after which the change may be durable or not.
         """
-        settling = _Settling(handles, change, asyncio.get_running_loop().create_future())
+        settling = _Settling(change, handles=handles)
         if self.ended.is_set():
-            settling.done.set_exception(self._lost())
+            settling.fail(self._lost())
         else:
             self._settling.append(settling)
             self._woken.set()
@@ -196,8 +186,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         self._around.in_flight.end(message.receipt_handle for message in messages)
         for message in messages:
             handle = ReceiptHandle.decode(message.receipt_handle)
-            nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._settling.append(_Settling((handle,), partial(returned, handle=handle), nobody))
+            self._settling.append(_Settling(partial(returned, handle=handle), handles=(handle,)))
         self._woken.set()
 
     # --- Its life -----------------------------------------------------------------------------------------------------------------
@@ -280,7 +269,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         else:
             self._note(change.expiry.lapses)
             for settled in settling:
-                settled.resolve()
+                settled.settle(None)
         schedule.adopt(self.keeper.cell)
 
     def _together(self, messages: Sequence[MessageView]) -> list[list[str]]:
@@ -361,8 +350,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             if not one.given.done():
                 one.given.set_result([])
         for other in settling:
-            if not other.done.done():
-                other.done.set_exception(error or self._lost(other.tried))
+            other.fail(error or self._lost(other.tried))
 
     def _lost(self, tried: Tried | None = None) -> SettlingLost:
         lost = SettlingLost("the queue is not this consumer's any more", operation="acknowledge", object=self.keeper.key)

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 from ...log.errors import InternalError, PenstockError, ReopenError, RetryError
 from ...log.limits import KIB
 from ..cells.cells import CellChanged, Cells, Stored
+from ..cells.requests import Request
 from ..limits import CELL_STORED_BYTES_MAX
 from .cell import QueueCell, Seen
 from .codec import decode_cell, encode_cell
@@ -22,6 +23,7 @@ from .codec import decode_cell, encode_cell
 Change: TypeAlias = Callable[[QueueCell], QueueCell]
 """A change of the cell. It is applied to the newest cell, perhaps more than once and to a later cell the second time, so it must be
 pure."""
+_Request: TypeAlias = Request[QueueCell, QueueCell]
 
 ROOM_BYTES = CELL_STORED_BYTES_MAX - 8 * KIB
 """The size at which cells stop growing: a new owner, who makes suspects of the messages in flight, must always find room."""
@@ -69,7 +71,7 @@ class QueueKeeper:
         self.seen: Callable[[], Seen] | None = None
         """The owner's knowledge when it writes. None: it does not know yet whether that agrees with the cell."""
         self._stored = stored
-        self._gathered: list[tuple[Change, asyncio.Future[QueueCell]]] = []
+        self._gathered: list[_Request] = []
         self._writer: asyncio.Task[None] | None = None
 
     @property
@@ -85,11 +87,11 @@ class QueueKeeper:
         """
         if self.ended.is_set():
             raise self._lost("the hold on the queue is over")
-        waiting: asyncio.Future[QueueCell] = asyncio.get_running_loop().create_future()
-        self._gathered.append((change, waiting))
+        request = _Request(change)
+        self._gathered.append(request)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.ensure_future(self._write_gathered())
-        return await waiting
+        return await request.done
 
     async def look(self) -> QueueCell:
         """Read what others acknowledged meanwhile. Returns the cell. Raises `OwnershipLost`, and what the table raises."""
@@ -118,16 +120,15 @@ class QueueKeeper:
         while self._gathered:
             gathered, self._gathered = self._gathered, []
             try:
-                await self._write([(change, waiting) for change, waiting in gathered if not waiting.cancelled()])
+                await self._write([one for one in gathered if not one.done.cancelled()])
             except PenstockError as error:
                 self.ended.set()
                 lost = error if isinstance(error, OwnershipLost) else self._lost("the cell could not be written", error)
-                for _, waiting in [*gathered, *self._gathered]:
-                    if not waiting.done():
-                        waiting.set_exception(lost)
+                for one in [*gathered, *self._gathered]:
+                    one.fail(lost)
                 self._gathered.clear()
 
-    async def _write(self, gathered: list[tuple[Change, asyncio.Future[QueueCell]]]) -> None:
+    async def _write(self, gathered: list[_Request]) -> None:
         base = self.cell
         while True:
             cell, made = _apply(base, gathered)
@@ -149,9 +150,8 @@ class QueueKeeper:
                     cell = base  # this write was carried out, and another's acknowledgement is on top of it
                     break
         self.cell, self.size_bytes = cell, len(self._stored.data)
-        for waiting in made:
-            if not waiting.done():
-                waiting.set_result(cell)
+        for one in made:
+            one.settle(cell)
 
     def _merged(self, changed: CellChanged) -> QueueCell:
         """The present cell, if it is still this owner's. Raises `OwnershipLost`."""
@@ -201,39 +201,35 @@ def _stamped(cell: QueueCell, base: QueueCell, seen: Seen | None) -> QueueCell:
     return replace(cell, step=base.step + 1, seen=cell.seen if seen is None else seen)
 
 
-def _apply(
-    base: QueueCell, gathered: list[tuple[Change, asyncio.Future[QueueCell]]]
-) -> tuple[QueueCell, list[asyncio.Future[QueueCell]]]:
-    """The cell with all changes that can be made, and the callers that wait for them. The caller of a failed change gets its error."""
+def _apply(base: QueueCell, gathered: list[_Request]) -> tuple[QueueCell, list[_Request]]:
+    """The cell with all changes that can be made, and their requests. The caller of a failed change gets its error."""
     cell, made = base, []
-    for change, waiting in gathered:
-        if waiting.done():
+    for one in gathered:
+        if one.done.done():
             continue
         try:
-            cell = change(cell)
+            cell = one.change(cell)
         except PenstockError as error:
-            waiting.set_exception(error)
+            one.fail(error)
         except Exception as error:  # noqa: BLE001 - a bug in one change must not stop those of others
-            waiting.set_exception(InternalError("a change of a cell failed", observed=repr(error)))
+            one.fail(InternalError("a change of a cell failed", observed=repr(error)))
         else:
-            made.append(waiting)
+            made.append(one)
     return cell, made
 
 
-def _apply_what_fits(
-    base: QueueCell, gathered: list[tuple[Change, asyncio.Future[QueueCell]]], room_bytes: int
-) -> tuple[QueueCell, list[asyncio.Future[QueueCell]]]:
+def _apply_what_fits(base: QueueCell, gathered: list[_Request], room_bytes: int) -> tuple[QueueCell, list[_Request]]:
     """The same, without changes that make the cell too large."""
     cell, made = base, []
-    for change, waiting in gathered:
-        if waiting.done():
+    for one in gathered:
+        if one.done.done():
             continue
-        grown = change(cell)
+        grown = one.change(cell)
         if (size := len(encode_cell(grown))) <= room_bytes:
             cell = grown
-            made.append(waiting)
+            made.append(one)
         else:
-            waiting.set_exception(
+            one.fail(
                 CellFull(
                     "the queue's cell has no room for more waiting messages and blocked groups",
                     operation="write a queue's cell",
