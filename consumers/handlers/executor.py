@@ -16,7 +16,7 @@ from ...log.errors import RetryError
 from ...log.message.message import MessageView
 from ...log.runtime.runtime import Clock
 from ..schedule.lanes import LaneRun
-from .results import ConsumeResult, Declined, Verdict, judge, raised
+from .results import ConsumeResult, Declined, ListenerVerdict, judge, raised
 
 log = logging.getLogger("penstock.consumers")
 
@@ -380,7 +380,7 @@ class Tasks:
         if verdict is not None:
             apply(run, verdict)
 
-    async def _verdict(self, given: object, count: int) -> Verdict | None:
+    async def _verdict(self, given: object, count: int) -> ListenerVerdict | None:
         """What the listener returns, judged; None when it declines."""
         try:
             return judge(await self._call(given), count)
@@ -395,7 +395,7 @@ class Tasks:
             return raised(error, count)
 
 
-def apply(run: LaneRun, verdict: Verdict) -> None:
+def apply(run: LaneRun, verdict: ListenerVerdict) -> None:
     """Record the outcome of a batch, unless it was given up meanwhile."""
     if run.timed_out_at is None:
         run.failure = verdict.failure

@@ -60,29 +60,29 @@ class Declined(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ListenerVerdict:
     """A checked result: how many messages of a run's rest succeeded, and what failed then."""
 
     succeeded: int
     failure: Failure | None = None
 
 
-def judge(result: object, count: int) -> Verdict:
+def judge(result: object, count: int) -> ListenerVerdict:
     """The meaning of a listener's answer about ``count`` messages. Anything that is no answer is a failure whose reason says so."""
     if result is ConsumeResult.SUCCESS:
-        return Verdict(count)
+        return ListenerVerdict(count)
     if isinstance(result, BatchResult):
         if isinstance(result.succeeded, bool) or not isinstance(result.succeeded, int) or not 0 <= result.succeeded <= count:
-            return Verdict(0, Failure(f"the listener answered {result!r} to a batch of {count}", blamed=count == 1))
+            return ListenerVerdict(0, Failure(f"the listener answered {result!r} to a batch of {count}", blamed=count == 1))
         if result.succeeded == count:
-            return Verdict(count)
-        return Verdict(result.succeeded, _failure(result.then, 1))
-    return Verdict(0, _failure(result, count))
+            return ListenerVerdict(count)
+        return ListenerVerdict(result.succeeded, _failure(result.then, 1))
+    return ListenerVerdict(0, _failure(result, count))
 
 
-def raised(error: BaseException, count: int) -> Verdict:
+def raised(error: BaseException, count: int) -> ListenerVerdict:
     """The meaning of an exception in a listener."""
-    return Verdict(0, Failure(text_of_error(error), blamed=count == 1))
+    return ListenerVerdict(0, Failure(text_of_error(error), blamed=count == 1))
 
 
 def _failure(result: object, count: int) -> Failure:

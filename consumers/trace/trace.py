@@ -31,7 +31,7 @@ from ...log.format.stored_json import whole_number
 from ...log.lake import Lake
 from ...log.message.message import MESSAGE_SCHEMA, MessageType, MessageView, from_ms, views
 from ...log.paths import DLQ_PREFIX, is_timer_log, timer_log_name, topic_folder, topic_of
-from ...log.read.places import Published, entry_of, published_in
+from ...log.read.places import PublishedRow, entry_of, published_in
 from ...log.read.reader import Reader
 from ...log.topic.topics import Topic
 from ..dead_letters.redrive import REDRIVE_OFFSET
@@ -98,7 +98,7 @@ class StoredTrace:
     message: MessageView
     entry: int | None
     """The entry of the log. None: the log is trimmed there, so that only the table has the message."""
-    published: Published | None
+    published: PublishedRow | None
     """Its place in the topic's Delta table; None: not yet there."""
     groups: tuple[GroupTrace, ...] = ()
     """All groups that have begun on the topic, by name."""

@@ -28,7 +28,7 @@ from ..runtime.runtime import Runtime
 from ..stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from ..tail.tail import Tail
 from .compose import Composed, compose
-from .contention import Contention, Pace, Role
+from .contention import Contention, NextStep, Pace
 from .handed_over import HandedOver
 from .in_flight import InFlight, expose
 from .pending_append import Outcome, Pending, at_deadline, before_any
@@ -156,15 +156,15 @@ class Appender:
             await self._catch_up()
             return
         pending = self._in_flight.open
-        role = self._race.role(self._now_s(), self._tail.state.entry, pending)
+        step = self._race.next_step(self._now_s(), self._tail.state.entry, pending)
         if any(one.actions for one in pending):
-            role = Role.APPEND
-        match role:
-            case Role.LOOK:
+            step = NextStep.APPEND
+        match step:
+            case NextStep.LOOK:
                 await self._catch_up()
-            case Role.FOLLOW:
+            case NextStep.FOLLOW:
                 await self._hand_over_and_follow(pending)
-            case Role.APPEND:
+            case NextStep.APPEND:
                 await self._append_entry()
 
     async def _catch_up(self) -> None:

@@ -52,7 +52,7 @@ class Pace:
     """The wait after a request whose outcome is unknown; doubled up to a second."""
 
 
-class Role(Enum):
+class NextStep(Enum):
     """What to do with what is pending."""
 
     APPEND = "append"
@@ -60,17 +60,17 @@ class Role(Enum):
     FOLLOW = "follow"
 
 
-def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed_over: int) -> Role:
+def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed_over: int) -> NextStep:
     """The next step of an appender that has something pending.
 
     ``leading``: the log's last entry is ours. ``contended``: others append too. ``served``: somebody combines, and will bring what is or
     was handed over. ``looked``: the view is fresh. ``passed_over``: entries since our oldest hand-over that did not bring it.
     """
     if leading or not contended:
-        return Role.APPEND
+        return NextStep.APPEND
     if served and passed_over < PASSED_OVER_MAX:
-        return Role.FOLLOW
-    return Role.APPEND if looked else Role.LOOK
+        return NextStep.FOLLOW
+    return NextStep.APPEND if looked else NextStep.LOOK
 
 
 def rank(process: str, entry: int) -> float:
@@ -99,7 +99,7 @@ class Contention:
         """When the last entry was appended, if it is of another process that combines."""
         self._combiner_is_busy = False
 
-    def role(self, now_s: float, entry: int, pending: Sequence[Pending]) -> Role:
+    def next_step(self, now_s: float, entry: int, pending: Sequence[Pending]) -> NextStep:
         """What to do next; ``entry`` is the last one."""
         return decide(
             leading=self.leading or self.in_charge(now_s),

@@ -16,7 +16,7 @@ from ..errors import BackPressureError, ClosedError, FencedError, InvalidArgumen
 from ..limits import LINGER_MAX, MEMORY_BYTES_MAX, MIB, SEQUENCE_MAX, WAIT_MAX, check_count, check_duration, plain
 from ..message.message import Message
 from ..runtime.patience import patiently
-from .receipts import BatchFuture, Settled
+from .receipts import BatchFuture, SettledBatch
 
 MESSAGE_OVERHEAD_BYTES = 450
 """The memory that a message takes beside its body: the tuple, its receipt, its columns."""
@@ -141,10 +141,10 @@ class BatchBuilder:
         self.taken_count, self.table = self.count, None
         self.bodies, self.groups, self.born_s, self.labelled, self.queues = [], [], [], {}, {}
 
-    def settle(self, outcome: Settled | PenstockError) -> None:
+    def settle(self, outcome: SettledBatch | PenstockError) -> None:
         """Tell all receipts the outcome."""
         self.built()
-        if isinstance(outcome, Settled):
+        if isinstance(outcome, SettledBatch):
             self.future.set_result(outcome)
         else:
             self.future.set_exception(outcome)

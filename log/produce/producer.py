@@ -41,7 +41,7 @@ from .accumulator import (
     tell,
 )
 from .delays import Delays
-from .receipts import BatchReceipt, Receipt, Settled, receipt_of
+from .receipts import BatchReceipt, Receipt, SettledBatch, receipt_of
 
 _CHECKED_GROUPS_MAX = 100_000
 _STAGE_AGAIN_S = 0.5
@@ -101,7 +101,7 @@ class Producer:
             wake=self._wake,
         )
         self._duplicates = BatchBuilder(2**64, 0.0, self._accumulator.id_prefix)
-        self._duplicates.settle(Settled(Written(0, 0, {}), Places(np.empty(0, np.int32))))
+        self._duplicates.settle(SettledBatch(Written(0, 0, {}), Places(np.empty(0, np.int32))))
         self._task = asyncio.ensure_future(self._run())
 
     @property
@@ -324,8 +324,8 @@ class Producer:
             self._on_its_way = None
             self._accumulator.release(builder)
             self._room.set()
-            tell(self._options, builder, now_s=self._now_s(), durable=isinstance(outcome, Settled))
-            if not isinstance(outcome, Settled):
+            tell(self._options, builder, now_s=self._now_s(), durable=isinstance(outcome, SettledBatch))
+            if not isinstance(outcome, SettledBatch):
                 self._failed = builder
                 builder.settle(outcome)
                 self._accumulator.fail(outcome)
@@ -351,7 +351,7 @@ class Producer:
                 async with asyncio.timeout(wait_s):  # `wait_for` of Python 3.11 may lose a cancellation
                     await self._wakeup.wait()
 
-    async def _append(self, builder: BatchBuilder) -> Settled | PenstockError:
+    async def _append(self, builder: BatchBuilder) -> SettledBatch | PenstockError:
         rows = await self._runtime.offload(lambda: self._built(builder))
         previous = self._accepted
         batch = Batch(
@@ -371,9 +371,9 @@ class Producer:
             return outcome
         self._accepted = batch.last
         if self._delays is None:
-            return Settled(outcome, rows.places)
+            return SettledBatch(outcome, rows.places)
         ids = MessageIds(builder.id_prefix, builder.first_number)
-        return Settled(outcome, rows.places, self._delays.of(rows.columns["delivery_timestamp"], ids))
+        return SettledBatch(outcome, rows.places, self._delays.of(rows.columns["delivery_timestamp"], ids))
 
     async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
         size_bytes = rows.size_bytes

@@ -47,7 +47,7 @@ class BatchResult(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Settled:
+class SettledBatch:
     """The outcome of a written batch, with the places of its rows."""
 
     written: Written
@@ -63,7 +63,7 @@ class Settled:
         return queue, self.written.offsets[queue] + int(self.places.ranks[index])
 
 
-class BatchFuture(Future[Settled]):
+class BatchFuture(Future[SettledBatch]):
     """The outcome of a batch. A waiter cannot cancel it by giving up, as it is shared. In a forked child it never becomes known."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class BatchFuture(Future[Settled]):
         self.heard = False
         """Whether anybody has read the outcome."""
 
-    def result(self, timeout: float | None = None) -> Settled:
+    def result(self, timeout: float | None = None) -> SettledBatch:
         self._check_process()
         try:
             return patiently(super().result, timeout)
@@ -115,7 +115,7 @@ class _Awaitable:
     __slots__ = ()
 
     @property
-    def _future(self) -> Future[Settled]:
+    def _future(self) -> Future[SettledBatch]:
         raise NotImplementedError
 
     def done(self) -> bool:
@@ -127,7 +127,7 @@ class _Awaitable:
         _check_timeout(timeout)
         return self._future.exception(timeout)
 
-    def _settled(self, timeout_s: float | None) -> Settled:
+    def _settled(self, timeout_s: float | None) -> SettledBatch:
         _check_timeout(timeout_s)
         try:
             return self._future.result(timeout_s)
@@ -149,7 +149,7 @@ class Receipt(_Awaitable):
     """The index of the message in the batch; -1 for a duplicate."""
 
     @property
-    def _future(self) -> Future[Settled]:
+    def _future(self) -> Future[SettledBatch]:
         return self.batch.future
 
     @property
@@ -165,7 +165,7 @@ class Receipt(_Awaitable):
         settled = yield from asyncio.wrap_future(self._future).__await__()
         return self._place(settled)
 
-    def _place(self, settled: Settled) -> SendResult:
+    def _place(self, settled: SettledBatch) -> SendResult:
         if self.index < 0:
             return SendResult(self.message_id, None, None, duplicate=True)
         queue, offset = settled.place(self.index)
@@ -187,12 +187,12 @@ class BatchReceipt(_Awaitable):
 
     __slots__ = ("_duplicates", "_shared")
 
-    def __init__(self, future: Future[Settled], duplicates: int = 0) -> None:
+    def __init__(self, future: Future[SettledBatch], duplicates: int = 0) -> None:
         self._shared = future
         self._duplicates = duplicates
 
     @property
-    def _future(self) -> Future[Settled]:
+    def _future(self) -> Future[SettledBatch]:
         return self._shared
 
     def result(self, timeout: float | None = None) -> BatchResult:
@@ -203,7 +203,7 @@ class BatchReceipt(_Awaitable):
         settled = yield from asyncio.wrap_future(self._future).__await__()
         return self._places(settled)
 
-    def _places(self, settled: Settled) -> BatchResult:
+    def _places(self, settled: SettledBatch) -> BatchResult:
         rows, first = settled.places.rows, settled.written.offsets
         if settled.delayed is not None:
             handles = () if first is None else RecallHandles(settled.delayed, first[QUEUE])

@@ -16,7 +16,7 @@ from ..topic.topics import Topic
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedRow:
     """A message in its topic's Delta table."""
 
     version: int
@@ -25,12 +25,12 @@ class Published:
     """The path of the file that has the message at that version, relative to the table. Compaction moves rows to other files."""
 
 
-async def published_in(topic: Topic, queue: int, offset: int) -> Published | None:
+async def published_in(topic: Topic, queue: int, offset: int) -> PublishedRow | None:
     """The file of the table that has a message. None while the message is in the log alone."""
     delta = DeltaLog(topic.store, topic.paths, topic.record.table, topic.runtime, keep_removes=False)
     snapshot = await delta.refresh()
     found = files_between(snapshot, queue, offset, offset + 1)
-    return Published(snapshot.version, found[0].path) if found else None
+    return PublishedRow(snapshot.version, found[0].path) if found else None
 
 
 async def entry_of(topic: Topic, queue: int, offset: int) -> int | None:

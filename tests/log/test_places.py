@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from penstock.log.format.header import Created
 from penstock.log.lake import Lake
-from penstock.log.read.places import Published, entry_of, published_in
+from penstock.log.read.places import PublishedRow, entry_of, published_in
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.protocol import ObjectStore, Put
 from penstock.log.topic.settings import encode_record
@@ -98,7 +98,7 @@ def test_the_file_of_the_table() -> None:
             found = await published_in(topic, 0, 3)
             assert found is not None
             assert found.path.startswith("queue=0/")
-            assert isinstance(found, Published)
+            assert isinstance(found, PublishedRow)
             assert await published_in(topic, 0, log.state.next_offsets[0] - 1) is None
 
     run(test)

@@ -20,7 +20,7 @@ from penstock.log.linking import Linked, Linker, open_linker
 from penstock.log.message.batch_rows import BatchRows, MessageIds, Places, rows_of_messages
 from penstock.log.message.message import Message
 from penstock.log.message.routing import Router
-from penstock.log.produce.receipts import BatchFuture, Receipt, Settled
+from penstock.log.produce.receipts import BatchFuture, Receipt, SettledBatch
 from penstock.log.stage.jobs import Job, upload_part
 from tests.simulation.actors import Follower, Maintainer, Role, Sender, Source
 from tests.simulation.history import Send, Session
@@ -164,11 +164,11 @@ def _rows(messages: Sequence[Message], queues: int, rng: random.Random) -> Batch
     return rows_of_messages(bodies, groups, {}, {}, np.zeros(len(bodies), np.int64), Router(queues), producer="spark", ids=ids)
 
 
-def _settled(linked: Linked | None, count: int, queues: np.ndarray | None = None) -> Settled:
+def _settled(linked: Linked | None, count: int, queues: np.ndarray | None = None) -> SettledBatch:
     places = Places(np.zeros(count, np.int32) if queues is None else queues)
     if linked is None or linked.offsets is None:
-        return Settled(Written(0, 0, None), places)
-    return Settled(Written(linked.entry or 0, 0, {queue: first for queue, (first, _) in linked.offsets.items()}), places)
+        return SettledBatch(Written(0, 0, None), places)
+    return SettledBatch(Written(linked.entry or 0, 0, {queue: first for queue, (first, _) in linked.offsets.items()}), places)
 
 
 def linking(seed: int | str, *, rate: float = 0.05) -> World:

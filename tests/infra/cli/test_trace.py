@@ -14,7 +14,7 @@ from penstock.coordinator.timers.tracing import Delay, DelayTrace
 from penstock.coordinator.transactions.tracing import TransactionTrace
 from penstock.infra.cli.messages.trace import pictured
 from penstock.infra.console import output
-from penstock.log.read.places import Published
+from penstock.log.read.places import PublishedRow
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, until_settled
 from tests.infra.cli.conftest import Penstock
 from tests.lakes import TIMEOUT_S
@@ -53,7 +53,7 @@ def test_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
         "  published      not yet: it is in the log only",
         "  No consumer group has begun on this topic.",
     ]
-    told = picture(capsys, entry=12_345, published=Published(7, "queue=3/a.parquet"), redriven_from=5)
+    told = picture(capsys, entry=12_345, published=PublishedRow(7, "queue=3/a.parquet"), redriven_from=5)
     assert told[8:11] == [
         "  stored         2026-01-31T12:00:00.000Z by entry 12,345",
         "  published      in queue=3/a.parquet, of table version 7",
