@@ -24,7 +24,7 @@ from penstock.coordinator.queues.receipt_handle import (
 )
 from penstock.log.errors import InvalidArgument
 from penstock.log.message.message import MessageView
-from tests.consumers.test_handing import GROUP, TOPIC, message
+from tests.consumers.test_receive_schedule import GROUP, TOPIC, message
 
 
 def handed_out(

@@ -88,7 +88,7 @@ class World:
         if start is not None:
             limit = min(schedule.next_fresh, start + self.rng.choice((3, 50, 1000)))
             schedule.reread([row for row in self.log[start:limit] if row.message_group != "filtered"], start, limit)
-            self.counts["recall"] += 1
+            self.counts["reread"] += 1
         if missing := schedule.missing(self.now_ms):
             schedule.reread([self.log[offset] for offset in missing], missing[0], missing[0])
         room = min(schedule.room(self.cell), 100 - schedule.in_memory)

@@ -14,7 +14,7 @@ from penstock.coordinator import GroupSettings, Upkeep
 from penstock.coordinator.queues.cell import QueueCell, State, Tries
 from penstock.log import Message, MessageView, OffsetOutOfRange, TopicSettings
 from penstock.log.stores import MemoryStore
-from tests.coordinator.test_guards import put
+from tests.coordinator.test_retention import put
 from tests.simulation.kernel import Kernel
 
 

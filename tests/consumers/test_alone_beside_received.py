@@ -1,4 +1,4 @@
-"""A message that may have ended its process runs alone there, sooner or later: also nothing that was received is in hand meanwhile."""
+"""A message that may have ended its process runs alone there, sooner or later: meanwhile nothing that was received is in flight."""
 
 from __future__ import annotations
 

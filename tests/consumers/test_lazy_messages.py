@@ -45,22 +45,22 @@ def both(groups: list[str | None], first: int = 0, *, made: bool = False) -> tup
     return (LazyMessages.of(those) if made else LazyMessages.fetched("orders", batch, epoch=7)), those
 
 
-def check(picked: LazyMessages, messages: list[MessageView]) -> None:
-    assert picked.offsets == [one.offset for one in messages]
-    assert picked.body_bytes == sum(len(one.body) for one in messages)
-    assert len(picked) == len(messages)
-    assert list(picked) == messages
-    assert picked.body_bytes == sum(len(one.body) for one in messages), "the same once they are made"
+def check(lazy: LazyMessages, messages: list[MessageView]) -> None:
+    assert lazy.offsets == [one.offset for one in messages]
+    assert lazy.body_bytes == sum(len(one.body) for one in messages)
+    assert len(lazy) == len(messages)
+    assert list(lazy) == messages
+    assert lazy.body_bytes == sum(len(one.body) for one in messages), "the same once they are made"
 
 
 @pytest.mark.parametrize("made", [False, True])
 @given(st.data())
 def test_picked_messages_are_cut_and_joined_like_lists(made: bool, data: st.DataObject) -> None:
-    picked, messages = both(data.draw(GROUPS), made=made)
+    lazy, messages = both(data.draw(GROUPS), made=made)
     start, stop = data.draw(st.integers(0, 45)), data.draw(st.one_of(st.none(), st.integers(0, 45)))
-    check(picked.cut(start, stop), messages[start:stop])
+    check(lazy.cut(start, stop), messages[start:stop])
     more, other = both(data.draw(GROUPS), first=100)
-    joined = LazyMessages.joined([picked.cut(start), more])
+    joined = LazyMessages.joined([lazy.cut(start), more])
     expected = [*messages[start:], *other]
     at, end = data.draw(st.integers(0, 90)), data.draw(st.one_of(st.none(), st.integers(0, 90)))
     check(joined.cut(at, end), expected[at:end])
@@ -73,8 +73,8 @@ def test_picked_messages_are_cut_and_joined_like_lists(made: bool, data: st.Data
 @pytest.mark.parametrize("made", [False, True])
 @given(st.lists(st.sampled_from([None, "a", "b"]), max_size=60))
 def test_message_groups_are_told_apart(made: bool, groups: list[str | None]) -> None:
-    picked, messages = both(groups, made=made)
-    found = picked.by_group()
+    lazy, messages = both(groups, made=made)
+    found = lazy.by_group()
     assert list(found) == list(dict.fromkeys(groups)), "by their first messages"
     for group, own in found.items():
         check(own, [one for one in messages if one.message_group == group])
@@ -98,9 +98,9 @@ def test_messages_of_a_group_keep_no_others_in_memory() -> None:
 
 
 def test_what_is_cut_off_before_it_is_made_is_made_apart() -> None:
-    picked, messages = both(["a"] * 10)
-    head, tail = picked.cut(0, 4), picked.cut(4)
-    assert picked[0] == messages[0]
+    lazy, messages = both(["a"] * 10)
+    head, tail = lazy.cut(0, 4), lazy.cut(4)
+    assert lazy[0] == messages[0]
     check(head, messages[:4])
     check(tail, messages[4:])
-    check(picked.cut(2, 5), messages[2:5])
+    check(lazy.cut(2, 5), messages[2:5])

@@ -216,7 +216,7 @@ class World:
         if start is not None:
             limit = min(ready.next_fresh, start + self.rng.choice((3, 50, 1000)))
             ready.reread([row for row in self.model.log[start:limit] if row.offset not in self.filtered], start, limit)
-            self.counts["recall"] += 1
+            self.counts["reread"] += 1
         if missing := ready.missing(self.now_ms):
             ready.reread([self.model.log[offset] for offset in missing], 0, 0)
         if ready.room(self.cell) > 0 and ready.in_memory < 20 and ready.next_load < len(self.model.log):
@@ -340,7 +340,7 @@ def test_every_answer_is_the_models_and_every_message_comes_through(first: int) 
     for what in (
         "handed out",
         "again",
-        "recall",
+        "reread",
         "beside",
         "changed",
         "receipt_expired",
