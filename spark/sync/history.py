@@ -57,20 +57,20 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFra
     others = [column.name for column in target.columns if column.name not in target.key]
     end = f"max_by(struct({', '.join([f'1 AS {_TOLD}', *map(quoted, others)])}), struct({POSITION}, {CURRENT}, {VALID_FROM}))"
     e = mine.groupBy(*keys).agg(F.expr(f"max({POSITION})").alias(_TOLD), F.expr(end).alias(_END)).alias("e")
-    reached = f"CASE WHEN c.{CURRENT} THEN c.{POSITION} ELSE e.{_TOLD} _END"
+    reached = f"CASE WHEN c.{CURRENT} THEN c.{POSITION} ELSE e.{_TOLD} END"
 
     places = {column.name: place for place, column in enumerate(target.columns)}
 
     def value(name: str, otherwise: str, reached: str) -> str:
         """The value of a version in a column, or ``otherwise`` if the version does not say it."""
-        return f"CASE WHEN s.{SINCE}[{places[name]}] < coalesce({reached}, {NEVER + 1}) THEN {otherwise} ELSE s.{quoted(name)} _END"
+        return f"CASE WHEN s.{SINCE}[{places[name]}] < coalesce({reached}, {NEVER + 1}) THEN {otherwise} ELSE s.{quoted(name)} END"
 
     values = {name: f"s.{quoted(name)}" for name in places} | {
         name: value(name, f"c.{quoted(name)}", f"c.{POSITION}") for name in others
     }
     alike = [f"({value(name, f'e.{_END}.{quoted(name)}', reached)}) <=> e.{_END}.{quoted(name)}" for name in others]
     equal = " AND ".join(["true", *alike])
-    ended = f"s.{LEVEL} = {reached} AND s.{LAST} AND CASE WHEN s.{OP} = 'd' THEN c.{CURRENT} IS NULL ELSE {equal} _END"
+    ended = f"s.{LEVEL} = {reached} AND s.{LAST} AND CASE WHEN s.{OP} = 'd' THEN c.{CURRENT} IS NULL ELSE {equal} END"
     of_row = Window.partitionBy(*(F.col(f"s.{key}") for key in keys))
     newer = f"{reached} IS NULL OR s.{LEVEL} > {reached} OR (s.{LEVEL} = {reached} AND NOT {_AGAIN})"
     met = s.join(c, same("s", "c"), "left").join(e, same("s", "e"), "left")
