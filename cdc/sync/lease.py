@@ -11,6 +11,7 @@ import msgspec
 
 from ...coordinator.cells.cells import CellChanged, Cells
 from ...coordinator.cells.cells import Stored as StoredCell
+from ...coordinator.cells.document import WRITE_S
 from ...coordinator.cells.keys import role_key
 from ...coordinator.coordination import Coordination
 from ...coordinator.lakes import OpenLake
@@ -27,7 +28,6 @@ from ..events.sources import Source
 from ..targets import Progress
 
 _LOOK_S = 0.3
-_WRITE_S = 10.0
 _FORMAT = 1
 _WHAT = "the record of a sync"
 SYNCS = "syncs/"
@@ -297,7 +297,7 @@ class SyncLease:
         data = encode_record(record)
         if self._stored is not None and self._stored.data == data:
             return
-        deadline_s = self._clock.monotonic_s() + _WRITE_S
+        deadline_s = self._clock.monotonic_s() + WRITE_S
         while True:
             try:
                 self._stored = await self._cells.write(self._key, data, on=self._stored, deadline_s=deadline_s)
@@ -321,7 +321,7 @@ class SyncLease:
         if data == (b"0" if self._size is None else self._size.data):
             return
         try:
-            deadline_s = self._clock.monotonic_s() + _WRITE_S
+            deadline_s = self._clock.monotonic_s() + WRITE_S
             self._size = await self._cells.write(self._size_key, data, on=self._size, deadline_s=deadline_s)
         except CellChanged as changed:
             self._size = changed.stored  # another driver wrote it, and holds the sync by now
