@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Literal
@@ -15,14 +15,13 @@ from ..log.lake import Lake
 from ..log.limits import MIB, plain
 from ..log.metrics import MemoryMetrics, Metrics, check_metrics
 from .consumer import GroupMember
-from .handlers.executor import Executor, executor_of
+from .handlers.executor import executor_of
 from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, Limits, check_consume_timeout, check_counts
 from .membership import Membership, Subscription
-from .queues.abandoned import AbandonedHandlers
 from .queues.assigned import AssignedQueues
+from .queues.dispatcher import Dispatcher
 from .queues.failure_log import FailureLog
 from .queues.push_processor import PushContext, PushProcessor
-from .schedule.lanes import LaneRun
 from .statistics import ConsumerStatistics
 
 THREADS = 20
@@ -98,9 +97,7 @@ class PushConsumer(GroupMember):
         self._options = options
         self._listener = listener
         self._worker = coordination.worker
-        self._orderly = True
-        self._executor: Executor | None = None
-        self._abandoned_handlers: AbandonedHandlers | None = None
+        self._dispatcher: Dispatcher | None = None
         self._failures = FailureLog(group)
         self._owner = AssignedQueues(
             PushProcessor,
@@ -126,9 +123,8 @@ class PushConsumer(GroupMember):
 
     async def _begin(self) -> None:
         record = await self._membership.begin()
-        self._orderly = record.settings.delivery_order is DeliveryOrder.ORDERLY
         options = self._options
-        self._executor = executor_of(
+        executor = executor_of(
             self._listener,
             batches=options.batch is not None,
             at_once=options.threads,
@@ -136,12 +132,12 @@ class PushConsumer(GroupMember):
             group=self.group,
             idle=self._spread,
         )
-        self._abandoned_handlers = AbandonedHandlers(self._executor, orderly=self._orderly)
+        orderly = record.settings.delivery_order is DeliveryOrder.ORDERLY
+        self._dispatcher = Dispatcher(executor, orderly=orderly)
 
     async def _work(self) -> None:
-        assert self._executor is not None, "it has begun"
-        assert self._abandoned_handlers is not None, "it has begun"
-        ticking = asyncio.ensure_future(self._time_out(self._executor, self._abandoned_handlers))
+        assert self._dispatcher is not None, "it has begun"
+        ticking = asyncio.ensure_future(self._time_out(self._dispatcher))
         try:
             await self._owner.run()
         finally:
@@ -149,33 +145,32 @@ class PushConsumer(GroupMember):
             await asyncio.gather(ticking, return_exceptions=True)
 
     async def _end(self) -> None:
-        if self._loop is None and self._executor is not None:
-            await self._executor.close()  # the consumer never began
+        if self._loop is None and self._dispatcher is not None:
+            await self._dispatcher.executor.close()  # the consumer never began
         await self._owner.end()
 
     async def _close(self) -> None:
         try:
             await super()._close()
         finally:
-            if self._executor is not None:
-                await self._executor.close()
+            if self._dispatcher is not None:
+                await self._dispatcher.executor.close()
 
     def _handles_here(self) -> bool:
-        return self._executor is not None and self._executor.runs_here()
+        return self._dispatcher is not None and self._dispatcher.executor.runs_here()
 
     # --- What queues ask ----------------------------------------------------------------------------------------------------------
 
     def _surroundings(self) -> PushContext:
         options = self._options
+        assert self._dispatcher is not None, "it has begun"
         return PushContext(
             group=self.group,
             runtime=self._runtime,
             store=self._store,
             worker=self._worker,
             member=self._membership.member,
-            start=self._start,
-            abandoned=self._abandoned,
-            returned=self._returned,
+            dispatcher=self._dispatcher,
             room=self._owner.room,
             failures=self._failures,
             freed=self._owner.freed,
@@ -190,40 +185,23 @@ class PushConsumer(GroupMember):
             ),
         )
 
-    def _start(self, processor: PushProcessor, runs: Sequence[LaneRun]) -> None:
-        assert self._abandoned_handlers is not None, "it was started"
-        self._abandoned_handlers.start(processor, runs)
-
-    def _abandoned(self, processor: PushProcessor, runs: Sequence[LaneRun]) -> None:
-        assert self._abandoned_handlers is not None, "it was started"
-        self._abandoned_handlers.add(processor, runs)
-
-    def _returned(self, run: LaneRun) -> None:
-        assert self._abandoned_handlers is not None, "it was started"
-        self._abandoned_handlers.ended(run)
-
     def _spread(self) -> None:
         for processor in self._owner.queues.values():
             processor.spread()
 
-    async def _time_out(self, executor: Executor, abandoned: AbandonedHandlers) -> None:
+    async def _time_out(self, dispatcher: Dispatcher) -> None:
         """Give up handlers that run too long."""
         timeout_s = self._options.consume_timeout.total_seconds()
         while True:
             await asyncio.sleep(min(1.0, timeout_s / ROUNDS_PER_TIMEOUT))
-            if executor.is_idle:
+            if dispatcher.executor.is_idle:
                 self._spread()
             before_s = self._runtime.clock.monotonic_s() - timeout_s
             reason = f"its handler ran longer than {timeout_s:g} s"
-            abandoned.time_out(before_s, reason)
-            for processor in list(self._owner.queues.values()):
-                late = processor.time_out(before_s, reason)
-                abandoned.add(processor, late)
-                for run in late:
-                    executor.gave_up(run)
-            if abandoned.hung > HUNG_MAX:
+            dispatcher.time_out(list(self._owner.queues.values()), before_s, reason)
+            if dispatcher.hung > HUNG_MAX:
                 self._membership.fail(
-                    ClosedError("too many handlers hang", operation="consume", object=self.group, observed=abandoned.hung)
+                    ClosedError("too many handlers hang", operation="consume", object=self.group, observed=dispatcher.hung)
                 )
 
     # --- What operators see -------------------------------------------------------------------------------------------------------

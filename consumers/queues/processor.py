@@ -49,6 +49,8 @@ from .spilling import Spilling
 
 log = logging.getLogger("penstock.consumers")
 
+DEAD_LETTERS_S = 1.0
+"""How long a queue is kept for the sake of its dead letters."""
 _FETCH_ROWS_MAX = 10_000
 _SMALL = 2
 """A fetch is small if it brings less than this part of what is in memory: a step takes as long with few messages as with many."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...coordinator.queues.cell import QueueCell
@@ -14,8 +14,9 @@ from ..limits import Mode
 from ..schedule.lanes import LaneRun
 from ..schedule.push import PushSchedule
 from ..schedule.step import Step
+from .dispatcher import Dispatcher
 from .failure_log import FailureLog
-from .processor import ProcessorContext, QueueProcessor
+from .processor import DEAD_LETTERS_S, ProcessorContext, QueueProcessor
 
 log = logging.getLogger("penstock.consumers")
 
@@ -27,20 +28,13 @@ _ALONE_AGAIN_S = 30.0
 """The least time for which all others go on before it is tried again."""
 _ACKS_GATHER_S = 0.02
 """How long successes alone wait for company before they are written."""
-_DEAD_LETTERS_S = 1.0
-"""How long a queue is kept for the sake of its dead letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushContext(ProcessorContext):
     """What all queues of one PushConsumer share."""
 
-    start: Callable[[PushProcessor, Sequence[LaneRun]], None]
-    """Give runs to the executor."""
-    abandoned: Callable[[PushProcessor, Sequence[LaneRun]], None]
-    """Report runs whose results no longer count, and whose handlers may still run."""
-    returned: Callable[[LaneRun], None]
-    """Report that nothing of a run is running any more."""
+    dispatcher: Dispatcher
     failures: FailureLog
 
 
@@ -63,7 +57,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
 
     def _abandon(self) -> None:
         self._stop()
-        self._around.abandoned(self, [run for run in self.schedule.running if not run.ended])
+        self._around.dispatcher.abandon(self, [run for run in self.schedule.running if not run.ended])
 
     def _stop(self) -> None:
         """Let no more handlers begin: take back the runs that wait for one, and end the others behind the message that is under way."""
@@ -85,7 +79,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         if run.ended:
             if run.timed_out_at is None:
                 self._around.worker.finished(run.size)
-            self._around.returned(run)
+            self._around.dispatcher.ended(run)
             # A batch is one call. Of single messages, those that are done were called first.
             good = (len(run.took_s) if run.failure is None else 0) if run.is_batch else run.done
             if good:
@@ -107,7 +101,9 @@ class PushProcessor(QueueProcessor[PushSchedule]):
     def spread(self) -> None:
         """Give messages to idle threads: those that wait behind messages which need not be done before them."""
         if not (self._draining or self._around.worker.quiet):
-            self._around.start(self, self.schedule.spread())  # at once: the messages are granted, and a write may take long
+            self._around.dispatcher.start(
+                self, self.schedule.spread()
+            )  # at once: the messages are granted, and a write may take long
 
     def drain(self) -> None:
         super().drain()
@@ -143,7 +139,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                 drained = await self._step(Mode.DRAIN)
                 if not self.schedule.running:
                     if drained:
-                        await self._dead_letters.finish(_DEAD_LETTERS_S)
+                        await self._dead_letters.finish(DEAD_LETTERS_S)
                         await self.keeper.release()
                         self._counters.hand_overs.add()
                         return
@@ -187,7 +183,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                 if run.claim():  # it was never handed out, nor taken back meanwhile, which would have ended it too
                     run.ended = True
                     self._around.worker.finished(run.size)
-                    self._around.returned(run)
+                    self._around.dispatcher.ended(run)
             raise
         self._counters.failed_attempts.add(len(step.failed))
         for failed in step.failed:
@@ -207,7 +203,7 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         if runs:
             self._counters.messages_out.add(sum(run.size for run in runs))
             self._counters.bytes_out.add(sum(run.messages.body_bytes for run in runs))
-        self._around.start(self, runs)
+        self._around.dispatcher.start(self, runs)
 
     def _may_run_alone(self) -> bool:
         """Whether a suspect may run alone now: not shortly after a failed try, and not when the lease is over, as each try counts as a

@@ -27,12 +27,10 @@ from ..feed.feed import Feed
 from ..schedule.receive import ReceiveSchedule, Want
 from ..schedule.step import Step
 from ..statistics import TopicCounters
-from .processor import ProcessorContext, QueueProcessor
+from .processor import DEAD_LETTERS_S, ProcessorContext, QueueProcessor
 
 log = logging.getLogger("penstock.consumers")
 
-_DEAD_LETTERS_S = 1.0
-"""How long a queue is kept for the sake of its dead letters."""
 _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
 """A cell this large has no room for more messages that are out. The rest is for what becomes of them."""
 _OUT_BYTES = 32
@@ -205,7 +203,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             await self._look(self._clock.wall_ms())
             await self._step()
             if self._draining and not self._settling:
-                await self._dead_letters.finish(_DEAD_LETTERS_S)
+                await self._dead_letters.finish(DEAD_LETTERS_S)
                 await self.keeper.release()
                 self._counters.hand_overs.add()
                 return

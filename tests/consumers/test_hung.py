@@ -29,9 +29,9 @@ def test_a_consumer_closes_while_the_next_attempt_waits_for_a_handler_that_hangs
     try:
         with consuming(lake, heard, consume_timeout=timedelta(milliseconds=100)) as consumer:
             heard.until_done(1)  # b0, beside it
-            older = consumer._core._abandoned_handlers
-            assert older is not None
-            wait_until(lambda: bool(older._held), "the next attempt waits for the handler that hangs")
+            dispatcher = consumer._core._dispatcher
+            assert dispatcher is not None
+            wait_until(lambda: bool(dispatcher._held), "the next attempt waits for the handler that hangs")
             closing = threading.Thread(target=consumer.close)
             closing.start()
             closing.join(TIMEOUT_S / 2)
@@ -68,9 +68,9 @@ def test_what_is_to_run_alone_does_not_wait_for_a_handler_that_was_given_up(lake
 
     try:
         with consuming(lake, hanging := Heard(answer), consume_timeout=timedelta(milliseconds=100)) as consumer:
-            older = consumer._core._abandoned_handlers
-            assert older is not None
-            wait_until(lambda: bool(older._held), "the next attempt waits for the handler that was given up")
+            dispatcher = consumer._core._dispatcher
+            assert dispatcher is not None
+            wait_until(lambda: bool(dispatcher._held), "the next attempt waits for the handler that was given up")
             with consuming(lake, alone := Heard(), group="audit"):
                 alone.until_done(1)
             assert [(one.offset, one.delivery_attempt) for one in alone.begun] == [(1, 2)]

@@ -8,8 +8,8 @@ from penstock.consumers import membership
 from penstock.consumers.dead_letters import writer
 from penstock.consumers.dead_letters.copies import CopyWriter
 from penstock.consumers.queues import processor
-from penstock.consumers.queues.abandoned import AbandonedHandlers
 from penstock.consumers.queues.dead_letter_task import DeadLetterTask
+from penstock.consumers.queues.dispatcher import Dispatcher
 from penstock.consumers.queues.processor import QueueProcessor
 from penstock.consumers.queues.push_processor import PushProcessor
 from penstock.consumers.schedule import blocked_groups
@@ -187,7 +187,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "older-handlers": Mutant(
         guard="nothing of a group starts while an older handler of it runs",
         rule="C4",
-        patch=attribute(AbandonedHandlers, "start", patches.at_once),
+        patch=attribute(Dispatcher, "start", patches.at_once),
         scenario="pauses",
         seeds=(1, 2),
     ),

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.consumers.dead_letters.copies import Copy, CopyWriter
-from penstock.consumers.queues.abandoned import AbandonedHandlers
 from penstock.consumers.queues.dead_letter_task import DeadLetterTask
+from penstock.consumers.queues.dispatcher import Dispatcher
 from penstock.consumers.queues.processor import QueueProcessor
 from penstock.consumers.queues.push_processor import PushProcessor
 from penstock.consumers.schedule.open_lanes import OpenLanes
@@ -143,8 +143,8 @@ def buried_first(original: Any) -> Any:
 
 
 def at_once(_: Any) -> Any:
-    def start(self: AbandonedHandlers, processor: PushProcessor, runs: Any) -> None:
-        self._executor.start(processor, runs)
+    def start(self: Dispatcher, processor: PushProcessor, runs: Any) -> None:
+        self.executor.start(processor, runs)
 
     return start
 

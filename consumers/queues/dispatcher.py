@@ -1,6 +1,7 @@
-"""Handlers that still run though their results no longer count: they ran too long, or their queue was reset or lost.
+"""Where the queues of one consumer give their runs: to the executor, each when it may be started.
 
-In an ORDERLY group, nothing of the message groups that they were given is started in this process before they have returned.
+Some handlers still run though their results no longer count: they ran too long, or their queue was reset or lost. In an ORDERLY group,
+nothing of the message groups that they were given is started in this process before they have returned.
 """
 
 from __future__ import annotations
@@ -17,54 +18,63 @@ if TYPE_CHECKING:
 _Lanes: TypeAlias = frozenset[tuple[str, int, str | None]]
 
 
-class AbandonedHandlers:
-    """The older handlers of one consumer."""
+class Dispatcher:
+    """Gives the runs of one consumer's queues to its executor."""
 
     def __init__(self, executor: Executor, *, orderly: bool) -> None:
-        self._executor = executor
+        self.executor = executor
         self._orderly = orderly
         self._running: dict[LaneRun, tuple[PushProcessor, _Lanes]] = {}
+        """The older handlers: those whose results no longer count."""
         self._held: list[tuple[PushProcessor, LaneRun]] = []
         """Runs that wait for older handlers."""
 
     @property
     def hung(self) -> int:
-        """The number of them that ran too long."""
+        """The number of older handlers that ran too long."""
         return sum(run.timed_out_at is not None for run in self._running)
 
     def start(self, processor: PushProcessor, runs: Iterable[LaneRun]) -> None:
         """Give these runs to the executor, each as soon as no older handler runs for its message groups."""
         if not self._running or not self._orderly:
-            self._executor.start(processor, runs)
+            self.executor.start(processor, runs)
             return
         busy = frozenset[tuple[str, int, str | None]]().union(*(lanes for _, lanes in self._running.values()))
         for run in runs:
             if busy.isdisjoint(_lanes_of(processor, run)):
-                self._executor.start(processor, (run,))
+                self.executor.start(processor, (run,))
             else:
                 self._held.append((processor, run))
 
-    def add(self, processor: PushProcessor, runs: Iterable[LaneRun]) -> None:
-        """Take runs whose results no longer count."""
+    def abandon(self, processor: PushProcessor, runs: Iterable[LaneRun]) -> None:
+        """Note runs whose results no longer count, and whose handlers may still run."""
         held = {run for _, run in self._held}
         for run in runs:
             if not run.ended and run not in held:
                 self._running[run] = (processor, _lanes_of(processor, run))
 
-    def time_out(self, before_s: float, reason: str) -> None:
-        """Give up handlers that were started before ``before_s``. Cancelled runs that wait stop waiting, as nothing of them is started."""
+    def time_out(self, processors: Iterable[PushProcessor], before_s: float, reason: str) -> None:
+        """Give up handlers that were started before ``before_s``: older ones, and those of these queues.
+
+        Cancelled runs that wait stop waiting, as nothing of them is started.
+        """
         if any(run.cancelled for _, run in self._held):
             cancelled = [(processor, run) for processor, run in self._held if run.cancelled]
             self._held = [(processor, run) for processor, run in self._held if not run.cancelled]
             for processor, run in cancelled:
-                self._executor.start(processor, (run,))
+                self.executor.start(processor, (run,))
         for run, (processor, _) in self._running.items():
             if run.is_late(before_s):
                 processor.give_up(run, reason)
-                self._executor.gave_up(run)
+                self.executor.gave_up(run)
+        for processor in processors:
+            late = processor.time_out(before_s, reason)
+            self.abandon(processor, late)
+            for run in late:
+                self.executor.gave_up(run)
 
     def ended(self, run: LaneRun) -> None:
-        """Note that a run has returned, and start the runs that waited for it alone."""
+        """Note that nothing of a run is running any more, and start the runs that waited for it alone."""
         if self._running.pop(run, None) is None:
             return
         held, self._held = self._held, []
