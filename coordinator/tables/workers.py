@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ...log.errors import ClosedError, ForkedError
-from ...log.runtime.runtime import ends_with_process
+from ...log.runtime.runtime import run_in_pool
 
 T = TypeVar("T")
 
@@ -40,14 +40,7 @@ class Workers:
             )
         if self._closed:
             raise ClosedError("the table is closed", object=self._url)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-        except RuntimeError as error:
-            if not ends_with_process(error):
-                raise
-            raise ClosedError(
-                "the process ends, and its lake was not closed", object=self._url, hint="Close it, or use it in a with block"
-            ) from error
+        return await run_in_pool(self._pool, work, object=self._url, hint="Close it, or use it in a with block")
 
     async def close(self, last: Callable[[], None]) -> None:
         """Let running work end, then run ``last``. Closing again, or in a forked child, does nothing."""

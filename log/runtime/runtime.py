@@ -11,8 +11,11 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
+
+from ..errors import ClosedError
 
 T = TypeVar("T")
 
@@ -63,6 +66,18 @@ class Runtime:
         return f"{self.random.getrandbits(128):032x}"
 
 
-def ends_with_process(error: RuntimeError) -> bool:
+async def run_in_pool(
+    pool: Executor, work: Callable[[], T], *, object: str, operation: str | None = None, hint: str | None = None
+) -> T:
+    """Run ``work`` in a thread of ``pool``. Raises `ClosedError`, which says the rest, when the process ends and no thread begins any more."""
+    try:
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
+    except RuntimeError as error:
+        if not _ends_with_process(error):
+            raise
+        raise ClosedError("the process ends, and its lake was not closed", operation=operation, object=object, hint=hint) from error
+
+
+def _ends_with_process(error: RuntimeError) -> bool:
     """Whether a pool refused work because the interpreter shuts down. Pools learn of that before the main thread counts as ended."""
     return not threading.main_thread().is_alive() or str(error).endswith("after interpreter shutdown")

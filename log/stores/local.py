@@ -6,7 +6,6 @@ disk. So a reader sees all of an object or none, and a crash leaves at most a hi
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import fcntl
 import os
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from ..errors import ClosedError, InvalidArgument, PermissionDenied, StorageFull, StoreUnavailable, UnsafeStoreError
-from ..runtime.runtime import Runtime, ends_with_process
+from ..runtime.runtime import Runtime, run_in_pool
 from .folders import MISSING, list_folders, list_objects
 from .keys import HIDDEN_FOLDER, check_key, check_prefix
 from .protocol import Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version
@@ -112,12 +111,7 @@ class LocalStore:
             except OSError as error:
                 _raise_translated(error, operation, key, self._root)
 
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, translated)
-        except RuntimeError as error:
-            if not ends_with_process(error):
-                raise
-            raise ClosedError("the process ends, and its lake was not closed", operation=operation, object=key) from error
+        return await run_in_pool(self._pool, translated, operation=operation, object=key)
 
     # ------------------------------------------------------------------------------------------------------------ writes
 
