@@ -30,6 +30,8 @@ ROWS_BYTES_RATIO = 4096
 times."""
 _VALUE_BYTES = 8
 """The average memory of a value, without its text."""
+PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError)
+"""What PyArrow raises for Parquet data that it cannot read. The last is for names of columns that are no text."""
 _DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
 
 
@@ -85,7 +87,7 @@ def _footer_values(file: bytes, where: str) -> dict[str, str]:
     try:
         metadata = pq.read_metadata(pa.BufferReader(file)).metadata or {}
         return {key.decode(): value.decode() for key, value in metadata.items()}
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+    except PARQUET_ERRORS as error:
         raise DataDamaged("the footer cannot be read", object=where, observed=shown(error)) from error
 
 
@@ -107,7 +109,7 @@ def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, sche
         rows = parquet.read(columns=columns, use_threads=False)
         if schema is not None:
             rows.validate(full=True)
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns that are no text
+    except PARQUET_ERRORS as error:
         raise DataDamaged("the file cannot be read", object=where, observed=shown(error)) from error
     return rows
 

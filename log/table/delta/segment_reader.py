@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import DataDamaged, ForeignObject
-from ...format.sealed import check_footer
+from ...format.sealed import PARQUET_ERRORS, check_footer
 from ...limits import KIB
 from ...message.message import MESSAGE_SCHEMA
 from ...stores.protocol import ObjectStore
@@ -44,7 +44,7 @@ class SegmentReader:
             metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + footer))
             schema = metadata.schema.to_arrow_schema()
             columns = ", ".join(f"{field.name}: {field.type}" for field in schema)
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        except PARQUET_ERRORS as error:
             raise DataDamaged("the footer of a table file cannot be read", object=self.key, observed=str(error)) from error
         if not schema.equals(MESSAGE_SCHEMA):
             raise ForeignObject(
@@ -94,7 +94,7 @@ class SegmentReader:
         try:
             parquet = pq.ParquetFile(source, metadata=self.metadata, pre_buffer=False, page_checksum_verification=True)
             return parquet.read_row_group(group, columns=None if columns is None else list(columns), use_threads=False)
-        except (OSError, pa.ArrowException) as error:
+        except PARQUET_ERRORS as error:
             raise DataDamaged("rows of the table cannot be read", object=self.key, observed=str(error)) from error
 
     def drop_group(self, group: int) -> None:
