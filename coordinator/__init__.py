@@ -36,7 +36,7 @@ from .transactions.errors import (
     TransactionRolledBack,
 )
 from .transactions.members.acks import SettledElsewhere, TooManyUnnoted
-from .transactions.sending.receipts import TopicReceipt, TransactionReceipt
+from .transactions.sending.transaction import TopicReceipt, TransactionReceipt
 from .transactions.statistics import TransactionStatistics
 from .upkeep import Upkeep
 from .workers.liveness import WorkerSeen, WorkerState

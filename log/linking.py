@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from .append.pending_append import Outcome, Written
+from .append.in_flight import Outcome, Written
 from .errors import (
     InvalidArgument,
     LimitExceeded,

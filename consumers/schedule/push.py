@@ -19,11 +19,10 @@ from ...log.message.message import MessageView
 from ..feed.lazy_messages import LazyMessages
 from ..feed.rows import GroupHashes
 from ..limits import Limits, Mode
-from .attempts import after_failure
 from .blocked_groups import BlockedGroups
 from .lanes import Failure, Lane, LaneRun, OpenLane
 from .open_lanes import OpenLanes
-from .step import ENDED_ITS_PROCESS, Failed, Letter, Step
+from .step import ENDED_ITS_PROCESS, Failed, Letter, Step, after_failure
 from .tracked_messages import TrackedMessages
 
 

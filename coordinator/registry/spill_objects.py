@@ -12,8 +12,7 @@ from ...log.format.sealed import read_footer, read_rows, write_file
 from ...log.format.stored_json import whole_number
 from ...log.paths import topic_folder
 from ...log.runtime.runtime import Runtime
-from ...log.stores.deletes import delete_all
-from ...log.stores.protocol import ObjectMissing, ObjectStore, Put
+from ...log.stores.protocol import ObjectMissing, ObjectStore, Put, delete_all
 from ..cells.cells import Cells
 from ..cells.keys import queue_key
 from ..queues.cell import QueueCell, Spill

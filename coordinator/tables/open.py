@@ -12,8 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from ...log.errors import InvalidArgument, MissingDependency
 from ...log.limits import plain
 from ...log.runtime.runtime import Runtime
-from ...log.stores.keys import HIDDEN_FOLDER
-from ...log.stores.protocol import ObjectStore
+from ...log.stores.protocol import HIDDEN_FOLDER, ObjectStore
 from .memory import MemoryTable
 from .objectstore import ObjectStoreTable
 from .protocol import CellTable, check_cell_key

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from ...log.errors import CallError, InvalidArgument, LimitExceeded
 from ...log.limits import PATH_PART_BYTES_MAX
-from ...log.stores.keys import check_key
+from ...log.stores.protocol import check_key
 from ..limits import CELL_KEY_BYTES_MAX, CELL_STORED_BYTES_MAX
 
 

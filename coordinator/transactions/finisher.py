@@ -14,12 +14,15 @@ from collections.abc import Callable, Collection, Sequence
 from ...log.errors import PenstockError
 from ...log.runtime.backoff import pause
 from ...log.runtime.runtime import Clock
+from ..coordination import Coordination
+from ..rebalance.roles import Part, run_roles
 from .checking.check_back_role import Finishing
 from .errors import TransactionEnded, TransactionNotFound
 from .members.acks import Verdict
 from .members.member_cells import MemberCells
 from .members.producer_groups import ProducerGroups
 from .members.state import By, Decision, MemberCell, TransactionRow
+from .service import Transactions
 from .settling_cells import SettlingQueues
 
 log = logging.getLogger("penstock.transactions")
@@ -28,6 +31,8 @@ TRANSACTIONS = "transactions"
 """The role's name."""
 LOOK_S = 15.0
 """The interval between two looks at the group's transactions."""
+_GROUPS_S = 60.0
+"""The interval between two looks for a producer group while there is none. Without transactions the role costs a read a minute."""
 TIDY_S = 600.0
 """The interval between two rounds that remove what is old."""
 END_AFTER_MS = 600_000
@@ -133,3 +138,44 @@ class Finisher:
             log.error("transaction %s is rolled back: it was open for too long", row.id)
             await self._transactions.decide(row.id, Decision.ROLLED_BACK, By.AGE)
         await self._transactions.finish(row.id)
+
+
+def finisher_of(transactions: Transactions, *, report: Report) -> Finisher:
+    """A finisher that works with the topics that a lake has open."""
+    clock = transactions.lake.runtime.clock
+    return Finisher(
+        transactions.groups,
+        transactions.cells,
+        transactions,
+        transactions.queues,
+        clock,
+        report=report,
+        on_look=transactions.counting.looked,
+    )
+
+
+async def run_finisher(
+    transactions: Transactions, coordination: Coordination, stop: asyncio.Event, *, report: Report, patience_s: float = 0.0
+) -> None:
+    """Play the role for a fair share of the producer groups until ``stop`` is set, once there is a group."""
+    finisher = finisher_of(transactions, report=report)
+    while not stop.is_set():
+        try:
+            if await finisher.groups():
+                break
+        except PenstockError as error:
+            report("-", error)
+        await pause(stop, _GROUPS_S)
+    else:
+        return
+    await run_roles(
+        coordination.cells,
+        coordination.worker,
+        coordination.watch,
+        transactions.lake.runtime,
+        Part(role=TRANSACTIONS, topics=finisher.groups, play=finisher.play),
+        stop,
+        ready=coordination.claim,
+        report=report,
+        patience_s=patience_s,
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from ...log.append.pending_append import Outcome, Written
+from ...log.append.in_flight import Outcome, Written
 from ...log.errors import DataDamaged, NotWritten, PenstockError, RetryError, TopicDeleted, TopicNotFound, UnknownOutcome
 from ...log.format.header import Batch, CloseJob, Part
 from ...log.lake import Lake

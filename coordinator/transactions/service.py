@@ -15,8 +15,7 @@ from ...log.lake import Lake
 from ...log.message.message import MESSAGE_SCHEMA, MessageView, views
 from ...log.paths import TopicPaths
 from ...log.stage.half_messages import half_key, read_half, staged_sizes
-from ...log.stores.deletes import delete_all
-from ...log.stores.protocol import ObjectMissing
+from ...log.stores.protocol import ObjectMissing, delete_all
 from ...log.topic.topics import read_record
 from ..coordination import Coordination
 from .errors import HalfMessagesMissing

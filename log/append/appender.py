@@ -30,8 +30,7 @@ from ..tail.tail import Tail
 from .compose import Composed, compose
 from .contention import Contention, NextStep, Pace
 from .handed_over import HandedOver
-from .in_flight import InFlight, expose
-from .pending_append import Outcome, Pending, at_deadline, before_any
+from .in_flight import InFlight, Outcome, Pending, at_deadline, before_any, expose
 
 ALONE_INLINE_TIMES = 8
 """The factor by which an entry may be larger where nobody else appends: one request instead of two, and its reader wants its rows

@@ -12,7 +12,7 @@ from ..format.handover import Handed
 from ..format.header import Action, Batch, Header, Opening
 from ..format.state import State
 from ..limits import ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, VALIDITY_ENTRIES
-from .pending_append import Pending
+from .in_flight import Pending
 
 
 @dataclass(frozen=True, slots=True)

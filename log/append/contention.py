@@ -14,7 +14,7 @@ from enum import Enum
 import xxhash
 
 from ..format.header import Header
-from .pending_append import Pending
+from .in_flight import Pending
 
 LOST_RACES_MAX = 1
 """The number of lost races in a row after which a process combines."""

@@ -1,17 +1,267 @@
-"""The appends that one process has on their way into the log, and how entries, jumps, time and faults settle them."""
+"""The appends that one process has on their way into the log: what each entry, or each jump over entries, proves about each, and how
+time and faults settle them.
+
+An append ends as written, not written or unknown. *Not written* needs a proof: this process has folded every entry that could carry the
+append, or a row of the same epoch shows it. Everything else is unknown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
-from ..errors import PenstockError, UnknownOutcome
-from ..format.fold import Folded
-from ..format.state import State
-from .pending_append import Pending, after_fold, after_jump, at_deadline, is_expired
+import pyarrow as pa
+
+from ..errors import FencedError, NotWritten, PenstockError, TopicDeleted, UnknownOutcome
+from ..format.fold import Folded, Void
+from ..format.header import Action, Batch, Epoch, Opening
+from ..format.state import ProducerRow, State
+from ..limits import VALIDITY_ENTRIES
 
 _LISTING_MS = 100
 """The age below which a hand-over does not count as passed over by an entry: the entry's writer may have listed before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The append is in the log, durably."""
+
+    entry: int
+    store_time_ms: int
+    offsets: Mapping[int, int] | None
+    """The first offset in each of its queues. None when entries were passed over, so that only the fact is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The producer's name belongs to this process until another opens it."""
+
+    epoch: Epoch
+    last_sequence: int
+
+
+Outcome: TypeAlias = Written | Opened | PenstockError
+
+
+@dataclass(eq=False, slots=True)
+class Pending:
+    """A batch, an opening or a set of actions, until its outcome is known."""
+
+    deadline_s: float
+    """The deadline by the monotonic clock. Then the append ends as unknown, or as not written where that is proved."""
+    future: asyncio.Future[Outcome]
+    batch: Batch | None = None
+    opening: Opening | None = None
+    actions: tuple[Action, ...] = ()
+    rows: pa.Table | None = None
+    """The rows of a batch that are not staged, sorted by queue."""
+    size_bytes: int = 0
+    """The size of ``rows``; 0 without any."""
+    handed_tail: int | None = None
+    """The tail it was handed over at; None: not handed over."""
+    handed_ms: int = 0
+    handed_s: float = 0.0
+    """The time of the hand-over: ``handed_ms`` by the corrected clock, ``handed_s`` by the monotonic one."""
+    exposed_until: int = 0
+    """The last entry number that could still carry it through some earlier request."""
+    passed_over: int = 0
+    """Entries appended since it was handed over that did not bring it."""
+    write_ids: set[str] = field(default_factory=set)
+    """The write ids of the entries it was put into."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self.future.done()
+
+    def settle(self, outcome: Outcome) -> None:
+        """Make the outcome known, once."""
+        if not self.future.done():
+            self.future.set_result(outcome)
+
+    def valid_from(self, tail: int) -> None:
+        """Let the entries after ``tail`` bring it. Allowed only when no earlier request can carry it any more."""
+        if self.batch is not None:
+            self.batch = replace(self.batch, valid_until=tail + VALIDITY_ENTRIES)
+        if self.opening is not None:
+            self.opening = replace(self.opening, valid_until=tail + VALIDITY_ENTRIES)
+        self.handed_tail = None
+        self.passed_over = 0
+
+    @property
+    def valid_until(self) -> int:
+        """The last entry that may bring it."""
+        part = self.batch or self.opening
+        return part.valid_until if part else 2**63
+
+
+def before_any(pending: Pending, state: State) -> Outcome | None:
+    """The outcome of an append that no entry can have brought, if it is known already because the fold would void it.
+
+    An opening may be in the log all the same, by an earlier append that ended as unknown.
+    """
+    if pending.opening is not None:
+        return _gone(pending.opening.generation, state) or as_accepted(pending.opening, state)
+    if pending.batch is not None:
+        batch = pending.batch
+        return _hopeless(batch, state)
+    return None
+
+
+def after_fold(pending: Pending, folded: Folded) -> Outcome | None:
+    """What an entry, folded right after the one before, says about ``pending``."""
+    if pending.actions:
+        written = folded.header.write_id in pending.write_ids
+        return Written(folded.number, folded.store_time_ms, {}) if written else None
+    if pending.opening is not None:
+        for opening, epoch in zip(folded.header.openings, folded.epochs, strict=True):
+            if is_own(opening, pending.opening) and isinstance(epoch, Epoch):
+                return Opened(epoch, folded.state.named[opening.producer].last)
+        return _gone(pending.opening.generation, folded.state)
+    batch = _batch(pending)
+    for other, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
+        if not isinstance(verdict, Void) and is_same(other, batch):
+            return Written(folded.number, folded.store_time_ms, verdict)
+    return _hopeless(batch, folded.state)
+
+
+def after_jump(pending: Pending, state: State) -> Outcome | None:
+    """What is known of ``pending`` after entries were passed over: only what a row of the same epoch proves."""
+    if pending.exposed_until == 0:  # the append has not left this process
+        return before_any(pending, state)
+    if pending.opening is not None and (opened := as_accepted(pending.opening, state)) is not None:
+        return opened
+    if pending.batch is None:
+        return _unknown("the log was trimmed past this process while an entry was on its way")
+    batch = pending.batch
+    row = _row(state, batch)
+    if row is not None and proves(row, batch):
+        if row.last >= batch.last:
+            return Written(row.entry, row.time_ms, None)
+        if row.last == batch.previous:
+            return _hopeless(batch, state)
+    return _unknown("the log was trimmed past this process, and no row of this producer's epoch is left to tell")
+
+
+def at_deadline(pending: Pending, state: State) -> Outcome:
+    """The outcome of an append whose time is over."""
+    if state.entry >= pending.exposed_until:
+        return NotWritten(
+            "the send did not get into the log in time", operation="append", hint="nothing of it was written; try again"
+        )
+    return _unknown("the send may still get into the log")
+
+
+def is_expired(pending: Pending, state: State) -> bool:
+    """Whether no later entry may bring it, so that it can be formed anew."""
+    return state.entry >= pending.valid_until
+
+
+def _batch(pending: Pending) -> Batch:
+    assert pending.batch is not None, "a pending append is a batch, an opening or actions"
+    return pending.batch
+
+
+def is_same(one: Batch, other: Batch) -> bool:
+    """Whether two batches are the same: a producer never uses the same sequences of an epoch for two batches."""
+    return (one.producer, one.named, one.epoch, one.previous, one.last) == (
+        other.producer,
+        other.named,
+        other.epoch,
+        other.previous,
+        other.last,
+    )
+
+
+def as_accepted(opening: Opening, state: State) -> Opened | None:
+    """The result of an opening that an entry before ``state`` accepted. None where the state does not tell, or where a later opening
+    has replaced it.
+    """
+    entry = state.openings.get(opening.write_id)
+    row = state.named.get(opening.producer)
+    if entry is None or row is None or row.epoch is None or row.epoch.entry != entry:
+        return None
+    # For an entry with several openings the state does not tell which has which position, and no two may have one epoch.
+    alone = list(state.openings.values()).count(entry) == 1
+    return Opened(row.epoch, row.last) if alone else None
+
+
+def is_own(accepted: Opening, own: Opening) -> bool:
+    """Whether an opening that was accepted is the one that this process sent."""
+    return accepted.write_id == own.write_id
+
+
+def proves(row: ProducerRow, batch: Batch) -> bool:
+    """Whether a producer's row says anything about a batch: a row of another epoch does not."""
+    return row.epoch == batch.epoch
+
+
+def _row(state: State, batch: Batch) -> ProducerRow | None:
+    return (state.named if batch.named else state.unnamed).get(batch.producer)
+
+
+def _hopeless(batch: Batch, state: State) -> PenstockError | None:
+    """Why no entry after ``state`` can bring a batch that none has brought so far, if it is known that the fold would void it."""
+    return _gone(batch.generation, state) or _fenced(batch, state) or _forgotten(batch, state) or _closed(batch, state)
+
+
+def _gone(generation: int, state: State) -> PenstockError | None:
+    if not state.alive:
+        return TopicDeleted("the topic was deleted", operation="append", hint="open it anew if it was created again")
+    if state.generation != generation:
+        return TopicDeleted(
+            "the topic is not as it was when it was opened: it was deleted and created again, or a repair of its log voids what was "
+            "under way",
+            operation="append",
+            expected=f"routing generation {generation}",
+            observed=state.generation,
+            hint="open it anew",
+        )
+    return None
+
+
+def _fenced(batch: Batch, state: State) -> PenstockError | None:
+    row = _row(state, batch)
+    if batch.named and row is not None and row.epoch != batch.epoch:
+        return FencedError(
+            "a newer instance of this named producer is open; the send was not written",
+            operation="append",
+            object=batch.producer,
+            expected=batch.epoch,
+            observed=row.epoch,
+            hint="leave the name to the newer instance; or open it anew, which fences that one, and go on from last_sequence",
+        )
+    return None
+
+
+def _forgotten(batch: Batch, state: State) -> PenstockError | None:
+    if batch.named and batch.producer not in state.named:
+        return NotWritten(
+            "the producer's name has left the state, as it was not used for long",
+            operation="append",
+            object=batch.producer,
+            hint="nothing of it was written; open the producer anew",
+        )
+    return None
+
+
+def _closed(batch: Batch, state: State) -> PenstockError | None:
+    if batch.job is not None and batch.job in state.closed_jobs:
+        return NotWritten(
+            "the staged rows were given up, as nothing linked them for long",
+            operation="append",
+            object=batch.job,
+            hint="nothing of it was written; try again",
+        )
+    return None
+
+
+def _unknown(message: str) -> UnknownOutcome:
+    return UnknownOutcome(
+        message, operation="append", hint="reopen the producer; a named producer's last_sequence says what was written"
+    )
 
 
 class InFlight:

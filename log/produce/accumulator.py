@@ -15,7 +15,7 @@ import pyarrow as pa
 from ..errors import BackPressureError, ClosedError, FencedError, InvalidArgument, PenstockError, ProducerFailedError, SequenceError
 from ..limits import LINGER_MAX, MEMORY_BYTES_MAX, MIB, SEQUENCE_MAX, WAIT_MAX, check_count, check_duration, plain
 from ..message.message import Message
-from ..runtime.patience import patiently
+from ..runtime.portal import patiently
 from .receipts import BatchFuture, SettledBatch
 
 MESSAGE_OVERHEAD_BYTES = 450

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..append.appender import Appender
-from ..append.pending_append import Outcome, Written
+from ..append.in_flight import Outcome, Written
 from ..errors import CallError, ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
 from ..format.header import Batch, Epoch
 from ..limits import HANDED_BYTES_MAX

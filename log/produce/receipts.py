@@ -10,11 +10,11 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from ..append.pending_append import Written
+from ..append.in_flight import Written
 from ..errors import ForkedError, InvalidArgument, StoreUnavailable
 from ..limits import plain
 from ..message.batch_rows import Places, message_id
-from ..runtime.patience import patiently
+from ..runtime.portal import patiently
 from .delays import QUEUE, Delayed, RecallHandles
 
 

@@ -1,9 +1,10 @@
-"""The bridge from synchronous callers to asynchronous code: one event-loop thread per lake."""
+"""The bridge from synchronous callers to asynchronous code: one event-loop thread per lake, and waiting in a thread without blocking Ctrl-C."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import math
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -11,9 +12,13 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from ..errors import ClosedError, ForkedError, InvalidArgument, RetryError
-from .patience import LOOK_UP_S, patiently
 
 T = TypeVar("T")
+
+LOOK_UP_S = 0.25
+"""How long a thread waits until it wakes. A signal that arrives in the moment before a thread blocks on a lock is noted and wakes nobody.
+Python acts on it when the thread next runs.
+"""
 
 
 class Portal:
@@ -125,3 +130,18 @@ class Portal:
         # An object left open at the end must not wait for a thread that the interpreter has frozen.
         atexit.register(self.stop)
         return loop
+
+
+def patiently(wait: Callable[[float], T], timeout_s: float | None = None) -> T:
+    """What ``wait`` returns. ``wait`` is called with the time it may take, and raises `TimeoutError` after it. All calls together take
+    at most ``timeout_s``.
+    """
+    left_s = math.inf if timeout_s is None else timeout_s
+    while True:
+        step_s = min(left_s, LOOK_UP_S)
+        try:
+            return wait(step_s)
+        except TimeoutError:
+            left_s -= step_s
+            if left_s <= 0:
+                raise

@@ -6,8 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 
-from .keys import HIDDEN_FOLDER
-from .protocol import ObjectInfo
+from .protocol import HIDDEN_FOLDER, ObjectInfo
 
 MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 """What the system answers for a path that is not the file, or not the folder, that was looked for."""

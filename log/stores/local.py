@@ -21,8 +21,20 @@ from typing import NoReturn, TypeVar
 from ..errors import ClosedError, InvalidArgument, PermissionDenied, StorageFull, StoreUnavailable, UnsafeStoreError
 from ..runtime.runtime import Runtime, run_in_pool
 from .folders import MISSING, list_folders, list_objects
-from .keys import HIDDEN_FOLDER, check_key, check_prefix
-from .protocol import Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version
+from .protocol import (
+    HIDDEN_FOLDER,
+    Buffer,
+    Conflict,
+    IfMatch,
+    ObjectInfo,
+    ObjectMissing,
+    Put,
+    PutMode,
+    StoredObject,
+    Version,
+    check_key,
+    check_prefix,
+)
 
 T = TypeVar("T")
 

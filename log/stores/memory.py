@@ -9,8 +9,19 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ..runtime.runtime import Clock, SystemClock
-from .keys import check_key, check_prefix
-from .protocol import Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version
+from .protocol import (
+    Buffer,
+    Conflict,
+    IfMatch,
+    ObjectInfo,
+    ObjectMissing,
+    Put,
+    PutMode,
+    StoredObject,
+    Version,
+    check_key,
+    check_prefix,
+)
 
 
 @dataclass(frozen=True, slots=True)

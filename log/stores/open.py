@@ -133,7 +133,7 @@ def _open_remote(
 ) -> ObjectStore:
     from obstore import store as clients
 
-    from .keys import check_key
+    from .protocol import check_key
     from .remote import RemoteStore
 
     service = _SERVICES[scheme]

@@ -6,16 +6,20 @@ and in `errors`, and nothing above it knows which store it is. ``tests/log/store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from ..errors import PenstockError
+from ..errors import InvalidArgument, PenstockError
 from ..limits import MIB
 
 PART_BYTES = 16 * MIB
 """What `ObjectStore.put_large` cuts a large object into, where the store takes parts."""
+HIDDEN_FOLDER = ".penstock"
+"""Belongs to the local store; no key lies in it."""
+_DELETES_AT_ONCE = 16
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -140,3 +144,30 @@ class ObjectStore(Protocol):
     async def close(self) -> None:
         """Let go of connections and threads."""
         ...
+
+
+def check_key(key: str) -> None:
+    """Raise `InvalidArgument` unless every store accepts ``key``, so that a lake can be copied from one store to another.
+
+    Such a key is relative, has no empty, ``.`` or ``..`` part and is not hidden.
+    """
+    parts = key.split("/")
+    if any(part in {"", ".", ".."} or "\0" in part for part in parts) or parts[0] == HIDDEN_FOLDER:
+        raise InvalidArgument("bad key", object=key, expected=f"non-empty parts between '/', no '..', not in {HIDDEN_FOLDER}")
+
+
+def check_prefix(prefix: str) -> None:
+    """Raise `InvalidArgument` unless keys can start with ``prefix``."""
+    folder = prefix.rpartition("/")[0]
+    if folder:
+        check_key(folder)
+    elif prefix.startswith("/"):
+        raise InvalidArgument("bad prefix", object=prefix, expected="no '/' at the start")
+
+
+async def delete_all(store: ObjectStore, keys: Iterable[str]) -> int:
+    """Delete these objects in order, 16 side by side. Returns how many. An error is raised, and the objects after it stay."""
+    waiting = list(keys)
+    for start in range(0, len(waiting), _DELETES_AT_ONCE):
+        await asyncio.gather(*(store.delete(key) for key in waiting[start : start + _DELETES_AT_ONCE]))
+    return len(waiting)

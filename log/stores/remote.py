@@ -12,9 +12,21 @@ import obstore
 
 from ..errors import ClosedError, ForkedError, PenstockError
 from ..runtime.runtime import Runtime
-from .keys import check_key, check_prefix
 from .memory import join
-from .protocol import PART_BYTES, Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version
+from .protocol import (
+    PART_BYTES,
+    Buffer,
+    Conflict,
+    IfMatch,
+    ObjectInfo,
+    ObjectMissing,
+    Put,
+    PutMode,
+    StoredObject,
+    Version,
+    check_key,
+    check_prefix,
+)
 from .remote_errors import translate
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from ..limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
 from ..stage.jobs import TRANSACTION_JOBS
-from ..stores.deletes import delete_all
-from ..stores.protocol import ObjectInfo, ObjectStore
+from ..stores.protocol import ObjectInfo, ObjectStore, delete_all
 from ..tail.damage import read_header_at
 from ..tail.view import View
 from .delta.delta_log import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog

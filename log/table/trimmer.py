@@ -12,8 +12,7 @@ from ..format.state import State
 from ..limits import TRIM_GRACE_MS
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
-from ..stores.deletes import delete_all
-from ..stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+from ..stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version, delete_all
 
 _LISTED_AT_ONCE = 1000
 

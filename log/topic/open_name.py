@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..append.pending_append import Opened, as_accepted
+from ..append.in_flight import Opened, as_accepted
 from ..errors import InvalidArgument, LimitExceeded, NotWritten, PenstockError, UnknownOutcome
 from ..format.fold import was_accepted
 from ..format.header import Epoch, Opening

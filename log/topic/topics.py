@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ..append.appender import Appender
 from ..append.contention import Pace
-from ..append.pending_append import Written
+from ..append.in_flight import Written
 from ..errors import (
     CallError,
     DataDamaged,

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from penstock.coordinator import Part, Timers, Upkeep, run_roles
-from penstock.coordinator.transactions.role import run_finisher
+from penstock.coordinator.transactions.finisher import run_finisher
 from penstock.log import PenstockError, PermissionDenied
 
 if TYPE_CHECKING:

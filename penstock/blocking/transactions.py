@@ -9,8 +9,8 @@ Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchro
 from __future__ import annotations
 
 from penstock.aio.transactions import Checking as AsyncChecking
-from penstock.coordinator.transactions.sending.receipts import TransactionReceipt
 from penstock.coordinator.transactions.sending.transaction import Transaction as AsyncTransaction
+from penstock.coordinator.transactions.sending.transaction import TransactionReceipt
 from penstock.log.message.message import Message, MessageView
 
 from .face import ClosableFace, TransactionFace

@@ -13,8 +13,7 @@ import pytest
 
 from penstock.log.append import appender as appender_module
 from penstock.log.append.appender import Appender
-from penstock.log.append.in_flight import expose
-from penstock.log.append.pending_append import Pending
+from penstock.log.append.in_flight import Pending, expose
 from penstock.log.errors import ClosedError, InternalError, StorageFull, StoreUnavailable, TopicDeleted, UnknownOutcome
 from penstock.log.format.checkpoint import CheckpointWriter
 from penstock.log.format.header import CloseJob

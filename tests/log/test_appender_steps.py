@@ -11,7 +11,7 @@ import pytest
 
 from penstock.log.append.appender import ALONE_INLINE_TIMES, Appender
 from penstock.log.append.contention import Pace
-from penstock.log.append.pending_append import Outcome, Pending, Written
+from penstock.log.append.in_flight import Outcome, Pending, Written
 from penstock.log.errors import NotWritten, StoreUnavailable, TopicDeleted, UnknownOutcome
 from penstock.log.format.header import Batch, CloseJob
 from penstock.log.limits import CHECKPOINT_ENTRIES, ENTRY_INLINE_BYTES_MAX, VALIDITY_ENTRIES, VIEW_AGE_MAX_S

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.append.compose import compose, still_waits
-from penstock.log.append.pending_append import Pending
+from penstock.log.append.in_flight import Pending
 from penstock.log.format.fold import Void, fold
 from penstock.log.format.handover import Handed
 from penstock.log.format.header import Batch, CloseJob, Epoch, Opening, Part

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from penstock.log import Lake, Message, TopicSettings
-from penstock.log.append.pending_append import Outcome, Written
+from penstock.log.append.in_flight import Outcome, Written
 from penstock.log.errors import (
     FencedError,
     InvalidArgument,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.log.append.pending_append import Opened, Outcome
+from penstock.log.append.in_flight import Opened, Outcome
 from penstock.log.errors import FencedError, NotWritten, PenstockError, TopicDeleted, UnknownOutcome
 from penstock.log.format.fold import Void
 from penstock.log.format.header import Epoch, Opening

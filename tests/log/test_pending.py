@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.log.append.pending_append import Opened, Pending, Written, after_fold, after_jump, at_deadline, before_any, is_expired
+from penstock.log.append.in_flight import Opened, Pending, Written, after_fold, after_jump, at_deadline, before_any, is_expired
 from penstock.log.errors import FencedError, NotWritten, TopicDeleted, UnknownOutcome
 from penstock.log.format.fold import fold
 from penstock.log.format.header import Batch, CloseJob, Created, Deleted, Epoch, Opening, Part

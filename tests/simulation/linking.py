@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.log.append.pending_append import Written
+from penstock.log.append.in_flight import Written
 from penstock.log.errors import PenstockError, StoreUnavailable
 from penstock.log.format.header import Part
 from penstock.log.lake import Lake

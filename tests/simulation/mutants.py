@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.log.append import handed_over, pending_append
+from penstock.log.append import handed_over, in_flight
 from penstock.log.append.appender import Appender
 from penstock.log.format import fold
 from penstock.log.format.fold import Judge
@@ -58,7 +58,7 @@ MUTANTS: dict[str, Mutant] = {
     "opening-id": Mutant(
         guard="an opener knows its opening by the write id",
         invariant="I7",
-        patch=everywhere(pending_append.is_own, lambda accepted, own: accepted.producer == own.producer),
+        patch=everywhere(in_flight.is_own, lambda accepted, own: accepted.producer == own.producer),
         scenario="names",
         seeds=(24,),
     ),
@@ -118,21 +118,21 @@ MUTANTS: dict[str, Mutant] = {
     "row-of-epoch": Mutant(
         guard="only a row of the same epoch proves anything",
         invariant="I3",
-        patch=everywhere(pending_append.proves, always(True)),
+        patch=everywhere(in_flight.proves, always(True)),
         scenario="trims",
         seeds=(14,),
     ),
     "jump-proof": Mutant(
         guard="after a jump a send without a row is unknown",
         invariant="I4",
-        patch=everywhere(pending_append.after_jump, patches.jump_is_no_proof(pending_append.after_jump)),
+        patch=everywhere(in_flight.after_jump, patches.jump_is_no_proof(in_flight.after_jump)),
         scenario="trims",
         seeds=(2,),
     ),
     "exposure": Mutant(
         guard="not written only when no request can still bring it",
         invariant="I4",
-        patch=everywhere(pending_append.at_deadline, patches.never_unknown(None)),
+        patch=everywhere(in_flight.at_deadline, patches.never_unknown(None)),
         scenario="hasty",
         seeds=(0,),
     ),
@@ -244,7 +244,7 @@ MUTANTS: dict[str, Mutant] = {
     "job-closed": Mutant(
         guard="a closed job is not linked any more",
         invariant="I11",
-        patch=both(attribute(Judge, "_is_closed", lambda _: always(False)), everywhere(pending_append._closed, always(None))),
+        patch=both(attribute(Judge, "_is_closed", lambda _: always(False)), everywhere(in_flight._closed, always(None))),
         scenario="strays",
         seeds=(1, 2),
     ),

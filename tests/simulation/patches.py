@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from penstock.log.append import pending_append
+from penstock.log.append import in_flight
 from penstock.log.append.appender import Appender
-from penstock.log.append.pending_append import Pending
+from penstock.log.append.in_flight import Pending
 from penstock.log.errors import NotWritten, PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
 from penstock.log.format.state import State
 from penstock.log.produce.accumulator import BatchBuilder
@@ -133,7 +133,7 @@ def own_by_place(original: Any) -> Any:
             for one in composed.put_in:
                 if one.batch is not None and self._tail.state.entry == number:
                     offsets = {queue: composed.header.bases[queue] for queue in one.batch.rows}
-                    one.settle(pending_append.Written(number, self._tail.state.store_time_ms, offsets))
+                    one.settle(in_flight.Written(number, self._tail.state.store_time_ms, offsets))
         return won
 
     return write

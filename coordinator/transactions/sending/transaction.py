@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
@@ -31,9 +32,31 @@ from ..ids import id_prefix
 from ..linking import Link
 from ..members.state import LINK_S, By, Decision, LinkedAs, TransactionRow, check_open
 from ..service import Transactions, side_by_side
-from .receipts import TopicReceipt, TransactionReceipt
 from .sending import TIMEOUT, Sending, rolled_back
 from .settling import Settlement, Settler
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReceipt:
+    """The outcome of a committed transaction's messages of one topic."""
+
+    messages: int
+    entry: int | None
+    """The entry that made them visible. None: it is not known any more, or the topic was deleted."""
+    offsets: Mapping[int, tuple[int, int]] | None
+    """The first offset and the one after the last of every queue. None: not known any more, or very many queues."""
+    gone: bool = False
+    """Whether the topic was deleted, and the messages with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionReceipt:
+    """A transaction that is committed, and visible."""
+
+    transaction_id: str | None
+    """The transaction's id. None: nothing was sent in it."""
+    topics: Mapping[str, TopicReceipt]
+
 
 log = logging.getLogger("penstock.transactions")
 

@@ -12,8 +12,8 @@ from ....consumers import Metrics
 from ....coordinator.rebalance.roles import Part, run_roles
 from ....coordinator.timers.metrics import timer_samples
 from ....coordinator.timers.role import Timers
+from ....coordinator.transactions.finisher import finisher_of, run_finisher
 from ....coordinator.transactions.metrics import transaction_samples
-from ....coordinator.transactions.role import finisher_of, run_finisher
 from ....coordinator.upkeep import OnStep, Upkeep
 from ....log import PenstockError, TopicNotFound
 from ....log.paths import TopicPaths, timer_log_name

@@ -1,14 +1,220 @@
-"""`penstock doctor`."""
+"""`penstock doctor`, and its checks, each with its fix."""
 
 from __future__ import annotations
 
+import asyncio
+import importlib.metadata
+import operator
+import platform
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
 import click
 
+from ....log import ObjectStore, PenstockError, Runtime, open_store
+from ....log.errors import MissingDependency
+from ....log.limits import CLOCK_SKEW_MAX_MS
+from ....log.stores import Put, probe_conditional_writes
+from ....log.stores.remote_errors import REFUSED_HINT
+from ....spark import jars, java
 from ...console import output
 from ...console.endings import OTHER
 from ...console.session import Session, command_options
 from ...console.wording import in_shell
-from .checks import Check, check_store, machine_checks
+
+_PYTHON = (3, 11)
+_PATIENCE_S = 60.0
+_KEY = ".doctor/{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check."""
+
+    name: str
+    status: Literal["ok", "problem", "note"]
+    observed: str
+    fix: str = ""
+
+
+Found: TypeAlias = Callable[[Check], None]
+"""Called with each check as soon as it is done: one that waits for a network may take a minute."""
+
+
+def check_store(url: str, found: Found) -> None:
+    """Check the store: reaching it, permissions, conditional writes, clock. Leaves no object behind."""
+    try:
+        store = open_store(url)
+    except PenstockError as error:
+        found(_problem("URL", error, "Give a folder, s3://bucket/prefix, gs://… or az://…"))
+        return
+    found(Check("URL", "ok", store.url))
+    asyncio.run(_check_store(store, Runtime(), found))
+
+
+async def _check_store(store: ObjectStore, runtime: Runtime, found: Found) -> None:
+    key = _KEY.format(runtime.new_id())
+
+    async def listing() -> str:
+        return f"may list; topics: {len(await store.list_folders('topics/'))}"
+
+    async def writing() -> str:
+        await store.put(key, b"doctor", mode=Put.REPLACE)
+        return "may write"
+
+    async def reading() -> str:
+        data = (await store.get(key)).data
+        return "may read" if data == b"doctor" else "other bytes came back"
+
+    async def deleting() -> str:
+        await store.delete(key)
+        return "may delete"
+
+    async def conditions() -> str:
+        await probe_conditional_writes(store, runtime)
+        return "honoured, also in races"
+
+    found(await _checked("credentials, list", listing, "Check the credentials, and allow listing the bucket (s3:ListBucket)"))
+    may_write = await _checked(
+        "write", writing, "Allow putting objects (s3:PutObject); reading works without, with read-only access"
+    )
+    found(may_write)
+    if may_write.status == "ok":
+        found(await _checked("read", reading, "Allow getting objects (s3:GetObject)"))
+        found(await _checked("delete", deleting, "Allow deleting objects (s3:DeleteObject)"))
+        found(await _checked("conditional writes", conditions, "Use a store that knows If-None-Match and If-Match"))
+        found(await _clock(store, runtime))
+        with suppress(PenstockError):  # if deleting is not allowed, the check above has said so
+            await store.delete(key)
+    await store.close()
+
+
+async def _checked(name: str, work: Callable[[], Awaitable[str]], fix: str) -> Check:
+    try:
+        return Check(name, "ok", await asyncio.wait_for(work(), _PATIENCE_S))
+    except PenstockError as error:
+        return _problem(name, error, fix)
+    except TimeoutError:
+        return Check(name, "problem", f"no answer within {_PATIENCE_S:.0f} s", "Check the network, the endpoint and proxies")
+
+
+def _problem(name: str, error: PenstockError, fix: str) -> Check:
+    observed = f"{error.message} ({error.observed})" if error.observed else error.message
+    # The store's own hint knows more, unless it only says that something is not allowed. Then `fix` says what is to be allowed.
+    return Check(name, "problem", observed, fix if error.hint is None or (fix and error.hint == REFUSED_HINT) else error.hint)
+
+
+async def _clock(store: ObjectStore, runtime: Runtime) -> Check:
+    fix = "Set this machine's clock, by NTP for example"
+    try:
+        before_ms = runtime.clock.wall_ms()
+        store_ms = await store.clock_ms()
+        offset_ms = (before_ms + runtime.clock.wall_ms()) // 2 - store_ms
+    except PenstockError as error:
+        return _problem("clock", error, fix)
+    observed = f"{abs(offset_ms) / 1000:.1f} s {'ahead of' if offset_ms > 0 else 'behind'} the store's"
+    if abs(offset_ms) > CLOCK_SKEW_MAX_MS:
+        return Check("clock", "problem", f"{observed}; five minutes is too much", fix)
+    return Check("clock", "ok", observed)
+
+
+def machine_checks() -> Iterator[Check]:
+    """The checks of this machine: Python, libraries, Java, JARs."""
+    yield _python()
+    yield from _libraries()
+    yield from _spark()
+
+
+def _python() -> Check:
+    observed = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    if sys.version_info < _PYTHON:
+        return Check("Python", "problem", observed, f"Install Python {_PYTHON[0]}.{_PYTHON[1]} or newer")
+    return Check("Python", "ok", observed)
+
+
+def _libraries() -> Iterator[Check]:
+    """Every requirement of this installation. The core's must be there; those of extras must fit where they are there."""
+    seen = {"penstock"}
+    for requirement in map(Requirement.parse, importlib.metadata.requires("penstock") or []):
+        name = requirement.name
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            if requirement.extra:
+                needed = f"pip install 'penstock[{requirement.extra}]'"
+                yield Check(name, "note", f"not installed; only the extra {requirement.extra} needs it", needed)
+            else:
+                yield Check(name, "problem", "not installed", f"pip install '{name}{requirement.versions}'")
+            continue
+        if requirement.fits(version):
+            yield Check(name, "ok", version)
+        else:
+            yield Check(name, "problem", f"{version} does not fit", f"pip install '{name}{requirement.versions}'")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A library that an installation requires, in the plain form that we write in pyproject.toml."""
+
+    name: str
+    versions: str
+    """The versions, such as ``>=1.6,<2``."""
+    extra: str | None
+
+    @staticmethod
+    def parse(text: str) -> Requirement:
+        """A requirement from the metadata of an installed package."""
+        match = re.match(r"([\w.-]+)(?:\[[^]]*\])?\s*([^;]*)(?:;.*extra == ['\"](\w+)['\"])?", text)
+        assert match is not None, "installers write nothing else"
+        return Requirement(match[1], match[2].strip(), match[3])
+
+    def fits(self, version: str) -> bool:
+        """Whether a version is among the required ones."""
+        clauses = re.findall(r"([<>=!]=|[<>])\s*([\d.]+)", self.versions)
+        return all(_COMPARE[relation](_numbers(version), _numbers(bound)) for relation, bound in clauses)
+
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+def _numbers(version: str) -> list[int]:
+    numbers = [int(number) for number in re.findall(r"\d+", version)[:4]]
+    return numbers + [0] * (4 - len(numbers))
+
+
+def _spark() -> Iterator[Check]:
+    """The checks of Java and the JARs, which matter where Spark is installed."""
+    try:
+        importlib.metadata.version("pyspark")
+        wanted: Literal["problem", "note"] = "problem"
+    except importlib.metadata.PackageNotFoundError:
+        wanted = "note"
+    try:
+        found = java.find_java()
+        yield Check("Java", "ok", f"{found.major} in {found.home}")
+    except MissingDependency as error:
+        yield Check("Java", wanted, f"{error.observed}; Spark needs {error.expected}", error.hint or "")
+    missing = jars.missing()
+    if missing:
+        names = f"{len(missing)} of {len(jars.listed())} are not in {jars.cache_folder()}"
+        yield Check("JARs", "note", f"{names}; the first session fetches them", "python -m penstock.spark.prefetch, with a network")
+    else:
+        yield Check("JARs", "ok", f"{len(jars.listed())} in {jars.cache_folder()}")
+
 
 _COLOURS = {"ok": "green", "problem": "red", "note": "yellow"}
 

@@ -12,8 +12,7 @@ from contextlib import suppress
 from ...errors import DataDamaged, InternalError, RetryError, StoreUnavailable
 from ...paths import TopicPaths, padded, parse_padded
 from ...runtime.runtime import Runtime
-from ...stores.deletes import delete_all
-from ...stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode
+from ...stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, delete_all
 from .actions import Action, Commit, decode_commit, encode_commit, metadata, protocol, write_id_of
 from .checkpoint import (
     decode_delta_checkpoint,

@@ -21,9 +21,8 @@ from penstock.consumers.statistics import (
     transaction_samples,
 )
 from penstock.coordinator.transactions.checking.checker import Answer
-from penstock.coordinator.transactions.finisher import LOOK_S
+from penstock.coordinator.transactions.finisher import LOOK_S, finisher_of
 from penstock.coordinator.transactions.members.state import AGE_MAX_MS, By, Decision
-from penstock.coordinator.transactions.role import finisher_of
 from tests.coordinator.transactions.stage import COMMIT, GROUP, ROLLBACK, UNKNOWN, Member, Stage
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock import PermissionDenied
-from penstock.infra.cli.setup.checks import Requirement
+from penstock.infra.cli.setup.doctor import Requirement
 from penstock.log.stores.local import LocalStore
 from penstock.log.stores.remote_errors import REFUSED_HINT
 from tests.infra.cli.conftest import Penstock

@@ -28,7 +28,7 @@ from penstock.coordinator.tables import MemoryTable
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.role import Timers
 from penstock.infra.cli.lake.upkeep import _finish_once, maintain_once
-from penstock.infra.cli.setup.checks import _check_store
+from penstock.infra.cli.setup.doctor import _check_store
 from penstock.infra.deploy.access import Role
 from penstock.log import Message, MessageType, MessageView, ProducerOptions, Runtime, TopicLimits, TopicSettings
 from penstock.log.limits import MIB

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.log.errors import ClosedError, InvalidArgument
 from penstock.log.stores import Conflict, IfMatch, LocalStore, Put
-from penstock.log.stores.keys import HIDDEN_FOLDER
+from penstock.log.stores.protocol import HIDDEN_FOLDER
 
 
 def files_below(root: Path) -> list[str]:

@@ -19,7 +19,7 @@ import pytest
 from penstock.log.errors import ClosedError, PermissionDenied, StorageFull, StoreUnavailable, UnsafeStoreError
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import IfMatch, LocalStore, Put
-from penstock.log.stores.keys import HIDDEN_FOLDER
+from penstock.log.stores.protocol import HIDDEN_FOLDER
 from tests.log.stores.test_local import files_below
 
 BODY_BYTES = 256 * 1024

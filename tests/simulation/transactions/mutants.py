@@ -13,7 +13,7 @@ from penstock.coordinator.transactions.members.producer_groups import ProducerGr
 from penstock.coordinator.transactions.sending import transaction
 from penstock.coordinator.transactions.sending.sending import Sending
 from penstock.coordinator.transactions.sending.transaction import Transaction
-from penstock.log.append import pending_append
+from penstock.log.append import in_flight
 from penstock.log.format import fold
 from penstock.log.format.fold import Judge
 from penstock.log.lake import Lake
@@ -56,7 +56,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="T1",
         patch=both(
             attribute(Judge, "_is_closed", lambda _: always(False)),
-            everywhere(pending_append._closed, always(None)),
+            everywhere(in_flight._closed, always(None)),
             everywhere(fold.follows, always(True)),
         ),
         scenario="linked twice",
