@@ -134,7 +134,7 @@ class Mutation:
             return UNSEEN, 0, 0.0, 0
 
         def child() -> int:
-            functions = [one for one in gc.get_objects() if isinstance(one, FunctionType) and _place(one.__code__) == _place(old)]
+            functions = functions_of(old)
             for function in functions:
                 function.__code__ = new
             for place, item in enumerate(tests):
@@ -187,6 +187,12 @@ class Mutation:
         told = {"mutant": mutant.name, "path": mutant.path, "line": mutant.line, "verdict": verdict, "tests": tests}
         with self._out.open("a") as file:
             file.write(json.dumps(told, ensure_ascii=False) + "\n")
+
+
+def functions_of(code: CodeType) -> list[FunctionType]:
+    """The living functions that this is the code of, in any form of it."""
+    gc.unfreeze()  # what is frozen is not among the objects: pytest's configuration freezes all modules
+    return [one for one in gc.get_objects() if isinstance(one, FunctionType) and _place(one.__code__) == _place(code)]
 
 
 def _passes(item: pytest.Function, following: pytest.Function | None) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 from tests.mutation.__main__ import equivalents
 from tests.mutation.mutants import changed_function, mutants_of
+from tests.mutation.plugin import functions_of
 from tests.tree import ROOT
 
 SOURCE = b"""
@@ -37,6 +39,14 @@ def test_the_function_that_was_changed_is_found() -> None:
         changed = changed_function(before, compile(mutant.apply(SOURCE), "door.py", "exec"))
         assert changed is not None
         assert [code.co_qualname for code in changed] == ["Door.opens"] * 2
+
+
+def test_functions_are_found_that_the_collector_passes_over() -> None:
+    gc.freeze()
+    try:
+        assert functions_of(changed_function.__code__) == [changed_function]
+    finally:
+        gc.freeze()
 
 
 def test_equivalents_name_mutants_that_there_are() -> None:
