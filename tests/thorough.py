@@ -11,6 +11,7 @@ import pytest
 T = TypeVar("T")
 
 THOROUGH = os.environ.get("PENSTOCK_TESTS") == "all"
+"""Whether nothing is left out. Only then a seed that notices a mutant is also played with every guard, as sweeps are in each run."""
 
 
 def examples(count: int) -> int:

@@ -13,7 +13,7 @@ from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SEEDS = thoroughly(160, 64)
+SEEDS = thoroughly(160, 48)
 IN_TURN = (
     *("crowd", "days", "names", "lives", "expiry", "files", "crowd", "trims"),
     *("careless", "relives", "uploads", "hasty", "damage", "jobs", "throng", "linking"),

@@ -79,6 +79,7 @@ def test_thousands_of_message_groups_fail_at_once() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_thousands_of_messages_fail_at_once() -> None:
     """They wait outside of the cell, which stays small; the queue goes on fetching, and keeps only few of them in memory. Each runs again when
     it is due, and none twice.

@@ -23,7 +23,7 @@ from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-MESSAGES = 300
+MESSAGES = thoroughly(300, 150)
 GROUPS = 10
 PLANS = {
     "retried": GroupPlan(max_attempts=None, retry_s=0.5),

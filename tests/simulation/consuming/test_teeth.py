@@ -9,6 +9,7 @@ import pytest
 from tests.simulation.campaign import Run
 from tests.simulation.consuming.campaign import TEETH_STEPS, play
 from tests.simulation.consuming.mutants import MUTANTS
+from tests.thorough import THOROUGH
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -26,7 +27,10 @@ def intact_run(scenario: str, seed: int) -> Run:
 def test_a_missing_guard_is_noticed(name: str) -> None:
     mutant = MUTANTS[name]
     for seed in dict.fromkeys((*mutant.seeds, *range(OTHERS))):
-        if play(mutant.scenario, seed, mutant=name, max_steps=TEETH_STEPS).wrong:
+        wrong = play(mutant.scenario, seed, mutant=name, max_steps=TEETH_STEPS).wrong
+        if wrong and not THOROUGH and not wrong[0].startswith("LimitReached"):
+            return
+        if wrong:
             intact = intact_run(mutant.scenario, seed)
             if not intact.wrong:
                 return
