@@ -39,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Stalls(), "penstock-stalls")
 
 
+SPARK = "tests/spark/"
+"""Where the tests are that share one Spark session."""
+
 # Marks of tests that take long. Their files run first, so that no worker is left alone with them at the end.
 LONG = ("slow", "spark", "processes", "simulation")
 
@@ -52,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
-    items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in LONG))
+    items.sort(key=lambda item: (not item.nodeid.startswith(SPARK), not any(item.get_closest_marker(mark) for mark in LONG)))
     for item in items:
         if any(item.get_closest_marker(mark) for mark in OF_MANY_PROCESSES) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(PATIENCE_S))
@@ -68,6 +71,17 @@ def pytest_collection_finish() -> None:
     """Tests and modules stay to the end, so the garbage collector need not look at them again, thousands of times."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Workers take file after file; one of them takes all of Spark's, as a session starts, and gets warm, in a minute of the processor."""
+    from xdist.scheduler import LoadFileScheduling
+
+    scheduler = LoadFileScheduling(config, log)
+    by_file = scheduler._split_scope
+    scheduler._split_scope = lambda nodeid: SPARK if nodeid.startswith(SPARK) else by_file(nodeid)
+    return scheduler
 
 
 @pytest.fixture(scope="session")
