@@ -304,7 +304,7 @@ class SyncLease:
                 return
             except CellChanged as changed:
                 keeper = self._keeper
-                if keeper is None:
+                if keeper is None or keeper.ended.is_set():
                     raise LeaseLost("the sync's lease was lost", operation="sync", object=self._key) from changed
                 await keeper.look()  # a write of the former holder may have come late; then this one stands above it
                 self._stored = changed.stored

@@ -43,6 +43,32 @@ def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(tmp_path: Pat
         second.close()
 
 
+def test_a_driver_whose_hold_is_over_does_not_write_over_the_next(tmp_path: Path) -> None:
+    place = LakePlace.of(tmp_path / "lake")
+    first, second = OpenLake(place), OpenLake(place)
+    try:
+        one, other = lease_of(first), lease_of(second)
+        first.run(one.take)
+        keeper = one._keeper
+        assert keeper is not None
+        first.run(keeper.release)
+        second.run(other.take)
+        newer = SyncRecord(2, "/into", {0: 9})
+        second.run(lambda: other.save(newer))
+        for batches in (1, 2):
+            with pytest.raises(LeaseLost):
+                first.run(lambda batches=batches: one.save(SyncRecord(batches, "/into", {0: 3})))
+        third = lease_of(second)
+        second.run(other.give_up)
+        second.run(third.take)
+        assert third.record is not None
+        assert decode_record(third.record, where="here") == newer
+        second.run(third.give_up)
+    finally:
+        first.close()
+        second.close()
+
+
 def test_reading_begins_where_the_first_table_stands_still() -> None:
     stopped = {"public.t": (Stop(0, 4, "why"),), "public.u": (Stop(0, 1, "why"), Stop(1, 8, "why"))}
     resume = {"public.t": {0: 4, 1: 7}, "public.u": {0: 1, 1: 8}}
