@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Stalls(), "penstock-stalls")
 
 
-SPARK = "tests/spark/"
+SPARK = ("tests/spark/", "tests/cdc/sync/")
 """Where the tests are that share one Spark session."""
 
 # Marks of tests that take long. Their files run first, so that no worker is left alone with them at the end.
@@ -80,7 +80,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     scheduler = LoadFileScheduling(config, log)
     by_file = scheduler._split_scope
-    scheduler._split_scope = lambda nodeid: SPARK if nodeid.startswith(SPARK) else by_file(nodeid)
+    scheduler._split_scope = lambda nodeid: SPARK[0] if nodeid.startswith(SPARK) else by_file(nodeid)
     return scheduler
 
 

@@ -121,14 +121,15 @@ def test_a_stray_folder_is_told_and_the_rest_maintained(start: Start, lake: Path
 
 EXPORT_HELD = """
 import signal
-from penstock.infra.cli import main, messages
+from penstock.infra.cli import main
+from penstock.infra.cli.messages import rendering
 
-def write(self, batch, write=messages._JsonFile.write):
+def write(self, batch, write=rendering._JsonFile.write):
     write(self, batch)
     self._file.flush()
     signal.pause()  # until it is told to end: it never ends by itself
 
-messages._JsonFile.write = write
+rendering._JsonFile.write = write
 main(prog_name="penstock")
 """
 
