@@ -8,10 +8,11 @@ import math
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import TypeVar
 
-from ..errors import ClosedError, ForkedError, InvalidArgument, RetryError
+from ..errors import ClosedError, ForkedError, InvalidArgument, PenstockError, RetryError
 
 T = TypeVar("T")
 
@@ -60,13 +61,14 @@ class Portal:
             tasks.append(asyncio.get_running_loop().create_task(call()))
             tasks[0].add_done_callback(finished.set_result)
 
-        loop = self._submit(start)
         try:
+            self._submit(start)
             task = patiently(finished.result)
+        except PenstockError:
+            raise  # of the submission: nothing was handed over
         except BaseException:
-            # Waiting for the task's end keeps the next call, such as closing the same iterator, from meeting it half way.
-            loop.call_soon_threadsafe(lambda: [one.cancel() for one in tasks])
-            patiently(finished.result)
+            # The signal may have come while the work was handed over.
+            self._withdraw(tasks, finished)
             raise
         if task.cancelled() and self._stopped:
             raise ClosedError("the lake was closed meanwhile")
@@ -98,6 +100,32 @@ class Portal:
                 )
             self._loop.call_soon_threadsafe(start)
             return self._loop
+
+    def _withdraw(self, tasks: list[asyncio.Task[T]], finished: Future[asyncio.Task[T]]) -> None:
+        """Cancel the work that `_submit` may have handed over. Waiting for its end keeps the next call, such as closing the same iterator,
+        from meeting it half way.
+        """
+        loop = self._loop
+
+        def cancel() -> None:
+            # The loop's callbacks run in order: what was handed over has begun by now.
+            for task in tasks:
+                task.cancel()
+            if not tasks:
+                finished.cancel()
+
+        def ended(wait_s: float) -> None:
+            try:
+                finished.result(wait_s)
+            except TimeoutError:
+                if loop is not None and not loop.is_closed():
+                    raise
+
+        if loop is not None:
+            loop.call_soon_threadsafe(cancel)
+        if loop is not None or tasks:
+            with suppress(CancelledError):
+                patiently(ended)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         running: Future[asyncio.AbstractEventLoop] = Future()
