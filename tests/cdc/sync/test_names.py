@@ -104,6 +104,7 @@ def test_a_folder_of_targets_that_an_engine_would_take_for_another_is_refused(tm
         sync(None, str(tmp_path / "lake"), TOPIC, into=f"s3://bucket/{name.replace('?', '#')}")
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_either_engine_writes_any_name_and_goes_on_with_the_others(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"

@@ -34,6 +34,7 @@ def test_a_sync_that_never_ran_has_no_status(penstock: Penstock, lake: Path) -> 
     assert "there is no such sync of this topic" in penstock("sync", TOPIC, "--status", code=2).err
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.processes
 @pytest.mark.slow

@@ -59,6 +59,7 @@ def python_errors(log: str) -> str:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(400)
+@pytest.mark.thorough
 def test_a_submitted_job_brings_penstock_to_the_executors(java: Java, tmp_path: Path) -> None:
     import pyspark
 

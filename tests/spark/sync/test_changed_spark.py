@@ -29,6 +29,7 @@ def reasons(run: SyncRun) -> dict[str, tuple[int, str]]:
     return {table.removeprefix("public."): (stop.offset, stop.reason) for table, (stop,) in run.stopped.items()}
 
 
+@pytest.mark.thorough
 def test_what_one_target_does_not_take_stops_its_table_only(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
 

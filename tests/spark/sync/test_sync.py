@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from penstock.spark import sync
 from tests.cdc import nasty
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
 from tests.cdc.test_fold import as_text
-from tests.thorough import thoroughly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,10 +61,11 @@ def test_events_become_rows_and_a_second_run_finds_nothing(spark: SparkSession, 
     assert third.status.batches == 0
 
 
+@pytest.mark.thorough
 @folded
 def test_the_nasty_stream_ends_with_the_tables_written_by_hand(spark: SparkSession, tmp_path: Path, events_in_driver: int) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
-    for batch in thoroughly(nasty.batches(), [list(chain(*nasty.batches()))]):
+    for batch in nasty.batches():
         groups = [group_for(message.queue, 2) for message in batch]
         send(lake, [message.body for message in batch], groups=groups)
         run = sync(spark, lake, TOPIC, into=into, columns=nasty.DECLARED, events_in_driver=events_in_driver)
