@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_a_driver_whose_hold_is_over_does_not_write_over_the_next(tmp_path: Path
         second.run(lambda: other.save(newer))
         for batches in (1, 2):
             with pytest.raises(LeaseLost):
-                first.run(lambda batches=batches: one.save(SyncRecord(batches, "/into", {0: 3})))
+                first.run(partial(one.save, SyncRecord(batches, "/into", {0: 3})))
         third = lease_of(second)
         second.run(other.give_up)
         second.run(third.take)
