@@ -1,7 +1,7 @@
 """One process's view of a topic's log: the fold up to some entry, and how long it may be trusted.
 
 An absent key proves that the tail is reached only while the key cannot have been trimmed. So a `View` keeps the time of its last proof.
-An answer that comes when the proof is too old counts only after a read of the floor, sent after the answer came (DESIGN §3, "Views
+An answer that comes when the proof is too old counts only after a read of the floor, sent after the answer came (docs/0001, "Views
 age"). Reading an entry is no proof: the floor may have passed it, and the deletions behind the floor may be near.
 
 The tasks of a process share a view. A proof is about the entry at which the view stands. If another task has folded on or reopened the
