@@ -10,6 +10,7 @@ import pytest
 from tests.processes.syncing.syncs import Syncs
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.timeout(600)

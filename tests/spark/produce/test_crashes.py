@@ -61,6 +61,7 @@ def test_a_batch_is_there_whole_or_not_at_all_wherever_its_driver_ends(spark: Sp
     assert committed(tmp_path) == BATCHES
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 def test_every_row_is_there_once_and_in_order_when_driver_and_workers_are_killed(java: Java, tmp_path: Path) -> None:
     """The campaign kills the driver at each step; here it dies once, between the link and Spark's note of it."""
