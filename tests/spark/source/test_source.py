@@ -48,6 +48,9 @@ def stored(topic: TopicFolder, which: Callable[[Any], object] = lambda _: True) 
     return [(message.queue, message.offset) for message in topic.messages() if which(message)]
 
 
+STARTS = 3
+
+
 class Stream:
     """A query that is run to its end now and then, and what each batch of it had."""
 
@@ -59,6 +62,18 @@ class Stream:
         self.progress: dict[str, Any] = {}
 
     def run(self, **options: str) -> None:
+        """Begin again where the machine was too busy to begin: Spark gives the worker of a source ten seconds, and no way to give more."""
+        from pyspark.errors import StreamingQueryException
+
+        for left in reversed(range(STARTS)):
+            try:
+                self._run(**options)
+                break
+            except StreamingQueryException as error:
+                if "Python worker failed to connect back" not in str(error) or not left:
+                    raise
+
+    def _run(self, **options: str) -> None:
         reader = self.spark.readStream.format("penstock").options(
             **{"lake": self.topic.url, "startingOffsets": "earliest", **options}
         )
