@@ -69,6 +69,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Tests and modules stay to the end, so the garbage collector need not look at them again, thousands of times."""
+    _set_aside()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """What is left after a file's tests stays too: libraries, servers' clients, Spark. Simulated runs collect thousands of times."""
+    result = yield
+    if nextitem is not None and nextitem.path != item.path:
+        _set_aside()
+    return result
+
+
+def _set_aside() -> None:
     gc.collect()
     gc.freeze()
 
