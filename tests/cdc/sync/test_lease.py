@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,16 @@ from penstock.coordinator.workers.worker import LeaseLost
 from penstock.log.errors import OffsetOutOfRange
 
 
+@pytest.fixture
+def two_lakes(tmp_path: Path) -> Iterator[tuple[OpenLake, OpenLake]]:
+    """One lake as two drivers open it."""
+    place = LakePlace.of(tmp_path / "lake")
+    first, second = OpenLake(place), OpenLake(place)
+    yield first, second
+    first.close()
+    second.close()
+
+
 def lease_of(opened: OpenLake) -> SyncLease:
     async def made() -> SyncLease:
         return SyncLease(await opened.coordination(), opened.lake.runtime, "changes", "s")
@@ -19,55 +30,45 @@ def lease_of(opened: OpenLake) -> SyncLease:
     return opened.run(made)
 
 
-def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(tmp_path: Path) -> None:
-    place = LakePlace.of(tmp_path / "lake")
-    first, second = OpenLake(place), OpenLake(place)
-    try:
-        one, other = lease_of(first), lease_of(second)
-        first.run(one.take)
+def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(two_lakes: tuple[OpenLake, OpenLake]) -> None:
+    first, second = two_lakes
+    one, other = lease_of(first), lease_of(second)
+    first.run(one.take)
+    one.check()
+    with pytest.raises(SyncInUse, match="the sync is running elsewhere"):
+        second.run(lambda: other.take(patience_s=0.5))
+    record = SyncRecord(
+        3, "/into", {0: 7}, {"t": Source("public", "t")}, {"public.t": (Stop(0, 4, "why"),)}, {"public.t": {0: 4, 1: 2}}
+    )
+    first.run(lambda: one.save(record))
+    first.run(one.give_up)
+    with pytest.raises(LeaseLost):
         one.check()
-        with pytest.raises(SyncInUse, match="the sync is running elsewhere"):
-            second.run(lambda: other.take(patience_s=0.5))
-        record = SyncRecord(
-            3, "/into", {0: 7}, {"t": Source("public", "t")}, {"public.t": (Stop(0, 4, "why"),)}, {"public.t": {0: 4, 1: 2}}
-        )
-        first.run(lambda: one.save(record))
-        first.run(one.give_up)
+    second.run(other.take)
+    assert other.record is not None
+    assert decode_record(other.record, where="here") == record
+    second.run(other.give_up)
+
+
+def test_a_driver_whose_hold_is_over_does_not_write_over_the_next(two_lakes: tuple[OpenLake, OpenLake]) -> None:
+    first, second = two_lakes
+    one, other = lease_of(first), lease_of(second)
+    first.run(one.take)
+    keeper = one._keeper
+    assert keeper is not None
+    first.run(keeper.release)
+    second.run(other.take)
+    newer = SyncRecord(2, "/into", {0: 9})
+    second.run(lambda: other.save(newer))
+    for batches in (1, 2):
         with pytest.raises(LeaseLost):
-            one.check()
-        second.run(other.take)
-        assert other.record is not None
-        assert decode_record(other.record, where="here") == record
-        second.run(other.give_up)
-    finally:
-        first.close()
-        second.close()
-
-
-def test_a_driver_whose_hold_is_over_does_not_write_over_the_next(tmp_path: Path) -> None:
-    place = LakePlace.of(tmp_path / "lake")
-    first, second = OpenLake(place), OpenLake(place)
-    try:
-        one, other = lease_of(first), lease_of(second)
-        first.run(one.take)
-        keeper = one._keeper
-        assert keeper is not None
-        first.run(keeper.release)
-        second.run(other.take)
-        newer = SyncRecord(2, "/into", {0: 9})
-        second.run(lambda: other.save(newer))
-        for batches in (1, 2):
-            with pytest.raises(LeaseLost):
-                first.run(partial(one.save, SyncRecord(batches, "/into", {0: 3})))
-        third = lease_of(second)
-        second.run(other.give_up)
-        second.run(third.take)
-        assert third.record is not None
-        assert decode_record(third.record, where="here") == newer
-        second.run(third.give_up)
-    finally:
-        first.close()
-        second.close()
+            first.run(partial(one.save, SyncRecord(batches, "/into", {0: 3})))
+    third = lease_of(second)
+    second.run(other.give_up)
+    second.run(third.take)
+    assert third.record is not None
+    assert decode_record(third.record, where="here") == newer
+    second.run(third.give_up)
 
 
 def test_reading_begins_where_the_first_table_stands_still() -> None:

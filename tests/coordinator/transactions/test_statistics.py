@@ -6,7 +6,10 @@ import asyncio
 from datetime import timedelta
 
 from penstock.consumers.metrics import MemoryMetrics, Metric
-from penstock.consumers.statistics import (
+from penstock.coordinator.transactions.checking.checker import Answer
+from penstock.coordinator.transactions.finisher import LOOK_S, finisher_of
+from penstock.coordinator.transactions.members.state import AGE_MAX_MS, By, Decision
+from penstock.coordinator.transactions.metrics import (
     CHECK_BACKS_ANSWERED,
     CHECK_BACKS_ASKED,
     COMMIT_MESSAGES,
@@ -20,9 +23,6 @@ from penstock.consumers.statistics import (
     UNFINISHED_TRANSACTIONS,
     transaction_samples,
 )
-from penstock.coordinator.transactions.checking.checker import Answer
-from penstock.coordinator.transactions.finisher import LOOK_S, finisher_of
-from penstock.coordinator.transactions.members.state import AGE_MAX_MS, By, Decision
 from tests.coordinator.transactions.stage import COMMIT, GROUP, ROLLBACK, UNKNOWN, Member, Stage
 
 
