@@ -22,6 +22,7 @@ from tests.simulation.faults import WRITES, Fault, ScriptedFaults, single_faults
 from tests.simulation.graveyard import Graveyard, Plot, graveyard
 from tests.simulation.patches import Patch, attribute, both
 from tests.simulation.small import small_log
+from tests.simulation.stand_ins import played
 from tests.thorough import THOROUGH, thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -143,7 +144,7 @@ def intact(seed: int, plot: Plot) -> list[str]:
     return play(graveyard(seed, rate=0.1, plot=plot))
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", played("letters", MUTANTS))
 def test_a_missing_guard_is_noticed(name: str) -> None:
     guard, patch, plot = MUTANTS[name]
     for seed in range(40):

@@ -14,6 +14,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.loop import Deadlock, LimitReached, SimulationError, UnhandledError
 from tests.simulation.process import EPOCH_MS, Crashed
 from tests.simulation.toy import play
+from tests.thorough import thoroughly
 
 pytestmark = pytest.mark.simulation
 
@@ -258,16 +259,17 @@ DOUBTS = {Fault.LOST_ANSWER: 0.05, Fault.OWN_CONFLICT: 0.05, Fault.LATE_APPLY: 0
 
 
 def test_a_careless_client_miscounts_and_one_that_reads_back_does_not() -> None:
-    careless = [play(seed, RandomFaults(DOUBTS, Kernel(seed).rng), careful=False).right() for seed in range(60)]
-    careful = [play(seed, RandomFaults(DOUBTS, Kernel(seed).rng)).right() for seed in range(60)]
-    assert careless.count(False) > 20
+    runs = thoroughly(60, 24)
+    careless = [play(seed, RandomFaults(DOUBTS, Kernel(seed).rng), careful=False).right() for seed in range(runs)]
+    careful = [play(seed, RandomFaults(DOUBTS, Kernel(seed).rng)).right() for seed in range(runs)]
+    assert careless.count(False) > runs // 3
     assert all(careful)
     assert play(1, careful=False).right(), "without faults even the careless one is right"
 
 
 def test_a_sweep_meets_every_fault() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(150):
+    for seed in range(thoroughly(150, 60)):
         world = play(seed, RandomFaults.swarm(Kernel(seed).rng, rate=0.15))
         assert world.right(), f"seed {seed}\n{world.kernel.trace.tail()}"
         counts += world.kernel.counts
@@ -280,7 +282,7 @@ def test_every_single_fault_is_survived() -> None:
     calls = play(3, clients=2, times=2).store.calls
     scripts = list(single_faults(calls))
     assert len(scripts) > 10 * len(calls)
-    for where, fault in scripts:
+    for where, fault in scripts[:: thoroughly(1, 3)]:
         plan = ScriptedFaults([(where, fault)])
         world = play(3, plan, clients=2, times=2)
         assert world.right(), f"{fault} at {where}\n{world.kernel.trace.tail()}"

@@ -9,11 +9,11 @@ import pytest
 from tests.figures import FIGURES
 from tests.simulation.campaign import Run, met, never_happened, play, table
 from tests.simulation.scenarios import SCENARIOS
-from tests.thorough import thoroughly
+from tests.thorough import THOROUGH, thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SEEDS = thoroughly(160, 48)
+SEEDS = 160
 IN_TURN = (
     *("crowd", "days", "names", "lives", "expiry", "files", "crowd", "trims"),
     *("careless", "relives", "uploads", "hasty", "damage", "jobs", "throng", "linking"),
@@ -21,9 +21,13 @@ IN_TURN = (
 """What each of them is for, so that no two scenarios have one together; campaigns play every scenario at every seed."""
 FEW = 2
 """Seeds of the others."""
+CHEAP = {"days": [2], "hasty": [1], "names": [3], "lives": [1], "throng": [2], "careless": [1], "linking": [3, 47], "calm": [1]}
+"""Seeds that together meet everything the sweep is for, at a third of the time; seed 0 of the scenarios that are not named."""
 
 
 def seeds_of(scenario: str) -> list[int]:
+    if not THOROUGH:
+        return CHEAP.get(scenario, [0])
     return [seed for seed in range(SEEDS) if IN_TURN[seed % len(IN_TURN)] == scenario] or list(range(FEW))
 
 
@@ -51,7 +55,12 @@ def test_the_sweep_met_everything_it_is_for(runs: list[Run], record_property: Ca
     ("scenario", "seed"),
     [
         pytest.param("damage", 192, id="rows between a repair and the next damage were named as lost"),
-        pytest.param("expiry", 184, id="most of the run was upkeep of a topic that hardly anybody wrote to"),
+        pytest.param(
+            "expiry",
+            184,
+            id="most of the run was upkeep of a topic that hardly anybody wrote to",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_a_seed_that_went_wrong_once_goes_right(scenario: str, seed: int) -> None:
@@ -59,13 +68,13 @@ def test_a_seed_that_went_wrong_once_goes_right(scenario: str, seed: int) -> Non
     assert not run.wrong, run.report()
 
 
-@pytest.mark.parametrize("scenario", thoroughly(list(SCENARIOS), list(SCENARIOS)[::4]))
+@pytest.mark.parametrize("scenario", thoroughly(list(SCENARIOS), ["crowd", "linking"]))
 def test_a_seed_is_the_same_run_again(scenario: str) -> None:
     assert play(scenario, 7).digest == play(scenario, 7).digest
 
 
 def test_worlds_without_faults_are_quiet() -> None:
-    for scenario in thoroughly(list(SCENARIOS), list(SCENARIOS)[:5]):
+    for scenario in thoroughly(list(SCENARIOS), list(SCENARIOS)[:3]):
         run = play(scenario, 3, rate=0.0)
         assert not run.wrong, run.report()
         assert not any(what.startswith("fault: ") for what in run.counts)

@@ -112,6 +112,7 @@ penstock.spark.session().stop()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.processes
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 from tests.simulation.campaign import Run
 from tests.simulation.consuming.campaign import TEETH_STEPS, play
 from tests.simulation.consuming.mutants import MUTANTS
+from tests.simulation.stand_ins import played
 from tests.thorough import THOROUGH
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -23,7 +24,7 @@ def intact_run(scenario: str, seed: int) -> Run:
     return play(scenario, seed, max_steps=TEETH_STEPS)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", played("consumers", MUTANTS))
 def test_a_missing_guard_is_noticed(name: str) -> None:
     mutant = MUTANTS[name]
     for seed in dict.fromkeys((*mutant.seeds, *range(OTHERS))):
@@ -38,6 +39,7 @@ def test_a_missing_guard_is_noticed(name: str) -> None:
     pytest.fail(f"it goes unnoticed that {mutant.guard}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.calm])
 def test_a_calm_run_does_not_need_it(name: str) -> None:
     assert not play("calm", 8, mutant=name, rate=0.0).wrong

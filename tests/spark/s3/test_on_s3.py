@@ -101,6 +101,7 @@ def test_writes_sources_and_streams(spark: SparkSession, server: S3Server) -> No
         assert lake.describe_group("copier").lag == 0
 
 
+@pytest.mark.thorough
 def test_a_sync_into_targets_there(spark: SparkSession, server: S3Server) -> None:
     url, into = server.url("spark-changes"), f"s3a://{server.bucket}/targets"
     wanted: dict[int, dict[str, Any]] = {}

@@ -156,6 +156,7 @@ def test_a_stream_goes_on_from_its_checkpoint(spark: SparkSession, topic: TopicF
     assert len(stream.batches) == 4
 
 
+@pytest.mark.thorough
 def test_data_loss_stops_a_stream_until_it_is_allowed(spark: SparkSession, topic: TopicFolder, tmp_path: Path) -> None:
     stream = Stream(spark, topic, tmp_path)
     topic.send(50)
@@ -174,6 +175,7 @@ def test_data_loss_stops_a_stream_until_it_is_allowed(spark: SparkSession, topic
     assert stream.batches[-1] == stored(topic)
 
 
+@pytest.mark.thorough
 def test_a_topic_made_again_stops_a_stream_until_that_is_allowed(spark: SparkSession, topic: TopicFolder, tmp_path: Path) -> None:
     stream = Stream(spark, topic, tmp_path)
     topic.send(50)

@@ -158,6 +158,7 @@ def test_history_keeps_every_version_and_closes_them(spark: SparkSession, tmp_pa
     ]
 
 
+@pytest.mark.thorough
 def test_a_version_takes_what_it_lacks_from_the_newest_that_counts(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     groups = [group_for(queue, 2) for queue in (0, 1)]
@@ -171,6 +172,7 @@ def test_a_version_takes_what_it_lacks_from_the_newest_that_counts(spark: SparkS
     assert sorted(found) == [("c", "new", False), ("u", "new", True)]
 
 
+@pytest.mark.thorough
 def test_targets_may_be_compacted_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("u", "bills", {"id": n % 7}, {"id": n % 7, "n": n}, at=n) for n in range(60)])

@@ -10,12 +10,11 @@ import pytest
 
 from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, rows, send
-from tests.thorough import thoroughly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 def test_versions_of_a_row_that_is_gone_are_not_told_twice(spark: SparkSession, tmp_path: Path) -> None:
@@ -48,7 +47,7 @@ def test_a_transaction_of_one_position_makes_its_versions_once_however_it_is_cut
     told = [at("c", 100, 1), at("u", 100, 2), at("u", 200, 3), at("u", 300, 4)]
     lake = str(tmp_path / "lake")
     send(lake, [*told, *told[2:], *told[3:]], queues=1, groups=["g"] * 7)
-    for cut in (7, thoroughly(1, 3)):
+    for cut in (7, 1):
         into = tmp_path / f"by-{cut}"
         assert sync(spark, lake, TOPIC, into=into, name=f"by-{cut}", history=True, max_events_per_batch=cut).await_termination()
         found = sorted((one["__valid_from"].microsecond, one["v"], one["__current"]) for one in rows(into / "a", own=True))

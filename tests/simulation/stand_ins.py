@@ -1,0 +1,196 @@
+"""For mutants: a cheaper test than simulated runs that fails without the guard, so that `make test` need not play them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
+    "log": {
+        "create-if-absent": ("tests/simulation/test_interleavings.py", "test_batch_six_is_not_linked_before_batch_five"),
+        "write-id": ("tests/simulation/test_interleavings.py", "test_batch_six_is_not_linked_before_batch_five"),
+        "opening-id": ("tests/simulation/test_interleavings.py", "test_openers_at_once_have_epochs_of_their_own_and_one_remains"),
+        "previous": ("tests/simulation/test_interleavings.py", "test_batch_six_is_not_linked_before_batch_five"),
+        "epoch": ("tests/simulation/test_interleavings.py", "test_openers_at_once_have_epochs_of_their_own_and_one_remains"),
+        "row-of-epoch": (
+            "tests/simulation/test_interleavings.py",
+            "test_a_batch_of_an_old_epoch_is_not_taken_as_proved_by_the_new_epochs_row",
+        ),
+        "link-read-back": ("tests/log/test_linking.py", "test_a_link_without_an_answer_is_read_back_by_opening_the_name_anew"),
+        "late-201": ("tests/simulation/test_interleavings.py", "test_a_201_that_arrives_below_the_floor_acknowledges_nothing"),
+        "suspend-counts": ("tests/simulation/test_interleavings.py", "test_a_writer_paused_across_a_trim_at_its_read_of_the_floor"),
+        "view-age": ("tests/simulation/test_interleavings.py", "test_a_reader_paused_across_a_trim"),
+        "late-answers": ("tests/simulation/test_interleavings.py", "test_a_reader_paused_across_a_trim"),
+        "jump-proof": ("tests/simulation/test_interleavings.py", "test_a_201_that_arrives_below_the_floor_acknowledges_nothing"),
+        "links-margin": (
+            "tests/simulation/test_interleavings.py",
+            "test_a_hand_over_below_the_floor_is_not_deleted_before_its_validity_is_over",
+        ),
+        "known-name": ("tests/simulation/test_interleavings.py", "test_a_restart_that_batches_the_same_messages_differently"),
+        "links-outlive": ("tests/simulation/test_interleavings.py", "test_a_live_hand_over_is_not_deleted"),
+        "fresh-names": (
+            "tests/simulation/test_interleavings.py",
+            "test_no_name_of_a_data_file_is_used_twice_around_a_slow_collector",
+        ),
+        "anchor": ("tests/simulation/test_interleavings.py", "test_the_floor_is_never_past_the_newest_checkpoint_nor_between_two"),
+        "compared-first": (
+            "tests/simulation/test_interleavings.py",
+            "test_a_topic_deleted_and_created_again_under_a_paused_trimmer",
+        ),
+        "fresh-snapshot": ("tests/simulation/test_interleavings.py", "test_a_collector_with_an_old_snapshot_deletes_no_live_file"),
+        "repeated-opening": (
+            "tests/simulation/test_interleavings.py",
+            "test_openers_at_once_have_epochs_of_their_own_and_one_remains",
+        ),
+    },
+    "leases": {
+        "revival": ("tests/coordinator/test_watch.py", "test_who_beats_again_is_not_fenced"),
+        "deadline": ("tests/coordinator/test_worker.py", "test_who_slept_past_the_deadline_starts_nothing_afterwards"),
+        "fence": ("tests/coordinator/test_watch.py", "test_who_beats_again_is_not_fenced"),
+        "patience": ("tests/coordinator/test_watch.py", "test_a_killed_worker_is_fenced_in_time"),
+        "suspend": ("tests/coordinator/test_worker.py", "test_who_slept_past_the_deadline_starts_nothing_afterwards"),
+    },
+    "consumers": {
+        "spill-named": (
+            "tests/simulation/consuming/test_spills.py",
+            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
+        ),
+        "spill-taken": (
+            "tests/simulation/consuming/test_spills.py",
+            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
+        ),
+        "read-back": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_queue_goes_on_although_another_one_s_solo_began_and_ended_within_one_write_of_it",
+        ),
+        "durable-attempts": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset",
+        ),
+        "deadline": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_new_session_waits_for_the_handlers_of_the_one_before",
+        ),
+        "fence": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_new_session_waits_for_the_handlers_of_the_one_before",
+        ),
+        "before-every-handler": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_reset_waits_for_the_handler_that_still_runs",
+        ),
+        "owner": ("tests/coordinator/test_keeper.py", "test_a_zombie_changes_nothing_and_hears_that_its_hold_is_over"),
+        "solo": ("tests/simulation/consuming/test_interleavings.py", "test_a_new_session_waits_for_the_handlers_of_the_one_before"),
+        "halving": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_queue_goes_on_although_another_one_s_solo_began_and_ended_within_one_write_of_it",
+        ),
+        "drain": (
+            "tests/simulation/consuming/test_dead_letter_tasks.py",
+            "test_dead_letters_that_cannot_be_written_stop_what_is_given_up_and_nothing_else",
+        ),
+        "spill-leaves": (
+            "tests/simulation/consuming/test_spills.py",
+            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
+        ),
+        "markers": ("tests/simulation/consuming/test_interleavings.py", "test_a_group_that_went_on_is_read_on"),
+        "spill-still": ("tests/simulation/consuming/test_spills.py", "test_the_collector_spares_what_is_named_and_what_may_be_yet"),
+        "spill-kept": ("tests/simulation/consuming/test_spills.py", "test_the_collector_spares_what_is_named_and_what_may_be_yet"),
+        "spill-once": (
+            "tests/simulation/consuming/test_spills.py",
+            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
+        ),
+        "suspects": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_new_session_waits_for_the_handlers_of_the_one_before",
+        ),
+        "lives-queues": (
+            "tests/consumers/test_lives.py",
+            "test_dead_letters_of_queues_that_the_next_topic_has_not_are_told_as_lost",
+        ),
+        "lives-burial": (
+            "tests/consumers/test_lives.py",
+            "test_what_a_former_topic_s_message_died_of_is_no_dead_letter_of_another_message",
+        ),
+        "restores-letters": (
+            "tests/consumers/test_dead_letters.py",
+            "test_an_owner_of_long_ago_writes_nothing_after_the_next_one_has_opened_the_name",
+        ),
+        "reset-in-memory": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset",
+        ),
+        "letter-sequences": (
+            "tests/simulation/consuming/test_dead_letter_tasks.py",
+            "test_a_later_letter_is_given_while_the_earlier_one_is_under_way_and_a_new_owner_writes_both",
+        ),
+        "conditional": (
+            "tests/simulation/consuming/test_dead_letter_tasks.py",
+            "test_letters_under_a_name_that_has_left_the_state_are_not_written_again",
+        ),
+        "spill-spared": (
+            "tests/simulation/consuming/test_spills.py",
+            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
+        ),
+        "lives-letters": (
+            "tests/consumers/test_lives.py",
+            "test_what_a_former_topic_s_message_died_of_is_no_dead_letter_of_another_message",
+        ),
+        "letter-names": (
+            "tests/simulation/consuming/test_dead_letter_tasks.py",
+            "test_two_queues_have_the_same_sequence_and_their_owner_dies",
+        ),
+        "strike-alone": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_new_session_waits_for_the_handlers_of_the_one_before",
+        ),
+        "one-by-one": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset",
+        ),
+    },
+    "receiving": {
+        "expiry": ("tests/coordinator/test_acknowledging.py", "test_a_refused_acknowledgement_leaves_the_cell_as_it_is"),
+        "generation": ("tests/consumers/test_simple.py", "test_a_reset_fences_what_is_out"),
+        "delivery": ("tests/coordinator/test_invisibility.py", "test_what_nobody_took_is_visible_again_if_it_is_the_same_delivery"),
+    },
+    "letters": {
+        "remembered": ("tests/consumers/test_redrive.py", "test_a_repetition_sends_what_came_since"),
+        "name-of-queue": ("tests/consumers/test_dead_letters.py", "test_queues_and_topics_with_the_same_sequences_do_not_meet"),
+        "sequences": (
+            "tests/simulation/test_dead_letters_by_hand.py",
+            "test_an_owner_dies_as_it_writes_and_the_next_one_writes_only_what_is_not_there",
+        ),
+    },
+    "timers": {
+        "claim-first": ("tests/simulation/timers/test_by_hand.py", "test_what_waits_in_runs_goes_claim_after_claim"),
+        "settled-when-durable": ("tests/simulation/test_timers_by_hand.py", "test_a_lost_cell_is_seen"),
+        "conditional": (
+            "tests/simulation/timers/test_by_hand.py",
+            "test_who_is_not_told_that_a_message_was_recalled_is_not_told_that_it_was_not",
+        ),
+        "sequences": ("tests/simulation/timers/test_by_hand.py", "test_a_player_that_slept_between_claim_and_append_adds_nothing"),
+        "reach": ("tests/simulation/timers/test_by_hand.py", "test_a_player_that_slept_between_claim_and_append_adds_nothing"),
+        "order": ("tests/coordinator/timers/test_counting.py", "test_what_waits_in_runs_is_counted_by_what_was_sent_and_let_go"),
+        "recall": ("tests/simulation/timers/test_by_hand.py", "test_a_recall_that_was_written_before_the_claim_wins"),
+        "recalled": ("tests/simulation/timers/test_by_hand.py", "test_a_recall_that_was_written_before_the_claim_wins"),
+        "gathered": (
+            "tests/simulation/timers/test_by_hand.py",
+            "test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_slept",
+        ),
+        "run-first": (
+            "tests/simulation/timers/test_by_hand.py",
+            "test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_slept",
+        ),
+        "needed": ("tests/coordinator/timers/test_retention.py", "test_retention_counts_from_when_a_message_came_into_its_topic"),
+        "probe": ("tests/coordinator/timers/test_recall.py", "test_recalls_leave_the_cell_though_nothing_is_let_go_for_a_month"),
+    },
+}
+"""By world and mutant: the file and the test. `make test-all` sees each of them fail without the guard, and plays all mutants."""
+
+
+def played(world: str, mutants: Iterable[str]) -> list[Any]:
+    """The parameters of a test that plays a world's mutants: those that have a stand-in are left to `make test-all`."""
+    return [pytest.param(name, marks=pytest.mark.thorough if name in STAND_INS[world] else ()) for name in mutants]

@@ -1,0 +1,51 @@
+"""The tests that stand for mutants in `make test`: they are there, and each fails without the guard."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.stand_ins import STAND_INS
+from tests.tree import ROOT
+
+EACH = [
+    pytest.param(world, name, file, test, id=f"{world}-{name}")
+    for world, tests in STAND_INS.items()
+    for name, (file, test) in tests.items()
+]
+
+
+@pytest.mark.parametrize(("world", "name", "file", "test"), EACH)
+def test_it_is_there(world: str, name: str, file: str, test: str) -> None:
+    functions = {node.name for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)}
+    assert test in functions
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("world", "name", "file", "test"), EACH)
+def test_it_fails_without_the_guard(world: str, name: str, file: str, test: str) -> None:
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "tests.simulation.without_guard",
+            "-p",
+            "no:cacheprovider",
+            f"{file}::{test}",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PENSTOCK_WITHOUT_GUARD": f"{world}:{name}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout + ran.stderr
