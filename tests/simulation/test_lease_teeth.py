@@ -11,6 +11,7 @@ from penstock.coordinator.cells.keys import QUEUES
 from tests.simulation.faults import Call, Fault, ScriptedFaults, Where, single_faults
 from tests.simulation.lease_mutants import LEASE_MUTANTS
 from tests.simulation.lease_scenarios import calm, skirmish
+from tests.simulation.stand_ins import played
 from tests.thorough import THOROUGH, thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow]
@@ -21,7 +22,7 @@ SAMPLE = thoroughly(60, 25)
 """Of all single faults."""
 
 
-@pytest.mark.parametrize("name", LEASE_MUTANTS)
+@pytest.mark.parametrize("name", played("leases", LEASE_MUTANTS))
 def test_a_missing_guard_is_noticed(name: str) -> None:
     mutant = LEASE_MUTANTS[name]
     seeds = dict.fromkeys((*mutant.seeds, *range(OTHERS)))
