@@ -11,11 +11,15 @@ import pytest
 
 from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, Row, rows, send
-from tests.cdc.test_conformance import COMMON, CONNECTORS, MODES
+from tests.cdc.test_conformance import COMMON, MODES
+from tests.cdc.test_conformance import CONNECTORS as ALL_CONNECTORS
+from tests.thorough import thoroughly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CONNECTORS = thoroughly(ALL_CONNECTORS, {name: ALL_CONNECTORS[name] for name in ("postgresql", "mysql", "oracle")})
+"""A few in `make test`, where `tests.cdc.test_conformance` folds what all of them write."""
 FORMS = {
     "price": "decimal(12,2) from base64",
     "at": "timestamp from milliseconds",
