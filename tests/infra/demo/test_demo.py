@@ -29,7 +29,6 @@ from tests.infra.demo.shop import before, last_update, lines, write_capture, wri
 from tests.infra.demo.test_check import apply
 from tests.lakes import TIMEOUT_S
 from tests.servers import moto_server, versitygw_server
-from tests.spark import quick
 from tests.waiting import wait_until
 
 RUN_S = 900.0
@@ -58,7 +57,7 @@ def run(arguments: list[str], environment: dict[str, str] | None = None, *, here
         capture_output=True,
         text=True,
         timeout=RUN_S,
-        env={**os.environ, "JAVA_TOOL_OPTIONS": quick.JVM, **(environment or {})},
+        env={**os.environ, **(environment or {})},
         cwd=here,
         check=False,
     )
