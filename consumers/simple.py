@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from ..coordinator.cells.keys import queue_key
 from ..coordinator.coordination import Coordination
-from ..coordinator.queues.invisibility import acknowledged, changed_visibility
+from ..coordinator.queues.invisibility import acknowledged, changed_invisible_duration
 from ..coordinator.queues.keeper import Change, OwnershipLost
 from ..coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle, is_genuine
 from ..coordinator.queues.remote_acks import RemoteAcks, Tried
@@ -266,7 +266,7 @@ class SimpleConsumer(GroupMember):
         handle = self._handle(receipt, "change_invisible_duration")
         now_ms = self._clock.wall_ms()
         due_ms = now_ms + _ms(duration)
-        change = partial(changed_visibility, handle=handle, due_ms=due_ms, now_ms=now_ms, known=self._known(handle))
+        change = partial(changed_invisible_duration, handle=handle, due_ms=due_ms, now_ms=now_ms, known=self._known(handle))
         _raise_first(await self._settle([_one(handle, change)]))
         self._in_flight.change(_text(receipt), due_ms)
         return receipt

@@ -17,7 +17,7 @@ from typing import Literal
 from ...log import DataDamaged, InvalidArgument, Lake, MessageType, MessageView, Reader, TopicNotFound, views
 from ...log.limits import is_positive
 from ...log.paths import DLQ_PREFIX
-from .copies import Copy, CopyWriter, SequencesTaken, name_of
+from .copy_writer import Copy, CopyWriter, SequencesTaken, name_of
 from .redrive_cell import RedriveCell
 from .writer import ORIGIN_TOPIC, QUEUE, dead_letter_topic, no_dead_letters, origin_of, original_properties
 

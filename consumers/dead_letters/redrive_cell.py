@@ -16,7 +16,7 @@ from ...coordinator.queues.codec import QUEUE_CELL, decode_cell, encode_cell
 from ...coordinator.queues.keeper import ROOM_BYTES
 from ...coordinator.tables.objectstore import ObjectStoreTable
 from ...log import DataDamaged, Lake, LimitExceeded
-from .copies import SequencesTaken
+from .copy_writer import SequencesTaken
 from .writer import renumbered
 
 REDRIVES = "redrives/"

@@ -17,7 +17,7 @@ from ...log import Lake, MessageView, TopicExists, TopicLimits, TopicNotFound, T
 from ...log.format.stored_json import whole_number
 from ...log.limits import KIB
 from ...log.paths import DLQ_PREFIX
-from .copies import Copy, CopyWriter, SequencesTaken, name_of
+from .copy_writer import Copy, CopyWriter, SequencesTaken, name_of
 
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"

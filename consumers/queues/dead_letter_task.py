@@ -13,7 +13,7 @@ from ...coordinator.queues.keeper import OwnershipLost, QueueKeeper
 from ...log.errors import CallError, DataDamaged, OffsetOutOfRange, ReopenError, RetryError
 from ...log.message.message import views
 from ...log.runtime.backoff import Backoff
-from ..dead_letters.copies import SequencesTaken
+from ..dead_letters.copy_writer import SequencesTaken
 from ..dead_letters.writer import DeadLetter, DeadLetterWriter, renumbered
 from ..feed.feed import Feed
 from ..schedule.step import Letter

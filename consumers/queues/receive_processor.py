@@ -59,7 +59,7 @@ class SettlingLost(OwnershipLost):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingReceive:
     """A receive that waits for its messages."""
 
     most: int
@@ -125,7 +125,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         record: GroupRecord,
     ) -> None:
         super().__init__(around, keeper, feed, writer, counters, topic=topic, queue=queue, record=record)
-        self._asked: list[_Asked] = []
+        self._asked: list[_PendingReceive] = []
         self._settling: list[_Settling] = []
         self._full_bytes = _FULL_BYTES
 
@@ -159,7 +159,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         """Ask for up to ``most`` messages, given once it is durable that they are out. If the future is cancelled too late, they come back
         at once.
         """
-        asked = _Asked(most, invisible_ms, asyncio.get_running_loop().create_future())
+        asked = _PendingReceive(most, invisible_ms, asyncio.get_running_loop().create_future())
         if self.ended.is_set():
             asked.given.set_result([])
         else:
@@ -222,7 +222,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             self._forsake(asked, settling)
             raise
 
-    async def _take_asked(self) -> list[_Asked]:
+    async def _take_asked(self) -> list[_PendingReceive]:
         worker = self._around.worker
         if self._asked:
             await worker.awake()
@@ -231,7 +231,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             self._forsake(asked, ())
         return [one for one in asked if not one.given.done()]
 
-    async def _write(self, asked: Sequence[_Asked], settling: Sequence[_Settling]) -> None:
+    async def _write(self, asked: Sequence[_PendingReceive], settling: Sequence[_Settling]) -> None:
         schedule, now_ms = self.schedule, self._clock.wall_ms()
         wants = self._wants(asked, now_ms)
         step, given = schedule.plan(now_ms, wants)
@@ -302,7 +302,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         lanes = {handle.lane for one in settling for handle in one.handles if handle.lane is not None}
         return {lane for lane in lanes if schedule.blocked.has_caught_up(lane, schedule.next_fresh)}
 
-    def _wants(self, asked: Sequence[_Asked], now_ms: int) -> list[Want]:
+    def _wants(self, asked: Sequence[_PendingReceive], now_ms: int) -> list[Want]:
         left, wants = self._room_out(), []
         for one in asked:
             wants.append(Want(min(one.most, left), now_ms + one.invisible_ms))
@@ -326,7 +326,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             cell = one.apply(cell)
         return any(one.refusal is None for one in settling)
 
-    def _hand_out(self, asked: _Asked, messages: list[MessageView]) -> None:
+    def _hand_out(self, asked: _PendingReceive, messages: list[MessageView]) -> None:
         if asked.given.done():
             self.give_back(messages)
             return
@@ -342,7 +342,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
                 "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, head.offset
             )
 
-    def _forsake(self, asked: Sequence[_Asked], settling: Sequence[_Settling], error: PenstockError | None = None) -> None:
+    def _forsake(self, asked: Sequence[_PendingReceive], settling: Sequence[_Settling], error: PenstockError | None = None) -> None:
         """End these requests, so that their callers look elsewhere."""
         for one in asked:
             if not one.given.done():

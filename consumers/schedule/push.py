@@ -22,7 +22,8 @@ from ..limits import Limits, Mode
 from .blocked_groups import BlockedGroups
 from .lanes import Failure, Lane, LaneRun, OpenLane
 from .open_lanes import OpenLanes
-from .step import ENDED_ITS_PROCESS, Failed, Letter, Step, after_failure
+from .retry import after_failure
+from .step import ENDED_ITS_PROCESS, Failed, Letter, Step
 from .tracked_messages import TrackedMessages
 
 

@@ -1,14 +1,13 @@
-"""One step of a queue: what is to be written to its cell together, what may run once that is durable, and what follows from a failed attempt."""
+"""One step of a queue: what is to be written to its cell together, and what may run once that is durable."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...coordinator.groups.record import GroupSettings
-from ...coordinator.queues.cell import Marker, QueueCell, State, Tries
+from ...coordinator.queues.cell import Marker, QueueCell, Tries
 from ...coordinator.queues.offsets import OffsetSet
 from ...log.message.message import MessageView
-from .lanes import Failure, LaneRun
+from .lanes import LaneRun
 
 ENDED_ITS_PROCESS = "its process died each time it ran alone"
 
@@ -97,17 +96,3 @@ class Step:
         if self.listed:
             cell = cell.with_listed(OffsetSet.of_offsets(self.listed))
         return cell
-
-
-def after_failure(before: Tries, failure: Failure, settings: GroupSettings, *, chance: float, now_ms: int) -> tuple[Tries, bool]:
-    """The history of the failed message including this attempt, and whether the message is given up. ``chance`` decides the jitter of its
-    retry.
-    """
-    if not failure.blamed:
-        return Tries(State.WAITING, before.attempts, before.strikes), False
-    strikes, most = before.strikes + 1, settings.max_attempts
-    delay_ms = failure.retry_after_ms
-    if delay_ms is None:
-        delay_ms = round(settings.retry.delay(strikes, chance).total_seconds() * 1000)
-    gives_up = failure.rejected or (most is not None and strikes >= most)
-    return Tries(State.WAITING, before.attempts, strikes, now_ms + delay_ms), gives_up

@@ -61,7 +61,7 @@ def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int, known: 
     return cell.with_marker(handle.lane, marker.from_head(handle.following, State.OUT, marker.tries.due_ms))
 
 
-def changed_visibility(cell: QueueCell, handle: ReceiptHandle, *, due_ms: int, now_ms: int, known: int = 0) -> QueueCell:
+def changed_invisible_duration(cell: QueueCell, handle: ReceiptHandle, *, due_ms: int, now_ms: int, known: int = 0) -> QueueCell:
     """The cell with another end of the delivery, for all messages of its lane that are out with it.
 
     For a message that is not the first of them the end can only be put off. An extension is no retry. A delivery that ends now expires,

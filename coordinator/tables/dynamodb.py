@@ -11,8 +11,8 @@ from ...log.errors import PenstockError, StoreUnavailable
 from ...log.runtime.runtime import Runtime
 from .dynamodb_errors import code_of, mismatch, translate
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
+from .threads import TableThreads
 from .versions import first_number, number_of, version_of
-from .workers import Workers
 
 T = TypeVar("T")
 
@@ -49,8 +49,8 @@ class DynamoDBTable:
         self._writer = writer
         self._runtime = runtime
         # Separate pools, so that no heartbeat waits for reads that are retried.
-        self._reads = Workers("penstock-dynamodb-read", THREADS, url=url)
-        self._writes = Workers("penstock-dynamodb-write", THREADS, url=url)
+        self._reads = TableThreads("penstock-dynamodb-read", THREADS, url=url)
+        self._writes = TableThreads("penstock-dynamodb-write", THREADS, url=url)
 
     @property
     def url(self) -> str:
@@ -91,7 +91,7 @@ class DynamoDBTable:
 
     # --------------------------------------------------------------------------------------------------- in the table's threads
 
-    async def _call(self, workers: Workers, operation: str, key: str, request: Callable[[], T]) -> T:
+    async def _call(self, threads: TableThreads, operation: str, key: str, request: Callable[[], T]) -> T:
         def call() -> T:
             try:
                 return request()
@@ -100,7 +100,7 @@ class DynamoDBTable:
                 found = self._mismatch() if code_of(error) == "ValidationException" else None
                 raise found or translate(error, operation=operation, object=self._where(key)) from error
 
-        return await workers.run(call)
+        return await threads.run(call)
 
     def _mismatch(self) -> PenstockError | None:
         try:

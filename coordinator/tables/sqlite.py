@@ -17,8 +17,8 @@ from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import Conflict
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
 from .sqlite_file import LOCK_WAIT_MAX_S, Deletion, Put, SqliteFile
+from .threads import TableThreads
 from .versions import first_number, number_of, version_of
-from .workers import Workers
 
 _TOGETHER_MAX = 64
 
@@ -60,8 +60,8 @@ class SqliteTable:
         )
         self._waiting: deque[_Change] = deque()
         self._lock = threading.Lock()
-        self._reads = Workers("penstock-sqlite-read", 1, url=self.url)
-        self._writes = Workers("penstock-sqlite-write", 1, url=self.url)
+        self._reads = TableThreads("penstock-sqlite-read", 1, url=self.url)
+        self._writes = TableThreads("penstock-sqlite-write", 1, url=self.url)
 
     @property
     def url(self) -> str:

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from ..console.endings import EXIT_CODES, ending
+from ..console.exit_codes import EXIT_CODES, ending
 from ..console.session import OutputFailed, Session, Signals, Stopped, writing_output
 
 

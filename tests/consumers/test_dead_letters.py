@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.dead_letters.copies import SequencesTaken, name_of
+from penstock.consumers.dead_letters.copy_writer import SequencesTaken, name_of
 from penstock.consumers.dead_letters.writer import (
     REASON_CHARS_MAX,
     DeadLetter,

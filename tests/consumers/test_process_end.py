@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.coordinator.tables.workers import Workers
+from penstock.coordinator.tables.threads import TableThreads
 from penstock.log.errors import ClosedError
 from penstock.log.stores import LocalStore
 from tests.lakes import TIMEOUT_S
@@ -55,7 +55,7 @@ def test_work_that_is_refused_as_the_interpreter_shuts_down_is_told_as_the_end(
     """Pools refuse work a moment before the main thread counts as ended."""
 
     async def test() -> None:
-        store, workers = LocalStore(tmp_path), Workers("cells", 1, url="sqlite:///cells")
+        store, workers = LocalStore(tmp_path), TableThreads("cells", 1, url="sqlite:///cells")
         monkeypatch.setattr(thread, "_shutdown", True)
         with pytest.raises(ClosedError, match="the process ends"):
             await (store.get("a") if kind == "store" else workers.run(lambda: None))

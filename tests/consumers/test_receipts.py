@@ -12,7 +12,7 @@ from penstock.consumers.limits import Limits
 from penstock.consumers.schedule.receive import ReceiveSchedule, Want
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell, State
-from penstock.coordinator.queues.invisibility import acknowledged, changed_visibility, expired, returned, without_caught_up
+from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired, returned, without_caught_up
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.queues.receipt_handle import (
     AlreadySettled,
@@ -127,9 +127,9 @@ def test_after_a_reset_no_handle_of_before_counts(orderly: bool) -> None:
 
 def test_an_extension_is_no_retry_and_zero_is() -> None:
     cell, ready, (first,) = handed_out("a", orderly=False)
-    cell = changed_visibility(cell, handle(first), due_ms=50_000, now_ms=5)
+    cell = changed_invisible_duration(cell, handle(first), due_ms=50_000, now_ms=5)
     assert expired(cell, 49_999, ready.settings).lapses == ()
-    cell = changed_visibility(cell, handle(first), due_ms=6, now_ms=6)
+    cell = changed_invisible_duration(cell, handle(first), due_ms=6, now_ms=6)
     cell = expired(cell, 6, ready.settings).cell
     ready.adopt(cell)
     ready.reread([message(0, "a")], 0, 0)
@@ -141,9 +141,9 @@ def test_an_extension_is_no_retry_and_zero_is() -> None:
 def test_only_the_first_of_a_message_group_becomes_visible_sooner() -> None:
     cell, _, (first, second) = handed_out("a", "a")
     with pytest.raises(ReceiptAhead, match="so only the first one's end can come sooner"):
-        changed_visibility(cell, handle(second), due_ms=9_999, now_ms=5)
-    cell = changed_visibility(cell, handle(second), due_ms=30_000, now_ms=5)
-    cell = changed_visibility(cell, handle(second), due_ms=30_000, now_ms=6)
+        changed_invisible_duration(cell, handle(second), due_ms=9_999, now_ms=5)
+    cell = changed_invisible_duration(cell, handle(second), due_ms=30_000, now_ms=5)
+    cell = changed_invisible_duration(cell, handle(second), due_ms=30_000, now_ms=6)
     acknowledged(cell, handle(first), now_ms=29_999)  # they end together
 
 
@@ -203,7 +203,7 @@ def test_a_handle_is_sealed_with_its_groups_secret() -> None:
 def test_a_handle_beyond_what_its_lane_has_out_is_refused() -> None:
     cell, _, (first, second) = handed_out("a", "a")
     beyond = replace(handle(second), offset=2)
-    for operation in (acknowledged, lambda *args, now_ms: changed_visibility(*args, due_ms=9_000, now_ms=now_ms)):
+    for operation in (acknowledged, lambda *args, now_ms: changed_invisible_duration(*args, due_ms=9_000, now_ms=now_ms)):
         with pytest.raises(ReceiptExpired, match="not handed out"):
             operation(cell, beyond, now_ms=5)
     assert acknowledged(cell, handle(first), now_ms=5) != cell
@@ -217,4 +217,4 @@ def test_a_message_behind_those_that_are_out_is_not_handed_out() -> None:
         acknowledged(cell, beyond, now_ms=5)
     assert refused.value.observed == "not handed out"
     with pytest.raises(ReceiptExpired):
-        changed_visibility(cell, beyond, due_ms=30_000, now_ms=5)
+        changed_invisible_duration(cell, beyond, due_ms=30_000, now_ms=5)

@@ -18,7 +18,7 @@ from penstock.consumers.schedule.receive import ReceiveSchedule, Want
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell, State
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
-from penstock.coordinator.queues.invisibility import acknowledged, changed_visibility, expired, without_caught_up
+from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired, without_caught_up
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.queues.receipt_handle import (
     AlreadySettled,
@@ -284,7 +284,7 @@ class World:
         sooner = delivery is not None and due_ms < delivery.until_ms
         expected = self.model.verdict(text, self.now_ms, ends_sooner=sooner)
         try:
-            self.write(changed_visibility(self.cell, handle, due_ms=due_ms, now_ms=self.now_ms))
+            self.write(changed_invisible_duration(self.cell, handle, due_ms=due_ms, now_ms=self.now_ms))
         except ReceiptRefused as refusal:
             if type(refusal) is not expected:
                 self.model.wrong.append(f"{handle.where}: {refusal!r} instead of {expected}")

@@ -12,7 +12,7 @@ from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.groups.record import GroupSettings
 from penstock.coordinator.queues.cell import ACKS_KEPT, QueueCell
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
-from penstock.coordinator.queues.invisibility import acknowledged, changed_visibility, expired
+from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired
 from penstock.coordinator.queues.receipt_handle import AlreadySettled, ReceiptExpired, ReceiptHandle
 from penstock.coordinator.queues.remote_acks import RemoteAcks, Tried
 from penstock.coordinator.tables import CellVersion, MemoryTable
@@ -127,7 +127,7 @@ def test_a_delivery_that_was_ended_at_once_is_not_taken_for_one_that_expired(at:
         await table.begin()
         table.at, table.after, table.lost = at, after, lost
         table.happens = lambda cell: expired(cell, 1_000, GroupSettings()).cell
-        error = await asked(table, partial(changed_visibility, handle=out, due_ms=500, now_ms=500))
+        error = await asked(table, partial(changed_invisible_duration, handle=out, due_ms=500, now_ms=500))
         assert error is None
 
     asyncio.run(main())

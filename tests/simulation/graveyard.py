@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from penstock.consumers.dead_letters.copies import SequencesTaken
+from penstock.consumers.dead_letters.copy_writer import SequencesTaken
 from penstock.consumers.dead_letters.redrive import redrive
 from penstock.consumers.dead_letters.writer import DeadLetter, DeadLetterWriter, origin_of, original_properties
 from penstock.coordinator.queues.cell import QueueCell

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.consumers.dead_letters import writer
-from penstock.consumers.dead_letters.copies import Copy, CopyWriter, Written
+from penstock.consumers.dead_letters.copy_writer import Copy, CopyWriter, Written
 from penstock.consumers.dead_letters.redrive_cell import RedriveCell
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.log import PenstockError

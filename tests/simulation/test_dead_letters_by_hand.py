@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.dead_letters.copies import Copy, CopyWriter, SequencesTaken
+from penstock.consumers.dead_letters.copy_writer import Copy, CopyWriter, SequencesTaken
 from penstock.consumers.dead_letters.writer import DeadLetterWriter
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.log import Lake, Message, UnknownOutcome

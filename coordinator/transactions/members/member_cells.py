@@ -29,7 +29,7 @@ OnWrite = Callable[[MemberCell | None, MemberCell], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Asked(Request[MemberCell, MemberCell]):
+class _MemberChange(Request[MemberCell, MemberCell]):
     until_s: float
     group: str | None
     """The group of a cell that is made if there is none."""
@@ -107,8 +107,8 @@ class MemberCells:
             self._begin(member)
         await self._writes.ended()
 
-    def _ask(self, member: str, change: Change, group: str | None, until_s: float, *, grows: bool) -> _Asked:
-        asked = _Asked(change, until_s=until_s, group=group, grows=grows)
+    def _ask(self, member: str, change: Change, group: str | None, until_s: float, *, grows: bool) -> _MemberChange:
+        asked = _MemberChange(change, until_s=until_s, group=group, grows=grows)
         asked.done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting for it any more
         self._writes.add(member, asked)
         return asked
@@ -118,7 +118,7 @@ class MemberCells:
             timer.cancel()
         self._writes.begin(member)
 
-    async def _write(self, member: str, asked: Sequence[_Asked]) -> None:
+    async def _write(self, member: str, asked: Sequence[_MemberChange]) -> None:
         try:
             after = await self._changed(member, asked)
         except Exception:
@@ -131,7 +131,7 @@ class MemberCells:
             else:
                 one.settle(after)
 
-    async def _changed(self, member: str, asked: Sequence[_Asked]) -> MemberCell | None:
+    async def _changed(self, member: str, asked: Sequence[_MemberChange]) -> MemberCell | None:
         """The cell with all changes that are not refused, once that is durable."""
         known = self._known.get(member)
         is_fresh = known is None
@@ -158,7 +158,7 @@ class MemberCells:
                 self._on_write(before, after)
                 return after
 
-    def _applied(self, cell: MemberCell | None, asked: Sequence[_Asked], member: str) -> MemberCell | None:
+    def _applied(self, cell: MemberCell | None, asked: Sequence[_MemberChange], member: str) -> MemberCell | None:
         now_s = self._clock.monotonic_s()
         after = cell
         for one in asked:

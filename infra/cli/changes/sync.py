@@ -21,7 +21,7 @@ import click
 
 from ....log import PenstockError, TopicNotFound
 from ...console import output
-from ...console.endings import OTHER
+from ...console.exit_codes import OTHER
 from ...console.session import Session, group_options
 from ...console.values import Duration, Size
 from ..lake.stored import run_async

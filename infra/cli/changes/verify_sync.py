@@ -15,7 +15,7 @@ from ....cdc.verify.postgres import PostgresRows, open_tables
 from ....cdc.verify.target import DeltaRows, find_target
 from ....log.errors import InvalidArgument
 from ...console import output
-from ...console.endings import OTHER
+from ...console.exit_codes import OTHER
 from ...console.session import Session, command_options
 from ...files import open_file
 

@@ -15,7 +15,7 @@ from ....coordinator.upkeep import OnStep
 from ....log import PenstockError
 from ....log.table.maintenance import MaintenanceOptions
 from ...console import output
-from ...console.endings import exit_code
+from ...console.exit_codes import exit_code
 from ...console.session import Session, group_options
 from ...console.values import Duration
 from ...metrics import LOOPBACK, served

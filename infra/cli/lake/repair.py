@@ -9,7 +9,7 @@ from ....log.paths import TopicPaths
 from ....log.repair import RepairReport, repair
 from ....log.stores import probe_conditional_writes
 from ...console import output
-from ...console.endings import DAMAGED
+from ...console.exit_codes import DAMAGED
 from ...console.session import Session, command_options, confirm_options, confirmed
 from .stored import run_async, stored_topic
 

@@ -12,7 +12,7 @@ import click
 from ....aio import Lake
 from ....log import ForeignObject, MessageType, TopicDescription, TopicLimits, TopicSettings
 from ...console import output
-from ...console.endings import show
+from ...console.exit_codes import show
 from ...console.session import Session, command_options, confirm_options, confirmed, group_options
 from ...console.values import FOREVER, Duration, Retention, Size
 from .pending import Pending, pending_document, pending_facts, pending_of

@@ -13,7 +13,7 @@ from ....coordinator.transactions.ids import check_producer_group
 from ....coordinator.transactions.members.state import By, Decision, Destination, TransactionRow
 from ....log import InvalidArgument, MessageView
 from ...console import output
-from ...console.endings import OTHER
+from ...console.exit_codes import OTHER
 from ...console.session import Session, confirm_options, confirmed, group_options
 from ..messages.rendering import body_fields, body_start
 from .stored import run_async

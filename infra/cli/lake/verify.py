@@ -8,7 +8,7 @@ from ....log import DataDamaged, ForeignObject, Lake, NewerFormatError, Penstock
 from ....log.paths import TopicPaths
 from ....log.verify import Finding, VerifyReport, verify
 from ...console import output
-from ...console.endings import DAMAGED
+from ...console.exit_codes import DAMAGED
 from ...console.session import Session, command_options
 from .stored import run_async, stored
 

@@ -10,7 +10,7 @@ import click
 
 from ....log import DELAY_LEVELS, InvalidArgument, delay_level
 from ...console import output
-from ...console.endings import WRONG_CALL
+from ...console.exit_codes import WRONG_CALL
 from ...console.session import Session, command_options
 from ...console.values import Duration, parse_instant
 from ...files import plain_name

@@ -22,7 +22,7 @@ from ....log.stores import Put, probe_conditional_writes
 from ....log.stores.remote_errors import REFUSED_HINT
 from ....spark import jars, java
 from ...console import output
-from ...console.endings import OTHER
+from ...console.exit_codes import OTHER
 from ...console.session import Session, command_options
 from ...console.wording import in_shell
 

@@ -12,7 +12,7 @@ from penstock.consumers.schedule.receive import Want
 from penstock.coordinator.groups.record import GroupSettings
 from penstock.coordinator.queues.cell import QueueCell, State
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
-from penstock.coordinator.queues.invisibility import acknowledged, changed_visibility, expired, returned, without_caught_up
+from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired, returned, without_caught_up
 from penstock.coordinator.queues.receipt_handle import ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated, ReceiptRefused
 from penstock.coordinator.transactions.members.acks import (
     ACKED_MAX,
@@ -102,7 +102,7 @@ def test_ending_spares_what_is_not_due_and_what_others_were_given_since(orderly:
     cell, handles = out("a", "a", orderly=orderly)
     acks = acks_of(handles)
     assert ended(cell, acks, now_ms=9_999) is cell
-    longer = changed_visibility(cell, handles[0], due_ms=50_000, now_ms=5)
+    longer = changed_invisible_duration(cell, handles[0], due_ms=50_000, now_ms=5)
     if orderly:
         assert ended(longer, acks, now_ms=49_999) is longer
     after = ended(longer, acks, now_ms=50_000)
@@ -164,7 +164,7 @@ def test_a_verdict_is_final_whatever_else_becomes_of_the_queue(seed: int) -> Non
                 case 1:
                     cell = expired(cell, now_ms, GroupSettings()).cell
                 case 2:
-                    cell = changed_visibility(cell, one, due_ms=now_ms + rng.choice((0, 9_000)), now_ms=now_ms)
+                    cell = changed_invisible_duration(cell, one, due_ms=now_ms + rng.choice((0, 9_000)), now_ms=now_ms)
                 case 3:
                     cell = cell.taken_by(f"w{now_ms}")
                 case 4:

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from penstock.cdc.sync.options import Batch
 from penstock.infra.cli.changes.sync import _show_batch
 from penstock.infra.cli.changes.sync_failed import as_ours
-from penstock.infra.console.endings import exit_code
+from penstock.infra.console.exit_codes import exit_code
 from penstock.infra.console.session import Session, Signals
 from penstock.log.errors import InternalError, PenstockError
 from tests.cdc.sync.streams import TOPIC, event, rows, send

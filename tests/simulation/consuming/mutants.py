@@ -6,7 +6,7 @@ import math
 
 from penstock.consumers import membership
 from penstock.consumers.dead_letters import writer
-from penstock.consumers.dead_letters.copies import CopyWriter
+from penstock.consumers.dead_letters.copy_writer import CopyWriter
 from penstock.consumers.queues import processor
 from penstock.consumers.queues.dead_letter_task import DeadLetterTask
 from penstock.consumers.queues.dispatcher import Dispatcher

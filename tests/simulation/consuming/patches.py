@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from penstock.consumers.dead_letters.copies import Copy, CopyWriter
+from penstock.consumers.dead_letters.copy_writer import Copy, CopyWriter
 from penstock.consumers.queues.dead_letter_task import DeadLetterTask
 from penstock.consumers.queues.dispatcher import Dispatcher
 from penstock.consumers.queues.processor import QueueProcessor

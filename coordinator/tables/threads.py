@@ -14,7 +14,7 @@ from ...log.runtime.runtime import run_in_pool
 T = TypeVar("T")
 
 
-class Workers:
+class TableThreads:
     """Runs blocking calls off the event loop, at most ``threads`` at once. Their open connections do not survive a fork."""
 
     def __init__(self, name: str, threads: int, *, url: str) -> None:
@@ -25,12 +25,12 @@ class Workers:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made the workers, where the threads do not exist."""
+        """Whether this is a child of the process that made the threads, where they do not exist."""
         return os.getpid() != self._pid
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run ``work`` in a thread. Raises `ClosedError` after `close`, and `ForkedError` in a child of the process that made the
-        workers.
+        threads.
 
         A cancelled call leaves the work running. The outcome of a write is then unknown.
         """

@@ -12,7 +12,7 @@ import pytest
 from penstock import DataDamaged, InvalidArgument, StoreUnavailable, TopicLimits, UnknownOutcome
 from penstock.infra.cli.main import COMMANDS
 from penstock.infra.console import output
-from penstock.infra.console.endings import ending, exit_code
+from penstock.infra.console.exit_codes import ending, exit_code
 from penstock.infra.console.session import Session, Signals, Stopped
 from penstock.infra.console.wording import LIMITS, SHELL, in_shell
 from penstock.log.message.message import limit_hint
