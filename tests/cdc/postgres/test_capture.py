@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.postgres import Capture
+from penstock.cdc.postgres import Capture, follow, outbox, snapshot
 from tests.cdc.postgres.conftest import Capturing, Database
 from tests.cdc.postgres.judge import folded
+from tests.cdc.postgres.killing import POINTS
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
@@ -183,6 +184,41 @@ def test_a_snapshot_again_that_ends_on_the_way_is_not_forgotten(
     tables = folded(capture.events(), batches=1)
     assert tables["public.a"].keys() == {(1,), (2,)}
     assert set(tables) == ({"public.a"} if point == "renewed" else {"public.a", "public.b"})
+
+
+def test_a_capture_that_ends_at_each_of_its_points_goes_on(
+    database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an exception. `test_kills` kills processes at the same points, beneath writers that never rest."""
+    monkeypatch.setattr(snapshot, "CHUNK_ROWS_MAX", 2)
+    monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 3)
+    monkeypatch.setattr(follow, "_CONFIRM_S", 0.0)
+    database.run("CREATE TABLE a (id int PRIMARY KEY, v int); INSERT INTO a SELECT n, 0 FROM generate_series(1, 9) n")
+
+    def end_at(point: str, reached: str) -> None:
+        if reached == point:
+            raise KeyboardInterrupt
+
+    points = [point.partition(":")[0] for point in POINTS]
+    for number, point in enumerate(points):
+        with monkeypatch.context() as patch:
+            patch.setattr("penstock.cdc.postgres.Capture", partial(Capture, reached=partial(end_at, point)))
+            capture(code=1)
+        database.run(
+            f"UPDATE a SET v = v + 1 WHERE id > 5; INSERT INTO a VALUES ({100 + number}, 0); DELETE FROM a WHERE id = {4 + number}"
+        )
+    capture()
+    events = capture.events()
+    assert len({event.position for event in events}) == len(events)
+    reads = [event.group for event in events if event.op == "r"]
+    assert len(set(reads)) == len(reads) > 5
+    for group in {event.group for event in events}:
+        positions = [event.position for event in sorted(events, key=lambda event: event.offset) if event.group == group]
+        assert positions == sorted(positions)
+    rows = database.connection.execute("SELECT id, v FROM a").fetchall()
+    assert folded(events, batches=1)["public.a"] == {(key,): {"id": key, "v": value} for key, value in rows}
+    told = [event.op for event in events if event.transaction is not None]
+    assert told.count("c") >= len(points) - 2, "changes that came while the snapshot was read are there, too"
 
 
 def test_a_snapshot_again_empties_tables_that_have_no_rows_any_more(database: Database, capture: Capturing) -> None:

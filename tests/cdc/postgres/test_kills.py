@@ -10,7 +10,7 @@ import pytest
 
 from tests.cdc.postgres.killing import POINTS, Run, killed_at
 
-pytestmark = [pytest.mark.postgres, pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.thorough, pytest.mark.postgres, pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("seed", [1])

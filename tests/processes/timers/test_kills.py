@@ -29,6 +29,7 @@ SLOT_S = 0.2
 PATIENCE_S = 400
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.timeout(900)
