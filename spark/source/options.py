@@ -57,6 +57,8 @@ class SourceOptions:
     place: LakePlace
     topic: str
     start: Places
+    start_given: bool = True
+    """Whether the user said where to begin."""
     end: Places = Places("latest")  # noqa: RUF009 - it is frozen
     """The end of a batch; a stream has none."""
     max_offsets_per_trigger: int | None = None
@@ -97,6 +99,7 @@ def parse(given: Mapping[str, str], *, stream: bool | None) -> SourceOptions:
         place=LakePlace.of(found["lake"], coordination=found.get("coordination"), read_only=True),
         topic=_topic(found),
         start=start,
+        start_given="startingOffsets" in found or "startingTimestamp" in found,
         end=end,
         max_offsets_per_trigger=_positive(found, "maxOffsetsPerTrigger"),
         max_bytes_per_trigger=_positive(found, "maxBytesPerTrigger"),

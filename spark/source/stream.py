@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ...consumers.ranges.admission import admitted
 from ...consumers.ranges.mirror import GroupMirror
-from ...consumers.ranges.offsets import Moved, StreamOffset, TopicSnapshot, continued
+from ...consumers.ranges.offsets import Moved, Places, StreamOffset, TopicSnapshot, continued
 from ...consumers.ranges.task import read
 from ...consumers.ranges.topic_view import TopicView
 from ..errors import Legible
@@ -43,10 +43,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @Legible()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins."""
+        """Where a query without a checkpoint begins. A query that ends with what is stored begins at the earliest unless told otherwise:
+        from the latest it would read nothing.
+        """
         standing = self._refreshed()
-        begin = self._view.resolve(self._options.start, standing, fail_on_data_loss=self._options.fail_on_data_loss)
-        return StreamOffset(standing.life, self._told(begin).queues).to_json()
+        start = self._options.start
+        if self._cap is not None and not self._options.start_given:
+            start = Places("earliest")
+        begin = self._told(self._view.resolve(start, standing, fail_on_data_loss=self._options.fail_on_data_loss))
+        if not self._options.start_given and begin.queues == standing.end.queues:
+            self._tell_of_what_is_passed_over(standing)
+        return StreamOffset(standing.life, begin.queues).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """How much a trigger takes; `latestOffset` itself keeps a second limit."""
@@ -110,6 +117,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Note that all before ``end`` was processed."""
         self._report(StreamOffset.from_json(end))
+
+    def _tell_of_what_is_passed_over(self, standing: TopicSnapshot) -> None:
+        stored = sum(following - earliest for earliest, following in standing.kept.values())
+        if stored:
+            log.warning(
+                "%s: the stream begins at the latest offset, behind %d messages that are stored; startingOffsets=earliest reads them",
+                self._options.topic,
+                stored,
+            )
 
     def _refreshed(self) -> TopicSnapshot:
         self._standing = self._view.refresh()

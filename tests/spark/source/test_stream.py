@@ -112,6 +112,27 @@ def test_available_now_ends_where_it_began_to(topic: TopicFolder) -> None:
     assert sum(map(len, drain(later, end)[0])) == 30
 
 
+def test_a_stream_that_is_not_told_where_to_begin_takes_all_if_it_ends_with_what_is_stored(
+    topic: TopicFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic.send(30)
+    options = parse({"lake": topic.url, "path": topic.name}, stream=True)
+    ends = StreamReader(options)
+    ends.prepareForTriggerAvailableNow()
+    assert sum(map(len, drain(ends, ends.initialOffset())[0])) == 30
+    assert caplog.messages == []
+    follows = StreamReader(options)
+    latest = {str(queue): following for queue, (_, following) in topic.offsets().items()}
+    assert follows.initialOffset() == {"life": 1, **latest}
+    assert caplog.messages == [
+        "orders: the stream begins at the latest offset, behind 30 messages that are stored; startingOffsets=earliest reads them"
+    ]
+    told = stream(topic, startingOffsets="latest")
+    told.prepareForTriggerAvailableNow()
+    assert told.initialOffset() == {"life": 1, **latest}
+    assert len(caplog.messages) == 1
+
+
 def test_bytes_limit_a_trigger_and_one_trigger_for_all_knows_no_limit(topic: TopicFolder) -> None:
     topic.send(200)
     topic.publish()
