@@ -93,6 +93,13 @@ def test_imports_are_light(module: str, allowed: set[str]) -> None:
     assert loaded & HEAVY <= allowed
 
 
+def test_the_pytest_plugin_loads_nothing_of_the_library() -> None:
+    """Every run of pytest in its environment pays for what it loads."""
+    code = "import penstock.testing.plugin, sys; print(*sorted(name for name in sys.modules if name.startswith('penstock.')))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert run.stdout.split() == ["penstock.testing", "penstock.testing.plugin"]
+
+
 def test_all_extras_are_in_all_but_the_one_whose_licence_users_are_to_choose() -> None:
     extras = CONFIG["project"]["optional-dependencies"]
     (everything,) = extras["all"]
