@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
+from typing import TypeVar
 
 from .errors import InvalidArgument, LimitExceeded
+
+E = TypeVar("E", bound=StrEnum)
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -97,6 +101,12 @@ class TopicLimits:
         delay: object = self.delay
         if not (isinstance(delay, timedelta) and timedelta(0) < delay <= DELAY_MAX):
             raise InvalidArgument(f"limit delay must be a positive timedelta of at most {DELAY_MAX.days} days", observed=delay)
+
+
+def named(kind: type[E], value: object) -> E:
+    """The member of an enumeration that a caller named, in capitals or not. Raises `ValueError` if there is none."""
+    word = str(value).casefold()
+    return next((one for one in kind if one.value.casefold() == word), None) or kind(value)
 
 
 def is_positive(value: object) -> bool:

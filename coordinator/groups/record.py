@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from ...log.errors import CallError, InvalidArgument, LimitExceeded
 from ...log.filter.filters import parse_filter
-from ...log.limits import TOPIC_NAME_CHARS_MAX, is_positive, plain
+from ...log.limits import TOPIC_NAME_CHARS_MAX, is_positive, named, plain
 from ...log.paths import DLQ_PREFIX, check_topic_name
 from .retry import RetryPolicy, Schedule
 
@@ -97,7 +97,7 @@ class GroupSettings:
     def __post_init__(self) -> None:
         for name, kind in (("delivery_order", DeliveryOrder), ("dead_letter_policy", DeadLetterPolicy)):
             try:
-                object.__setattr__(self, name, kind(getattr(self, name)))
+                object.__setattr__(self, name, named(kind, getattr(self, name)))
             except ValueError as error:
                 raise InvalidArgument(f"no such {name}", expected=", ".join(kind), observed=getattr(self, name)) from error
         retry: object = self.retry

@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from ...log.errors import InvalidArgument
+from ...log.limits import named
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
@@ -43,7 +44,7 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         try:
-            object.__setattr__(self, "schedule", Schedule(self.schedule))
+            object.__setattr__(self, "schedule", named(Schedule, self.schedule))
         except ValueError as error:
             raise InvalidArgument("no such retry schedule", expected=", ".join(Schedule), observed=self.schedule) from error
         for name in ("interval", "interval_max"):

@@ -12,7 +12,7 @@ from msgspec import Meta, to_builtins
 from ..errors import InvalidArgument, LimitExceeded
 from ..format.sealed import digest
 from ..format.stored_json import Name, Number, Stored, TimeMs, damaged, parse_stored
-from ..limits import DELAY_MAX, FORMAT_VERSION, QUEUES_MAX, TopicLimits, check_count, is_positive, plain
+from ..limits import DELAY_MAX, FORMAT_VERSION, QUEUES_MAX, TopicLimits, check_count, is_positive, named, plain
 from ..message.message import MessageType
 
 _WHAT = "a topic's settings"
@@ -42,7 +42,7 @@ class TopicSettings:
 
     def __post_init__(self) -> None:
         try:
-            object.__setattr__(self, "message_type", MessageType(self.message_type))
+            object.__setattr__(self, "message_type", named(MessageType, self.message_type))
         except ValueError as error:
             raise InvalidArgument("no such message type", expected=", ".join(MessageType), observed=self.message_type) from error
         if not is_positive(self.queues):

@@ -24,6 +24,7 @@ from penstock.coordinator.groups.record import (
 )
 from penstock.coordinator.groups.retry import ROCKETMQ_INTERVALS, RetryPolicy, Schedule
 from penstock.coordinator.limits import CELL_BYTES_MAX
+from penstock.log import MessageType, TopicSettings
 from penstock.log.errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError, PenstockError
 
 INTERVALS = st.integers(0, 7 * 86_400).map(lambda seconds: timedelta(seconds=seconds))
@@ -138,6 +139,12 @@ def retry(**given: Any) -> RetryPolicy:
 
 def group(**given: Any) -> GroupSettings:
     return GroupSettings(**given)
+
+
+def test_types_are_named_in_capitals_or_not() -> None:
+    settings = GroupSettings(delivery_order="orderly", dead_letter_policy="PARK", retry=RetryPolicy(schedule="Fixed"))  # type: ignore[arg-type]
+    assert settings == GroupSettings(dead_letter_policy=DeadLetterPolicy.PARK)
+    assert TopicSettings(message_type="fifo").message_type is MessageType.FIFO  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

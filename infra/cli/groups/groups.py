@@ -74,7 +74,11 @@ def changeable(function: F) -> F:
             click.option("--retry-interval", type=Duration(), help="fixed: each wait; exponential: the first."),
             click.option("--retry-interval-max", type=Duration(), help="exponential: the longest."),
             click.option("--retry-jitter", type=click.FloatRange(0, 1), help="The part of a wait that is left to chance."),
-            click.option("--max-attempts", type=_Attempts(), help="Deliveries until a message is given up."),
+            click.option(
+                "--max-attempts",
+                type=_Attempts(),
+                help="Failed attempts until a message is given up; a death of its process counts where it ran alone.",
+            ),
             click.option(
                 "--dead-letter-policy",
                 type=policies,

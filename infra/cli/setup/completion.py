@@ -10,16 +10,19 @@ from ...console import output
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command()
+_HELP = """Print the completion script of a shell.
+
+\b
+bash   eval "$(penstock completion bash)"    in ~/.bashrc
+zsh    eval "$(penstock completion zsh)"     in ~/.zshrc
+fish   penstock completion fish > ~/.config/fish/completions/penstock.fish
+"""
+
+
+@click.command(help=_HELP)
 @click.argument("shell", type=click.Choice(_SHELLS))
 def command(shell: str) -> None:
-    r"""Print the completion script of a shell.
-
-    \b
-    bash   eval "$(penstock completion bash)"    in ~/.bashrc
-    zsh    eval "$(penstock completion zsh)"     in ~/.zshrc
-    fish   penstock completion fish > ~/.config/fish/completions/penstock.fish
-    """
+    """Print a shell's completion script."""
     from ..main import main
 
     kind = get_completion_class(shell)

@@ -86,6 +86,7 @@ def test_every_command_explains_itself(penstock: Penstock, name: str) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(penstock: Penstock, shell: str) -> None:
     assert "_PENSTOCK_COMPLETE" in penstock("completion", shell).out
+    assert f"\n  {shell} " in penstock("completion", "--help").out
 
 
 @pytest.mark.parametrize("args", [("read", "orders", "--json", "--start", "5"), ("read", "orders", "--nope", "--json")])
