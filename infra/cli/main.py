@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from ..console.exit_codes import EXIT_CODES, ending
-from ..console.session import OutputFailed, Session, Signals, Stopped, writing_output
+from ..console.session import OutputFailed, Session, Signals, Stopped, json_option, writing_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,14 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     show_envvar=True,
     help="The table of consumer groups: sqlite:///path, dynamodb://table?region=…, store; default: beside a lake in a folder, else in it.",
 )
+@json_option
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version.")
 @click.pass_context
 def main(ctx: click.Context, lake: str | None, coordination: str | None, debug: bool) -> None:
     """Ordered message queues on nothing but object storage.
 
-    Every command takes --lake too, and --json for one JSON object a line.
+    --lake and --json stand before a command or behind it.
     """
     session = ctx.ensure_object(Session)
     session.url, session.coordination, session.debug = lake, coordination or None, debug

@@ -169,8 +169,12 @@ class Session:
 def command_options(command: F) -> F:
     """``--lake`` and ``--json``, which every command takes; pass the session with ``click.pass_obj``."""
     lake = click.option("--lake", metavar="URL", expose_value=False, callback=_set_lake, help="The lake, if not given before.")
-    json = click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help="One JSON object a line.")
-    return json(lake(command))
+    return json_option(lake(command))
+
+
+def json_option(command: F) -> F:
+    """``--json``, before a command or behind it."""
+    return click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help="One JSON object a line.")(command)
 
 
 def group_options(command: F) -> F:

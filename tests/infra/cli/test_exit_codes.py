@@ -89,6 +89,13 @@ def test_completion(penstock: Penstock, shell: str) -> None:
     assert f"\n  {shell} " in penstock("completion", "--help").out
 
 
+def test_json_is_asked_for_before_or_behind_a_command(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders")
+    behind = penstock("topic", "list", "--json").out
+    assert json.loads(behind)["topic"] == "orders"
+    assert penstock("--json", "topic", "list").out == behind
+
+
 @pytest.mark.parametrize("args", [("read", "orders", "--json", "--start", "5"), ("read", "orders", "--nope", "--json")])
 def test_a_wrong_call_is_told_as_it_was_asked_for(penstock: Penstock, args: tuple[str, ...]) -> None:
     penstock("topic", "create", "orders")
