@@ -16,7 +16,7 @@ from wsgiref.simple_server import WSGIServer
 
 from ..consumers.statistics import CATALOGUE
 from ..log.errors import InvalidArgument, MissingDependency
-from ..log.metrics import Counter, Distribution, Histogram, Kind, MemoryMetrics, Metric, Sample, Source, label_values, merged
+from ..log.metrics import Counter, Distribution, Histogram, Kind, MemoryMetrics, Metric, Source, asked, label_values, merged
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -28,24 +28,48 @@ LOOPBACK = "127.0.0.1"
 log = logging.getLogger("penstock.metrics")
 
 
+class _Failures:
+    """The sources that fail: each is told once, until a look meets none that fails."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    @contextmanager
+    def noted(self) -> Iterator[Callable[[Exception], None]]:
+        """One look at all sources; the function is for the errors of those that fail."""
+        found: set[str] = set()
+
+        def note(error: Exception) -> None:
+            text = f"{type(error).__name__}: {error}"
+            if text not in self._told:
+                log.warning("a source of metrics fails, and its metrics are left out: %s", text, exc_info=error)
+            found.add(text)
+
+        yield note
+        self._told = found
+
+
 class PrometheusCollector:
     """Shows `MemoryMetrics` to prometheus-client: ``registry.register(PrometheusCollector(metrics))``. Nothing is copied between scrapes."""
 
     def __init__(self, metrics: MemoryMetrics) -> None:
         self._metrics = metrics
+        self._failures = _Failures()
 
     def describe(self) -> list[Family]:
         """The names alone, so that registering reads nothing."""
         return [_family(metric) for metric in CATALOGUE]
 
     def collect(self) -> list[Family]:
-        """Everything that has been counted so far."""
+        """Everything that has been counted so far, but for sources that fail."""
         families: dict[Metric, Family] = {}
 
         def family(metric: Metric) -> Family:
             return families.setdefault(metric, _family(metric))
 
-        for sample in self._metrics.samples():
+        with self._failures.noted() as note:
+            samples = self._metrics.samples(failed=note)
+        for sample in samples:
             labels = dict(zip(sample.metric.labels, sample.labels, strict=True))
             family(sample.metric).add_sample(sample.metric.name, labels, sample.value)
         for distribution in self._metrics.distributions():
@@ -184,8 +208,11 @@ class OpenTelemetryMetrics:
             self._sources = [one for one in self._sources if one is not source]
 
     def _observer(self, metric: Metric) -> Callable[[CallbackOptions], list[Observation]]:
+        failures = _Failures()
+
         def observe(_: CallbackOptions) -> list[Observation]:
-            samples: Iterator[Sample] = (one for source in self._sources for one in source() if one.metric == metric)
+            with failures.noted() as note:
+                samples = [one for one in asked(self._sources, note) if one.metric == metric]
             return [self._observation(one.value, dict(zip(metric.labels, one.labels, strict=True))) for one in merged(samples)]
 
         return observe

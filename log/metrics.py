@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -152,13 +152,15 @@ class MemoryMetrics:
             self._sources = [*self._sources, source]
         return lambda: self._forget(source)
 
-    def samples(self) -> list[Sample]:
-        """Counters and gauges as they stand. Raises what a source raises."""
+    def samples(self, *, failed: Callable[[Exception], None] | None = None) -> list[Sample]:
+        """Counters and gauges as they stand. Raises what a source raises. With ``failed``, that is called with the error, and the source is
+        left out.
+        """
         with self._lock:
             counted = [Sample(metric, labels, counter.value) for (metric, labels), counter in self._counters.items()]
             sources = self._sources
         # This is outside the lock: a source may take its time, and may count.
-        return counted + merged(sample for source in sources for sample in source())
+        return counted + merged(asked(sources, failed))
 
     def distributions(self) -> list[Distribution]:
         """Histograms as they stand."""
@@ -205,6 +207,19 @@ class _Histogram:
     def distribution(self, metric: Metric, labels: tuple[str, ...]) -> Distribution:
         with self._lock:
             return Distribution(metric, labels, tuple(self._counts), self._sum)
+
+
+def asked(sources: Iterable[Source], failed: Callable[[Exception], None] | None = None) -> Iterator[Sample]:
+    """What the sources give; a source that fails gives nothing, if somebody is to hear of it."""
+    for source in sources:
+        try:
+            samples = list(source())
+        except Exception as error:
+            if failed is None:
+                raise
+            failed(error)
+        else:
+            yield from samples
 
 
 def merged(samples: Iterable[Sample]) -> list[Sample]:

@@ -42,6 +42,7 @@ from penstock.coordinator.transactions.statistics import GroupTransactions, Open
 from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
 from penstock.log import BatchSent, ProducerStatistics
 from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
+from penstock.log.metrics import Sample
 from tests.lakes import TIMEOUT_S, send_all
 from tests.tree import ROOT
 from tests.waiting import wait_until
@@ -146,6 +147,31 @@ def test_scraping_reads_what_is_now(server: MetricsServer, metrics: MemoryMetric
     assert scrape(server)[name] == 2
     counter.add(5)
     assert scrape(server)[name] == 7
+
+
+def test_a_source_that_fails_is_told_once_and_leaves_the_others(
+    server: MetricsServer, metrics: MemoryMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    well = False
+
+    def source() -> list[Sample]:
+        if not well:
+            raise NameError("producer_samples")
+        return []
+
+    metrics.watch(source)
+    count_everything(metrics)
+    names = {name for name, _ in scrape(server)}
+    assert "rocketmq_messages_out_total" in names
+    assert "rocketmq_consumer_lag_messages" in names
+    scrape(server)
+    told = "a source of metrics fails, and its metrics are left out: NameError: producer_samples"
+    assert caplog.messages == [told]
+    well = True
+    scrape(server)
+    well = False
+    scrape(server)
+    assert caplog.messages == [told, told]
 
 
 def test_the_process_itself_is_shown_too(server: MetricsServer) -> None:
