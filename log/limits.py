@@ -106,7 +106,7 @@ class TopicLimits:
 def named(kind: type[E], value: object) -> E:
     """The member of an enumeration that a caller named, in capitals or not. Raises `ValueError` if there is none."""
     word = str(value).casefold()
-    return next((one for one in kind if one.value.casefold() == word), None) or kind(value)
+    return next((one for one in kind if one.value.casefold() == word), None) or kind(str(value))
 
 
 def is_positive(value: object) -> bool:
