@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from .errors import InvalidArgument, LimitExceeded
 
@@ -105,8 +105,8 @@ class TopicLimits:
 
 def named(kind: type[E], value: object) -> E:
     """The member of an enumeration that a caller named, in capitals or not. Raises `ValueError` if there is none."""
-    word = str(value).casefold()
-    return next((one for one in kind if one.value.casefold() == word), None) or kind(str(value))
+    word = value.casefold() if isinstance(value, str) else None
+    return next((one for one in kind if one.value.casefold() == word), None) or kind(cast("str", value))
 
 
 def is_positive(value: object) -> bool:
