@@ -9,14 +9,19 @@ from io import StringIO
 from tests.tree import ROOT
 
 
-def readme(number: int, *, here: str = "./", count: int = 3) -> str:
-    """What one of the README's examples prints."""
-    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def example(number: int, *, count: int = 3) -> str:
+    """One of the README's examples."""
+    examples: list[str] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(examples) == count
     assert len(examples[number].splitlines()) <= 20
+    return examples[number]
+
+
+def readme(number: int, *, here: str = "./") -> str:
+    """What one of the README's examples prints."""
     shown = StringIO()
     with redirect_stdout(shown):
-        exec(compile(examples[number].replace('"./', f'"{here}'), "README.md", "exec"), {})
+        exec(compile(example(number).replace('"./', f'"{here}'), "README.md", "exec"), {})
     return shown.getvalue()
 
 

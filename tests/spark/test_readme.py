@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.test_documents import readme
-from tests.tree import ROOT
+from tests.test_documents import example, readme
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -26,6 +24,5 @@ def test_the_readme_s_pipeline_runs(tmp_path: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.usefixtures("java")
 def test_it_runs_in_an_empty_folder(tmp_path: Path) -> None:
-    example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[2]
-    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
+    ran = subprocess.run([sys.executable, "-c", example(2)], cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
     assert (ran.returncode, ran.stdout) == (0, PRINTED), ran.stderr
