@@ -25,6 +25,7 @@ from ..log.errors import (
 from ..log.escapes import escaped
 from ..log.filter.filters import parse_filter
 from ..log.lake import Lake
+from ..log.limits import Duration, checked_duration
 from ..log.message.message import MessageView, views
 from ..log.read.reader import Reader
 from ..log.runtime.backoff import Backoff
@@ -32,7 +33,7 @@ from ..log.topic.topics import Topic
 from .consumer import Consumer
 from .feed.feed import Feed
 from .handlers.executor import Executor, executor_of
-from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, check_consume_timeout
+from .limits import CONSUME_TIMEOUT, CONSUME_TIMEOUT_MAX, HUNG_MAX, ROUNDS_PER_TIMEOUT
 from .membership import Subscription
 from .schedule.lanes import Lane, LaneRun
 
@@ -89,19 +90,21 @@ class BroadcastConsumer(Consumer):
         member: str,
         subscriptions: Mapping[str, Subscription],
         listener: Callable[..., Any],
-        consume_timeout: timedelta = CONSUME_TIMEOUT,
+        consume_timeout: Duration = CONSUME_TIMEOUT,
         save_every: timedelta = SAVE_EVERY,
     ) -> None:
         check_group_name(group)
         check_member_name(member)
-        check_consume_timeout(consume_timeout, "broadcast")
+        timeout = checked_duration(
+            "consume_timeout", consume_timeout, most=CONSUME_TIMEOUT_MAX, operation="broadcast", above_zero=True
+        )
         super().__init__(group, name=f"member {member} of broadcasting group {group}")
         self.member = member
         self._lake = lake
         self._coordination = coordination
         self._subscriptions = dict(subscriptions)
         self._listener = listener
-        self._timeout_s = consume_timeout.total_seconds()
+        self._timeout_s = timeout.total_seconds()
         self._save_s = save_every.total_seconds()
         self._feeds: dict[str, Feed] = {}
         self._progress: dict[str, MemberProgress] = {}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Generator
-from datetime import timedelta
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from ..log.errors import ClosedError, InvalidArgument, PenstockError, unforeseen
-from ..log.limits import WAIT_MAX, check_duration
+from ..log.limits import WAIT_MAX, Duration, optional_duration
 from .membership import Membership
 
 log = logging.getLogger("penstock.consumers")
@@ -43,20 +42,19 @@ class Consumer:
             raise
         self._loop = asyncio.ensure_future(self._run())
 
-    async def close(self, *, timeout: timedelta | None = None) -> None:
-        """Stop taking messages and leave in good order. Running handlers come to their end (within ``timeout``), and queues are handed
-        over.
+    async def close(self, timeout: Duration | None = None) -> None:
+        """Stop taking messages and leave in good order. Running handlers come to their end (within ``timeout``, a
+        `timedelta` or a number of seconds), and queues are handed over.
 
         A second call waits for the same end, at most for its own ``timeout``. Raises the error that ended the consumer before, and
         `InvalidArgument` inside one of its handlers.
         """
         self.check_outside()
-        if timeout is not None:
-            check_duration("timeout", timeout, most=WAIT_MAX, operation="close")
+        wait = optional_duration("timeout", timeout, most=WAIT_MAX, operation="close")
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
-        if timeout is not None:
-            await asyncio.wait((self._closing,), timeout=timeout.total_seconds())
+        if wait is not None:
+            await asyncio.wait((self._closing,), timeout=wait.total_seconds())
             if not self._closing.done():
                 self._break_off()
         await asyncio.shield(self._closing)

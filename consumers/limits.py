@@ -8,8 +8,7 @@ from enum import Enum, auto
 from typing import Literal
 
 from ..coordinator.limits import LETTERS_MAX
-from ..log.errors import InvalidArgument, LimitExceeded
-from ..log.limits import MEMORY_BYTES_MAX, MESSAGES_MAX, check_count, plain
+from ..log.limits import MEMORY_BYTES_MAX, MESSAGES_MAX, check_count
 
 CONSUME_TIMEOUT = timedelta(minutes=15)
 """A handler that runs longer has failed."""
@@ -34,16 +33,6 @@ HUNG_MAX = 100
 """The most handlers that were given up and still run. With more, a consumer ends."""
 ROUNDS_PER_TIMEOUT = 4
 """How often, within the timeout, handlers that run too long are looked for; at least once a second."""
-
-
-def check_consume_timeout(timeout: object, operation: str) -> None:
-    """Raise `InvalidArgument` or `LimitExceeded` for an invalid handler timeout."""
-    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
-        raise InvalidArgument("consume_timeout must be a timedelta above zero", operation=operation, observed=plain(timeout))
-    if timeout > CONSUME_TIMEOUT_MAX:
-        raise LimitExceeded(
-            "consume_timeout is too long", operation=operation, expected=f"at most {CONSUME_TIMEOUT_MAX}", observed=str(timeout)
-        )
 
 
 def check_counts(options: object, *names: str, operation: str) -> None:

@@ -25,7 +25,7 @@ from ..log.errors import CallError, DataDamaged, InvalidArgument, PenstockError,
 from ..log.filter.filters import Filter, parse_filter
 from ..log.lake import Lake
 from ..log.limits import MESSAGES_MAX as MAX_MESSAGES
-from ..log.limits import MIB, WAIT_MAX, check_count, check_duration, plain
+from ..log.limits import MIB, WAIT_MAX, Duration, check_count, checked_duration, plain
 from ..log.message.message import MessageView, views
 from ..log.read.reader import Position, Reader
 from .consumer import GroupMember
@@ -224,9 +224,9 @@ class PullConsumer(GroupMember):
         """The queues that it reads now, as (topic, queue). They may come and go with the group's other members."""
         return sorted(self._owned)
 
-    async def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)) -> list[MessageView]:
-        """The next messages, of one or several queues. Waits at most ``timeout`` until there are some, and returns an empty list after
-        that.
+    async def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: Duration = timedelta(seconds=1)) -> list[MessageView]:
+        """The next messages, of one or several queues. Waits at most ``timeout`` (a `timedelta` or a number of seconds) until there
+        are some, and returns an empty list after that.
 
         Raises `InvalidArgument` for a bad number, `ClosedError`, and `OffsetOutOfRange` when retention removed the next messages (seek on).
         Raises errors that made reading impossible, and the error that ended the consumer by itself.
@@ -235,15 +235,15 @@ class PullConsumer(GroupMember):
         return [one for part in parts for one in views(part.queue[0], part.kept, epoch=part.owned.keeper.epoch)]
 
     async def poll_arrow(
-        self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)
+        self, max_messages: int = MESSAGES_MAX, *, timeout: Duration = timedelta(seconds=1)
     ) -> list[tuple[str, pa.RecordBatch]]:
         """The next messages as `poll` gives them, as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
         return [(part.queue[0], part.kept) for part in await self._parts(max_messages, timeout)]
 
-    async def _parts(self, max_messages: int, timeout: timedelta) -> list[_Part]:
+    async def _parts(self, max_messages: int, timeout: Duration) -> list[_Part]:
         check_count("max_messages", max_messages, most=MAX_MESSAGES, operation="poll")
-        check_duration("timeout", timeout, most=WAIT_MAX, operation="poll")
-        until_s = asyncio.get_running_loop().time() + timeout.total_seconds()
+        wait = checked_duration("timeout", timeout, most=WAIT_MAX, operation="poll")
+        until_s = asyncio.get_running_loop().time() + wait.total_seconds()
         await asyncio.sleep(0)  # a caller that polls in a loop lets the lease be renewed, even when all messages come from memory
         while True:
             self._check_open("poll")

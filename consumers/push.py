@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from ..coordinator.coordination import Coordination
 from ..coordinator.groups.record import DeliveryOrder
 from ..log.errors import ClosedError, InvalidArgument
 from ..log.lake import Lake
-from ..log.limits import MIB, plain
+from ..log.limits import MIB, DurationField, field_default, plain, set_durations
 from ..log.metrics import MemoryMetrics, Metrics, check_metrics
 from .consumer import GroupMember
 from .handlers.executor import executor_of
-from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, Limits, check_consume_timeout, check_counts
+from .limits import CONSUME_TIMEOUT, CONSUME_TIMEOUT_MAX, HUNG_MAX, ROUNDS_PER_TIMEOUT, Limits, check_counts
 from .membership import Membership, Subscription
 from .queues.assigned import AssignedQueues
 from .queues.dispatcher import Dispatcher
@@ -41,7 +40,7 @@ class PushOptions:
     cache_bytes: int = CACHE_BYTES
     on_expired: Literal["skip", "stop"] = "skip"
     """What to do when retention removed messages before the group had them: pass over them and log an error, or end with `OffsetOutOfRange`."""
-    consume_timeout: timedelta = CONSUME_TIMEOUT
+    consume_timeout: DurationField = field_default(CONSUME_TIMEOUT)
     """A handler that runs longer is a failed attempt; its later result no longer counts."""
     batch: Literal["group", "queue"] | None = None
     """Hand the listener lists of messages: of one message group, or of one queue."""
@@ -56,7 +55,7 @@ class PushOptions:
     def __post_init__(self) -> None:
         counts = ("threads", "cache_messages", "cache_bytes", "batch_messages", "window", "waiting")
         check_counts(self, *counts, operation="push consumer")
-        check_consume_timeout(self.consume_timeout, "push consumer")
+        set_durations(self, "consume_timeout", most=CONSUME_TIMEOUT_MAX, operation="push consumer", above_zero=True)
         check_metrics(self.metrics, "push consumer")
         if self.on_expired not in ("skip", "stop"):
             raise InvalidArgument(

@@ -21,7 +21,7 @@ from ..coordinator.rebalance.balance import Queue
 from ..coordinator.transactions.members.acks import settled_by
 from ..log.errors import InvalidArgument, LimitExceeded
 from ..log.lake import Lake
-from ..log.limits import MIB, is_positive
+from ..log.limits import MIB, Duration, checked_duration, is_positive
 from ..log.message.message import MessageView
 from ..log.metrics import MemoryMetrics, Metrics, check_metrics
 from .consumer import GroupMember
@@ -143,22 +143,26 @@ class SimpleConsumer(GroupMember):
     async def receive(
         self,
         max_messages: int = RECEIVE_MESSAGES_MAX,
-        invisible_duration: timedelta = INVISIBLE_DEFAULT,
-        await_duration: timedelta = AWAIT_DEFAULT,
+        invisible_duration: Duration = INVISIBLE_DEFAULT,
+        await_duration: Duration = AWAIT_DEFAULT,
     ) -> list[MessageView]:
         """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for
         ``await_duration``.
 
         They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable
-        before this returns. ``message.delivery_attempt`` counts how often a message was handed out. Several receives may wait at once. A
-        cancelled receive gives back the messages it was just being given.
+        before this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` counts how often a message
+        was handed out. Several receives may wait at once. A cancelled receive gives back the messages it was just being given.
 
         Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the
         consumer.
         """
-        self._check_receive(max_messages, invisible_duration, await_duration)
-        invisible_ms = _ms(invisible_duration)
-        until_s = self._clock.monotonic_s() + await_duration.total_seconds()
+        self._check_count(max_messages)
+        invisible = checked_duration(
+            "invisible_duration", invisible_duration, least=INVISIBLE_MIN, most=INVISIBLE_MAX, operation="receive"
+        )
+        awaited = checked_duration("await_duration", await_duration, most=INVISIBLE_MAX, operation="receive")
+        invisible_ms = _ms(invisible)
+        until_s = self._clock.monotonic_s() + awaited.total_seconds()
         self._waiting += 1
         try:
             while True:
@@ -254,18 +258,18 @@ class SimpleConsumer(GroupMember):
         """Let the queue's cell forget a transaction that is noted as committed. Raises as `settle_for` does when nobody can tell."""
         _raise_first(await self._settle([(topic, queue, (), methodcaller("without_transactions", (transaction,)))]))
 
-    async def change_invisible_duration(self, receipt: ReceiptT, duration: timedelta) -> ReceiptT:
+    async def change_invisible_duration(self, receipt: ReceiptT, duration: Duration) -> ReceiptT:
         """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt that
         is good from now on.
 
         An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. Messages of a
         message group that were received together become visible together: a change for one is a change for all. For a message that is not
-        the first, only an extension is accepted. Raises as `ack` does, and `InvalidArgument` for a duration out of range.
+        the first, only an extension is accepted. Raises as `ack` does, and `InvalidArgument` or `LimitExceeded` for a duration out of range.
         """
-        _check_duration("the invisible duration", duration, timedelta(0), INVISIBLE_MAX, "change_invisible_duration")
+        invisible = checked_duration("duration", duration, most=INVISIBLE_MAX, operation="change_invisible_duration")
         handle = self._handle(receipt, "change_invisible_duration")
         now_ms = self._clock.wall_ms()
-        due_ms = now_ms + _ms(duration)
+        due_ms = now_ms + _ms(invisible)
         change = partial(changed_invisible_duration, handle=handle, due_ms=due_ms, now_ms=now_ms, known=self._known(handle))
         _raise_first(await self._settle([_one(handle, change)]))
         self._in_flight.change(_text(receipt), due_ms)
@@ -329,7 +333,7 @@ class SimpleConsumer(GroupMember):
 
     # --- Checks -----------------------------------------------------------------------------------------------------------------
 
-    def _check_receive(self, max_messages: object, invisible: object, awaited: object) -> None:
+    def _check_count(self, max_messages: object) -> None:
         if not is_positive(max_messages):
             raise InvalidArgument("max_messages must be a positive whole number", operation="receive", observed=max_messages)
         if max_messages > self._options.receive_max:  # type: ignore[operator]  # it is a number
@@ -340,24 +344,12 @@ class SimpleConsumer(GroupMember):
                 observed=max_messages,
                 hint="open the consumer with a larger receive_max",
             )
-        _check_duration("the invisible duration", invisible, INVISIBLE_MIN, INVISIBLE_MAX, "receive")
-        _check_duration("the await duration", awaited, timedelta(0), INVISIBLE_MAX, "receive")
 
     # --- What operators see -------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> ConsumerStatistics:
         """How the consumer's queues stand; messages that are out count as in flight."""
         return self._owner.statistics()
-
-
-def _check_duration(what: str, value: object, least: timedelta, most: timedelta, operation: str) -> None:
-    if not isinstance(value, timedelta) or not least <= value <= most:
-        raise InvalidArgument(
-            f"{what} is out of range",
-            operation=operation,
-            expected=f"a timedelta from {least.total_seconds():g} s to {most.total_seconds() / 3600:g} h",
-            observed=f"{value.total_seconds():g} s" if isinstance(value, timedelta) else repr(value),
-        )
 
 
 def _one(handle: ReceiptHandle, change: Change) -> _Change:

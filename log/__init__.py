@@ -41,7 +41,7 @@ from .errors import (
 )
 from .filter.tags import TagFilter
 from .lake import Lake
-from .limits import TopicLimits
+from .limits import Duration, TopicLimits
 from .message.message import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageType, MessageView, views
 from .message.routing import queue_of
 from .produce.accumulator import BatchSent, ProducerOptions, ProducerStatistics
@@ -68,6 +68,7 @@ __all__ = [
     "ClockSkewError",
     "ClosedError",
     "DataDamaged",
+    "Duration",
     "FencedError",
     "ForeignObject",
     "ForkedError",

@@ -6,14 +6,46 @@ constants are part of the stored format or of a proof in ``docs/0001-the-log-pro
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast, overload
 
 from .errors import InvalidArgument, LimitExceeded
 
 E = TypeVar("E", bound=StrEnum)
+
+Duration: TypeAlias = timedelta | float
+"""A duration as callers may give it: a `timedelta`, or a number of seconds."""
+
+if TYPE_CHECKING:
+
+    class DurationField:
+        """A dataclass's field that is given as a `Duration` and read as a `timedelta`."""
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> Any: ...  # noqa: ANN401 - a field has no value in its class
+        @overload
+        def __get__(self, instance: object, owner: type) -> timedelta: ...
+        def __get__(self, instance: object, owner: type) -> Any: ...
+        def __set__(self, instance: object, value: Duration) -> None: ...
+
+    class OptionalDurationField:
+        """A `DurationField` that may be None."""
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> Any: ...  # noqa: ANN401 - the same
+        @overload
+        def __get__(self, instance: object, owner: type) -> timedelta | None: ...
+        def __get__(self, instance: object, owner: type) -> Any: ...
+        def __set__(self, instance: object, value: Duration | None) -> None: ...
+else:
+    DurationField, OptionalDurationField = Duration, Duration | None
+
+NO_TIME = timedelta(0)
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+_SECONDS_MAX = timedelta.max.total_seconds() - 1
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -83,6 +115,29 @@ FILTER_DEPTH_MAX = 64
 """The deepest nesting of parentheses and NOTs."""
 
 
+class Seconds(timedelta):
+    """A duration that was given as a number of seconds, and is shown as that number."""
+
+    __slots__ = ("given",)
+    given: float
+
+    def __new__(cls, given: float) -> Self:
+        made = super().__new__(cls, seconds=given)
+        made.given = given
+        return made
+
+    def __repr__(self) -> str:
+        return repr(self.given)
+
+    def __reduce__(self) -> tuple[type[Seconds], tuple[float]]:
+        return Seconds, (self.given,)
+
+
+def field_default(value: timedelta | None) -> Any:  # noqa: ANN401 - a type checker takes a `DurationField`'s default for the field itself
+    """The default of a `DurationField` or an `OptionalDurationField`."""
+    return value
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicLimits:
     """The limits of a message's size, and of its delay."""
@@ -92,15 +147,13 @@ class TopicLimits:
     """The bytes of names and values of all properties, the tag and the keys together."""
     properties: int = 128
     group_bytes: int = 63
-    delay: timedelta = timedelta(days=40)
+    delay: DurationField = field_default(timedelta(days=40))
     """How far ahead, counted from ``send``, a message of a topic of type DELAY may be due."""
 
     def __post_init__(self) -> None:
         for name in ("body_bytes", "properties_bytes", "properties", "group_bytes"):
             check_count(f"limit {name}", getattr(self, name), most=MEMORY_BYTES_MAX, operation="limits")
-        delay: object = self.delay
-        if not (isinstance(delay, timedelta) and timedelta(0) < delay <= DELAY_MAX):
-            raise InvalidArgument(f"limit delay must be a positive timedelta of at most {DELAY_MAX.days} days", observed=delay)
+        set_durations(self, "delay", most=DELAY_MAX, operation="limits", above_zero=True)
 
 
 def named(kind: type[E], value: object) -> E:
@@ -123,12 +176,84 @@ def check_count(name: str, value: object, *, most: int, operation: str) -> None:
         raise LimitExceeded(f"{name} is too much", operation=operation, expected=f"at most {most:,}", observed=plain(value))
 
 
-def check_duration(name: str, value: object, *, most: timedelta, operation: str) -> None:
-    """Raise `InvalidArgument` unless the value is a duration, not negative, and `LimitExceeded` above ``most``."""
-    if not isinstance(value, timedelta) or value < timedelta(0):
-        raise InvalidArgument(f"{name} must be a timedelta, not negative", operation=operation, observed=plain(value))
-    if value > most:
-        raise LimitExceeded(f"{name} is too long", operation=operation, expected=f"at most {most}", observed=str(value))
+def checked_duration(
+    name: str,
+    value: object,
+    *,
+    operation: str,
+    most: timedelta,
+    least: timedelta = NO_TIME,
+    above_zero: bool = False,
+    or_none: bool = False,
+    hint: str | None = None,
+) -> timedelta:
+    """What a caller gave as a `Duration`, as a `timedelta`.
+
+    Raises `InvalidArgument` for anything else and for what is below ``least``, and `LimitExceeded` above ``most``. ``above_zero`` refuses
+    zero, and what is less than a microsecond. ``or_none`` says that None is allowed, too; it is not allowed here.
+    """
+    lower = "above 0" if above_zero else "0 or more" if least == NO_TIME else f"at least {duration_text(least)}"
+    found = _as_timedelta(value)
+    if found is None:
+        expected = f"a timedelta or a number of seconds, {lower}{', or None' if or_none else ''}"
+        raise InvalidArgument(f"{name} is no duration", operation=operation, expected=expected, observed=plain(value))
+    given = duration_text(found) if isinstance(value, timedelta) else plain(value)
+    if found < least or (above_zero and not found):
+        raise InvalidArgument(f"{name} is too short", operation=operation, expected=lower, observed=given)
+    if found > most:
+        if not isinstance(value, timedelta):
+            hint = "a number is one of seconds"
+        expected = f"at most {duration_text(most)}"
+        raise LimitExceeded(f"{name} is too long", operation=operation, expected=expected, observed=given, hint=hint)
+    return found
+
+
+def optional_duration(
+    name: str,
+    value: object,
+    *,
+    operation: str,
+    most: timedelta,
+    above_zero: bool = False,
+    hint: str | None = None,
+) -> timedelta | None:
+    """What a caller gave as a `Duration`, as `checked_duration` gives it, or None."""
+    if value is None:
+        return None
+    return checked_duration(name, value, operation=operation, most=most, above_zero=above_zero, or_none=True, hint=hint)
+
+
+def as_timedelta(value: Duration) -> timedelta:
+    """A duration that `checked_duration` has taken before."""
+    return value if isinstance(value, timedelta) else Seconds(value)
+
+
+def set_durations(fields: object, *names: str, operation: str, most: timedelta, above_zero: bool = False) -> None:
+    """Make fields of a frozen dataclass, given as a `Duration` each, what they are read as. Raises as `checked_duration` does."""
+    for name in names:
+        found = checked_duration(name, getattr(fields, name), operation=operation, most=most, above_zero=above_zero)
+        object.__setattr__(fields, name, found)
+
+
+def duration_text(value: timedelta) -> str:
+    """A duration in the largest unit of which it is a whole number: ``12 h``, ``1.5 s``."""
+    for unit, one in (("days", _DAY), ("h", _HOUR), ("min", _MINUTE)):
+        if value and not value % one and abs(value // one) > 1:
+            return f"{value // one:,} {unit}"
+    return f"{value.total_seconds():.15g} s"
+
+
+def _as_timedelta(value: object) -> timedelta | None:
+    """None for what is no duration. Numbers beyond what a `timedelta` can be are the longest, or the most negative one."""
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if abs(value) > _SECONDS_MAX:
+        return timedelta.max if value > 0 else timedelta.min
+    return Seconds(value)
 
 
 def check_flag(name: str, value: object, *, operation: str) -> None:

@@ -85,12 +85,12 @@ BEGINNINGS: list[tuple[dict[str, Any], type[penstock.PenstockError], str]] = [
     ({"producer_group": "%DLQ%x"}, penstock.InvalidArgument, "bad producer group name"),
     ({"producer_group": 7}, penstock.InvalidArgument, "a producer group's name must be a string.*int"),
     ({"producer_group": "x" * 121}, penstock.LimitExceeded, "name is too long.*at most 120 characters; observed: 121"),
-    ({"producer_group": "shop", "first_check": timedelta(0)}, penstock.InvalidArgument, "first_check must be a positive timedelta"),
-    ({"producer_group": "shop", "first_check": 60}, penstock.InvalidArgument, "first_check must be a positive timedelta"),
+    ({"producer_group": "shop", "first_check": timedelta(0)}, penstock.InvalidArgument, "first_check is too short.*above 0"),
+    ({"producer_group": "shop", "first_check": "60"}, penstock.InvalidArgument, "first_check is no duration"),
     (
         {"producer_group": "shop", "first_check": timedelta(hours=2)},
         penstock.LimitExceeded,
-        "first_check is too late.*at most 1:00:00",
+        "first_check is too long.*at most 60 min; observed: 2 h",
     ),
     ({"producer_group": "other", "checker": "ask"}, penstock.InvalidArgument, "the checker must be callable.*str"),
 ]

@@ -23,7 +23,7 @@ WRONG: dict[str, Any] = {
     "negative": -1,
     "huge": 2**70,
     "true": True,
-    "float": 1.5,
+    "float": 0.05,
     "nan": math.nan,
     "empty": "",
     "surrogate": "a\ud800b",

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Literal
 
 from ...log.errors import InvalidArgument
+from ...log.limits import WAIT_MAX, DurationField, field_default, set_durations
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from .catalog import SETTINGS, Catalog, Slot, check_history
@@ -46,10 +47,11 @@ class CaptureOptions:
     """The tables to snapshot: those that are new to the capture, none, or all once more."""
     once: bool = False
     """End once all changes that were committed when it began to follow are in the topic."""
-    patience: timedelta = timedelta(minutes=5)
+    patience: DurationField = field_default(timedelta(minutes=5))
     """How long to wait for a database that does not answer."""
 
     def __post_init__(self) -> None:
+        set_durations(self, "patience", most=WAIT_MAX, operation="capture")
         if not self.slot or not all(char in "abcdefghijklmnopqrstuvwxyz0123456789_" for char in self.slot) or len(self.slot) > 63:
             raise InvalidArgument("bad slot name", operation="capture", object=self.slot, expected="at most 63 of a-z, 0-9 and _")
 

@@ -6,13 +6,13 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from ...coordinator.lakes import lakes
 from ...coordinator.queues.keeper import OwnershipLost
 from ...coordinator.workers.worker import LeaseLost
 from ...log.errors import PenstockError, RetryError, UnknownOutcome
+from ...log.limits import WAIT_MAX, Duration, optional_duration
 from .backend import BackendOf
 from .engine import Engine
 from .lease import Stop, SyncInUse
@@ -58,13 +58,14 @@ class SyncRun:
         options: Options,
         backend_of: BackendOf,
         *,
-        trigger: timedelta | None = None,
+        trigger: Duration | None = None,
         listener: Callable[[Batch], None] | None = None,
     ) -> None:
         """Begin; without a ``trigger`` it ends with what is stored now. Raises the errors of `Engine.open`."""
+        pause = optional_duration("trigger", trigger, most=WAIT_MAX, operation="sync")
         self._options, self._backend_of = options, backend_of
         self._engine = self._opened()
-        self._pause_s = None if trigger is None else max(_POLL_S, trigger.total_seconds())
+        self._pause_s = None if pause is None else max(_POLL_S, pause.total_seconds())
         self._listener = listener
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -75,9 +76,12 @@ class SyncRun:
         self._thread = threading.Thread(target=self._run, name="penstock-sync", daemon=True)
         self._thread.start()
 
-    def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait for its end, at most ``timeout``. Returns whether it has ended. Raises the error that ended it; `stop` is none."""
-        self._thread.join(None if timeout is None else timeout.total_seconds())
+    def await_termination(self, timeout: Duration | None = None) -> bool:
+        """Wait for its end, at most ``timeout``: a `timedelta` or a number of seconds. Returns whether it has ended. Raises the error that
+        ended it; `stop` is none.
+        """
+        wait = optional_duration("timeout", timeout, most=WAIT_MAX, operation="await_termination")
+        self._thread.join(None if wait is None else wait.total_seconds())
         if self._thread.is_alive():
             return False
         if self._error is not None:

@@ -8,8 +8,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import TypeAlias
 
-from ...log.errors import InvalidArgument
 from ...log.escapes import text_of_error
+from ...log.limits import DELAY_MAX, Duration, checked_duration
 from ..schedule.lanes import Failure
 
 
@@ -29,12 +29,12 @@ class RetryAfter:
     """A failure, to be run again after ``delay`` instead of the policy's interval."""
 
     delay: timedelta
-    reason: str = "the listener asked for a retry"
+    reason: str
 
-    def __post_init__(self) -> None:
-        delay: object = self.delay
-        if not isinstance(delay, timedelta) or delay < timedelta(0):
-            raise InvalidArgument("a retry's delay is a timedelta, not below zero", operation="consume", observed=delay)
+    def __init__(self, delay: Duration, reason: str = "the listener asked for a retry") -> None:
+        """``delay`` is a `timedelta` or a number of seconds."""
+        object.__setattr__(self, "delay", checked_duration("delay", delay, most=DELAY_MAX, operation="consume"))
+        object.__setattr__(self, "reason", reason)
 
 
 @dataclass(frozen=True, slots=True)

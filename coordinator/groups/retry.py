@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from ...log.errors import InvalidArgument
-from ...log.limits import named
+from ...log.limits import DurationField, field_default, named, set_durations
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
@@ -35,9 +35,9 @@ class RetryPolicy:
     """The time between a failed attempt and the next. Raises `InvalidArgument` for invalid settings."""
 
     schedule: Schedule = Schedule.FIXED
-    interval: timedelta = _SECOND
+    interval: DurationField = field_default(_SECOND)
     """FIXED: each interval. EXPONENTIAL: the first interval."""
-    interval_max: timedelta = timedelta(hours=2)
+    interval_max: DurationField = field_default(timedelta(hours=2))
     """EXPONENTIAL: the longest interval."""
     jitter: float = 0.0
     """The part of an interval, from 0 to 1, that is random, so that messages that failed together do not come back together."""
@@ -47,10 +47,7 @@ class RetryPolicy:
             object.__setattr__(self, "schedule", named(Schedule, self.schedule))
         except ValueError as error:
             raise InvalidArgument("no such retry schedule", expected=", ".join(Schedule), observed=self.schedule) from error
-        for name in ("interval", "interval_max"):
-            interval: object = getattr(self, name)
-            if not isinstance(interval, timedelta) or not timedelta(0) <= interval <= INTERVAL_MAX:
-                raise InvalidArgument(f"{name} must be a timedelta from 0 to {INTERVAL_MAX.days} days", observed=interval)
+        set_durations(self, "interval", "interval_max", most=INTERVAL_MAX, operation="retry policy")
         jitter: object = self.jitter
         if isinstance(jitter, bool) or not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
             raise InvalidArgument("jitter must be a number from 0 to 1", observed=jitter)

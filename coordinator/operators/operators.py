@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from ...log.errors import InvalidArgument, TopicNotFound
 from ...log.lake import Lake
-from ...log.limits import WAIT_MAX, check_duration, plain
+from ...log.limits import WAIT_MAX, Duration, optional_duration, plain
 from ...log.message.message import from_ms
 from ...log.read.reader import Position as Place
 from ...log.read.reader import Reader
@@ -150,12 +150,11 @@ class Operators:
         """The settings of all groups, by name."""
         return {name: record.settings for name, record in (await self._groups.all()).items()}
 
-    async def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
+    async def workers(self, *, watch: Duration | None = None) -> list[WorkerSeen]:
         """All workers but those that ended in order. Without ``watch`` each is watched until it is known whether it lives."""
-        if watch is not None:
-            check_duration("watch", watch, most=WAIT_MAX, operation="workers")
+        patience = optional_duration("watch", watch, most=WAIT_MAX, operation="workers")
         cells = self._coordination.cells
-        patience_s = math.inf if watch is None else watch.total_seconds()
+        patience_s = math.inf if patience is None else patience.total_seconds()
         seen = await watched(cells, self._lake.runtime, await workers(cells), patience_s=patience_s)
         return [one for one in seen if one.state is not WorkerState.LEFT]
 

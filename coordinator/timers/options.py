@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ...log.errors import InvalidArgument
-from ...log.limits import MIB, is_positive
+from ...log.limits import MIB, WAIT_MAX, DurationField, field_default, is_positive, set_durations
 
 CLAIM_ROWS_MAX = 10_000
 
@@ -15,19 +15,19 @@ CLAIM_ROWS_MAX = 10_000
 class TimerOptions:
     """The intervals and sizes of the player's steps. The defaults are for S3; tests with few messages want small numbers."""
 
-    tick: timedelta = timedelta(milliseconds=500)
+    tick: DurationField = field_default(timedelta(milliseconds=500))
     """The interval between two steps that deliver messages, unless more is due than one step may take. Where much is sent, new messages
     are also read this much later. A shorter one costs more requests."""
-    probe: timedelta = timedelta(seconds=1)
+    probe: DurationField = field_default(timedelta(seconds=1))
     """The interval between looks at a silent timer log. A message that is due at once is found this much later."""
-    settle: timedelta = timedelta(minutes=1)
+    settle: DurationField = field_default(timedelta(minutes=1))
     """The silence after which arrived messages are noted by a separate write."""
     claim_rows: int = 4_000
     claim_bytes: int = 4 * MIB
     """The most that one step delivers, but at least one message. It is appended as one batch."""
     flush_rows: int = 100_000
     flush_bytes: int = 32 * MIB
-    flush_age: timedelta = timedelta(days=1)
+    flush_age: DurationField = field_default(timedelta(days=1))
     """The limits of waiting messages in memory, or of the time since the last flush, at which they go to a run."""
     merge_runs: int = 4
     """The number of runs of about one size that are merged into one."""
@@ -37,14 +37,11 @@ class TimerOptions:
     """The size of the rows that are read from a run at a time."""
     recalled_rows: int = 1_024
     """The number of recalled messages with time still to come at which they leave the cell for an object."""
-    ahead: timedelta = timedelta(seconds=5)
+    ahead: DurationField = field_default(timedelta(seconds=5))
     """How long before they are due messages are fetched from the runs."""
 
     def __post_init__(self) -> None:
-        for name in ("tick", "probe", "settle", "flush_age", "ahead"):
-            duration: object = getattr(self, name)
-            if not isinstance(duration, timedelta) or duration < timedelta(0):
-                raise InvalidArgument(f"{name} must be a timedelta, not negative", observed=duration)
+        set_durations(self, "tick", "probe", "settle", "flush_age", "ahead", most=WAIT_MAX, operation="timers")
         for name in (
             "claim_rows",
             "claim_bytes",

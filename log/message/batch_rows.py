@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..limits import as_timedelta
 from .message import LOG_SCHEMA, Message, from_us
 from .routing import Router
 
@@ -173,7 +174,7 @@ def rows_of_messages(
 
 def _due(message: Message, born_us: int) -> datetime | None:
     """The time when a message is due; a delay counts from its birth."""
-    return message.delivery_timestamp if message.delay is None else from_us(born_us) + message.delay
+    return message.delivery_timestamp if message.delay is None else from_us(born_us) + as_timedelta(message.delay)
 
 
 def _spread(given: Mapping[int, T], absent: T, count: int) -> list[T]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ..errors import CallError, InvalidArgument, LimitExceeded, MessageTypeMismatch
-from ..limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits
+from ..limits import KEYS_MAX, TAG_BYTES_MAX, Duration, TopicLimits
 
 T = TypeVar("T")
 
@@ -36,8 +36,9 @@ class Message(NamedTuple):
     Order is kept within a ``message_group``, which is required on FIFO topics. ``tag`` and ``properties`` can be filtered on, ``keys``
     looked up.
 
-    Messages for a topic of type DELAY have a ``delivery_timestamp`` with a zone, or a ``delay`` counted from ``send``. A message whose
-    time has passed is delivered at once. A message group is optional there; it keeps the order of its messages once they are due.
+    Messages for a topic of type DELAY have a ``delivery_timestamp`` with a zone, or a ``delay`` counted from ``send``: a
+    `timedelta` or a number of seconds. A message whose time has passed is delivered at once. A message group is optional there; it keeps
+    the order of its messages once they are due.
     """
 
     body: bytes
@@ -46,7 +47,7 @@ class Message(NamedTuple):
     keys: Sequence[str] = ()
     properties: Mapping[str, str] = {}
     delivery_timestamp: datetime | None = None
-    delay: timedelta | None = None
+    delay: Duration | None = None
 
     @staticmethod
     def json(
@@ -57,7 +58,7 @@ class Message(NamedTuple):
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         delivery_timestamp: datetime | None = None,
-        delay: timedelta | None = None,
+        delay: Duration | None = None,
     ) -> Message:
         """A message whose body is ``value`` as compact UTF-8 JSON. Raises `InvalidArgument` for what JSON cannot say."""
         try:

@@ -13,7 +13,18 @@ from typing import Literal
 import pyarrow as pa
 
 from ..errors import BackPressureError, ClosedError, FencedError, InvalidArgument, PenstockError, ProducerFailedError, SequenceError
-from ..limits import LINGER_MAX, MEMORY_BYTES_MAX, MIB, SEQUENCE_MAX, WAIT_MAX, check_count, check_duration, plain
+from ..limits import (
+    LINGER_MAX,
+    MEMORY_BYTES_MAX,
+    MIB,
+    SEQUENCE_MAX,
+    WAIT_MAX,
+    DurationField,
+    check_count,
+    field_default,
+    plain,
+    set_durations,
+)
 from ..message.message import Message
 from ..runtime.portal import patiently
 from .receipts import BatchFuture, SettledBatch
@@ -42,9 +53,9 @@ class BatchSent:
 class ProducerOptions:
     """The settings by which a producer gathers and waits."""
 
-    linger: timedelta = timedelta(milliseconds=25)
+    linger: DurationField = field_default(timedelta(milliseconds=25))
     """How long the first message of a batch waits for further ones."""
-    linger_max: timedelta = timedelta(milliseconds=400)
+    linger_max: DurationField = field_default(timedelta(milliseconds=400))
     """How long it waits where half a batch comes together in that time. That makes fewer, larger and cheaper requests."""
     batch_bytes: int = 4 * MIB
     """The size at which a batch goes at once. While another is on its way it grows on, up to four times this or a quarter of
@@ -53,21 +64,16 @@ class ProducerOptions:
     """The bytes that may wait in memory, overhead included."""
     on_full: Literal["block", "raise"] = "block"
     """The action of ``send`` when ``memory_bytes`` are waiting. On the event loop's own thread it always raises."""
-    block_timeout: timedelta = timedelta(seconds=60)
-    delivery_timeout: timedelta = timedelta(seconds=120)
+    block_timeout: DurationField = field_default(timedelta(seconds=60))
+    delivery_timeout: DurationField = field_default(timedelta(seconds=120))
     """The time after which a batch ends as not written, where that is proved, or as unknown. A batch of more than 8 MiB ends after 24
     hours at most."""
     on_batch: Callable[[BatchSent], None] | None = None
     """Called with each batch once it is durable or failed, on the event loop, for metrics. It must be quick, and raise nothing."""
 
     def __post_init__(self) -> None:
-        for name, most in (
-            ("linger", LINGER_MAX),
-            ("linger_max", LINGER_MAX),
-            ("block_timeout", WAIT_MAX),
-            ("delivery_timeout", WAIT_MAX),
-        ):
-            check_duration(name, getattr(self, name), most=most, operation="producer")
+        set_durations(self, "linger", "linger_max", most=LINGER_MAX, operation="producer")
+        set_durations(self, "block_timeout", "delivery_timeout", most=WAIT_MAX, operation="producer")
         for name in ("batch_bytes", "memory_bytes"):
             check_count(name, getattr(self, name), most=MEMORY_BYTES_MAX, operation="producer")
         if self.on_full not in ("block", "raise"):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ..errors import InvalidArgument, LimitExceeded
 from ..format.stored_json import whole_number
-from ..limits import QUEUES_MAX, TopicLimits
+from ..limits import QUEUES_MAX, TopicLimits, checked_duration, duration_text
 from ..message.arrow import check_delivery_times
 from ..message.batch_rows import MessageIds, message_id
 from ..message.message import LOG_SCHEMA, Message, from_us, limit_hint, to_us, views
@@ -52,16 +52,7 @@ def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
             "a message has a delivery_timestamp or a delay, not both", operation="send", observed=f"{at}, {delay}"
         )
     if delay is not None:
-        if not isinstance(delay, timedelta):
-            raise InvalidArgument(
-                "a delay must be a timedelta",
-                operation="send",
-                observed=repr(delay),
-                hint="penstock.delay_level(3) is the delay of level 3",
-            )
-        if delay < timedelta(0):
-            raise InvalidArgument("a delay must not be negative", operation="send", observed=delay)
-        due_us = now_us + delay // _MICROSECOND
+        due_us = now_us + checked_duration("delay", delay, most=timedelta.max, operation="send") // _MICROSECOND
     else:
         if not isinstance(at, datetime):
             raise InvalidArgument(
@@ -84,8 +75,8 @@ def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
         raise LimitExceeded(
             "the delivery time is too far ahead",
             operation="send",
-            expected=f"at most {limit} from now",
-            observed=timedelta(microseconds=due_us - now_us),
+            expected=f"at most {duration_text(limit)} from now",
+            observed=duration_text(timedelta(microseconds=due_us - now_us)),
             hint=limit_hint("delay"),
         )
     return due_us

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ..append.in_flight import Written
-from ..errors import ForkedError, InvalidArgument, StoreUnavailable
-from ..limits import plain
+from ..errors import ForkedError, StoreUnavailable
+from ..limits import WAIT_MAX, Duration, optional_duration
 from ..message.batch_rows import Places, message_id
 from ..runtime.portal import patiently
 from .delays import QUEUE, Delayed, RecallHandles
@@ -93,12 +93,9 @@ class BatchFuture(Future[SettledBatch]):
             )
 
 
-def _check_timeout(timeout: object) -> None:
-    if timeout is None or (isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout >= 0):
-        return
-    raise InvalidArgument(
-        "the timeout is no number of seconds", operation="receipt", expected="0 or more, or None", observed=plain(timeout)
-    )
+def _timeout_s(timeout: Duration | None, operation: str) -> float | None:
+    found = optional_duration("timeout", timeout, most=WAIT_MAX, operation=operation)
+    return None if found is None else found.total_seconds()
 
 
 class SharedBatch(Protocol):
@@ -122,20 +119,21 @@ class _Awaitable:
         """Whether the outcome is known."""
         return self._future.done()
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The error, once the outcome is known, or None."""
-        _check_timeout(timeout)
-        return self._future.exception(timeout)
+    def exception(self, timeout: Duration | None = None) -> BaseException | None:
+        """The error, once the outcome is known, or None. ``timeout`` is a `timedelta` or a number of seconds; raises `TimeoutError` when it
+        passes.
+        """
+        return self._future.exception(_timeout_s(timeout, "receipt.exception"))
 
-    def _settled(self, timeout_s: float | None) -> SettledBatch:
-        _check_timeout(timeout_s)
+    def _settled(self, timeout: Duration | None) -> SettledBatch:
+        timeout_s = _timeout_s(timeout, "receipt.result")
         try:
             return self._future.result(timeout_s)
         except FutureTimeoutError as error:
             raise StoreUnavailable(
                 "the send is not durable yet",
                 operation="receipt.result",
-                expected=f"within {timeout_s} s",
+                expected=f"within {timeout_s:g} s",
                 hint="it goes on; ask the receipt again",
             ) from error
 
@@ -157,8 +155,10 @@ class Receipt(_Awaitable):
         """The message's id: known at once, never changes."""
         return message_id(self.batch.id_prefix, self.batch.first_number + self.index)
 
-    def result(self, timeout: float | None = None) -> SendResult:
-        """The message's place, once it is durable. ``timeout`` is in seconds; raises `StoreUnavailable` when it passes."""
+    def result(self, timeout: Duration | None = None) -> SendResult:
+        """The message's place, once it is durable. ``timeout`` is a `timedelta` or a number of seconds; raises `StoreUnavailable` when it
+        passes.
+        """
         return self._place(self._settled(timeout))
 
     def __await__(self) -> Generator[object, None, SendResult]:
@@ -195,8 +195,8 @@ class BatchReceipt(_Awaitable):
     def _future(self) -> Future[SettledBatch]:
         return self._shared
 
-    def result(self, timeout: float | None = None) -> BatchResult:
-        """The places of the rows, once they are durable. ``timeout`` is in seconds."""
+    def result(self, timeout: Duration | None = None) -> BatchResult:
+        """The places of the rows, once they are durable. ``timeout`` is as for `Receipt.result`."""
         return self._places(self._settled(timeout))
 
     def __await__(self) -> Generator[object, None, BatchResult]:

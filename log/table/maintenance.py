@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from ..errors import InternalError, PenstockError, ViewLost
+from ..limits import WAIT_MAX, DurationField, field_default, set_durations
 from ..paths import TopicPaths, parse_padded
 from ..runtime.backoff import pause
 from ..runtime.runtime import Runtime
 from ..stores.protocol import ObjectStore
-from ..topic.settings import TopicRecord
+from ..topic.settings import RETENTION_MAX, TopicRecord
 from .collector import AppendActions, Collected, Collector, HeldJobs, all_held
 from .compactor import FAN_IN, TARGET_BYTES, Compacted, Compactor
 from .comparison.copies import Copies
@@ -32,21 +33,26 @@ _MILLISECOND = timedelta(milliseconds=1)
 class MaintenanceOptions:
     """The intervals and sizes of maintenance."""
 
-    publish_interval: timedelta = timedelta(seconds=3.6)
+    publish_interval: DurationField = field_default(timedelta(seconds=3.6))
     """The interval between publications. A longer one costs fewer requests; this one makes 95 of 100 entries visible within 5 s on S3."""
-    quiet_interval: timedelta = timedelta(seconds=5)
+    quiet_interval: DurationField = field_default(timedelta(seconds=5))
     """The interval between looks at a topic that has been silent for minutes."""
-    upkeep_interval: timedelta = timedelta(seconds=30)
+    upkeep_interval: DurationField = field_default(timedelta(seconds=30))
     """The interval between rounds of compaction, retention, checkpoints and trimming."""
-    quiet_upkeep_interval: timedelta = timedelta(minutes=10)
+    quiet_upkeep_interval: DurationField = field_default(timedelta(minutes=10))
     """The same interval while nothing is published, when only time can have made something due."""
-    collect_interval: timedelta = timedelta(hours=1)
+    collect_interval: DurationField = field_default(timedelta(hours=1))
     commit_bytes: int = COMMIT_BYTES
     compact_target_bytes: int = TARGET_BYTES
     compact_fan_in: int = FAN_IN
     checkpoint_versions: int = CHECKPOINT_VERSIONS
-    delta_log_kept: timedelta = timedelta(days=30)
+    delta_log_kept: DurationField = field_default(timedelta(days=30))
     """How far one can travel back in the table's versions, and native streams may lag; 2 days at least."""
+
+    def __post_init__(self) -> None:
+        intervals = ("publish_interval", "quiet_interval", "upkeep_interval", "quiet_upkeep_interval", "collect_interval")
+        set_durations(self, *intervals, most=WAIT_MAX, operation="maintenance")
+        set_durations(self, "delta_log_kept", most=RETENTION_MAX, operation="maintenance")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,19 @@ from msgspec import Meta, to_builtins
 from ..errors import InvalidArgument, LimitExceeded
 from ..format.sealed import digest
 from ..format.stored_json import Name, Number, Stored, TimeMs, damaged, parse_stored
-from ..limits import DELAY_MAX, FORMAT_VERSION, QUEUES_MAX, TopicLimits, check_count, is_positive, named, plain
+from ..limits import (
+    DELAY_MAX,
+    FORMAT_VERSION,
+    QUEUES_MAX,
+    OptionalDurationField,
+    TopicLimits,
+    check_count,
+    field_default,
+    is_positive,
+    named,
+    optional_duration,
+    plain,
+)
 from ..message.message import MessageType
 
 _WHAT = "a topic's settings"
@@ -34,7 +46,7 @@ class TopicSettings:
     message_type: MessageType = MessageType.NORMAL
     queues: int = QUEUES_DEFAULT
     """Fixed at creation. One queue gives a global order."""
-    retention: timedelta | None = RETENTION_DEFAULT
+    retention: OptionalDurationField = field_default(RETENTION_DEFAULT)
     """How long messages are kept after they were stored; None: for ever."""
     retention_bytes: int | None = None
     """How many bytes of table files a queue keeps at most; None: any number."""
@@ -49,14 +61,10 @@ class TopicSettings:
             raise InvalidArgument("queues must be a positive whole number", observed=self.queues)
         if self.queues > QUEUES_MAX:
             raise LimitExceeded("too many queues", expected=f"at most {QUEUES_MAX}", observed=self.queues)
-        retention: object = self.retention
-        if retention is not None and not (isinstance(retention, timedelta) and retention > timedelta(0)):
-            raise InvalidArgument("retention must be a positive timedelta, or None", observed=retention)
-        if self.retention is not None and self.retention > RETENTION_MAX:
-            hint = "None keeps for ever"
-            raise LimitExceeded(
-                "the retention is too long", expected=f"at most {RETENTION_MAX.days} days", observed=self.retention, hint=hint
-            )
+        retention = optional_duration(
+            "retention", self.retention, most=RETENTION_MAX, operation="topic settings", above_zero=True, hint="None keeps for ever"
+        )
+        object.__setattr__(self, "retention", retention)
         limits: object = self.limits
         if not isinstance(limits, TopicLimits):
             raise InvalidArgument("limits must be TopicLimits", observed=type(limits).__name__)

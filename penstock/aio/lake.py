@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import EllipsisType
 from typing import Any, Literal
 
@@ -46,7 +46,7 @@ from penstock.coordinator.transactions.service import Transactions
 from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.log import ClosedError, MessageType, MessageView, ObjectStore, Position, ReadOnlyError, Runtime, WaitingMessage
 from penstock.log import Lake as LogLake
-from penstock.log.limits import check_flag
+from penstock.log.limits import Duration, check_flag
 from penstock.log.produce.delays import RecallHandle
 from penstock.log.topic.topics import Topic
 
@@ -150,7 +150,7 @@ class Lake(LogLake):
         threads: int = PUSH_DEFAULTS.threads,
         cache_messages: int = PUSH_DEFAULTS.cache_messages,
         cache_bytes: int = PUSH_DEFAULTS.cache_bytes,
-        consume_timeout: timedelta = PUSH_DEFAULTS.consume_timeout,
+        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
         on_expired: Literal["skip", "stop"] = "skip",
         batch: Literal["group", "queue"] | None = None,
         batch_messages: int = PUSH_DEFAULTS.batch_messages,
@@ -288,7 +288,7 @@ class Lake(LogLake):
         listener: Callable[..., Any],
         filter: str | None = None,
         start: Position = "earliest",
-        consume_timeout: timedelta = PUSH_DEFAULTS.consume_timeout,
+        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
     ) -> BroadcastConsumer:
         """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
 
@@ -385,7 +385,7 @@ class Lake(LogLake):
         """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`."""
         return await self._operating.describe(name)
 
-    async def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
+    async def workers(self, *, watch: Duration | None = None) -> list[WorkerSeen]:
         """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``."""
         return await self._operating.workers(watch=watch)
 
@@ -509,7 +509,7 @@ class Lake(LogLake):
         producer_group: str | None = None,
         consumer: SimpleConsumer | None = None,
         checker: Checker | None = None,
-        first_check: timedelta = FIRST_CHECK,
+        first_check: Duration = FIRST_CHECK,
     ) -> Transaction:
         """Begin a transaction: ``async with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
 

@@ -17,7 +17,8 @@ from penstock.coordinator.transactions.ids import check_producer_group
 from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
 from penstock.coordinator.transactions.statistics import TransactionStatistics
-from penstock.log import InvalidArgument, LimitExceeded
+from penstock.log import InvalidArgument
+from penstock.log.limits import Duration, checked_duration
 from penstock.log.topic.topics import read_only
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class TransactionService:
         producer_group: str | None,
         consumer: SimpleConsumer | None,
         checker: Checker | None,
-        first_check: timedelta,
+        first_check: Duration,
     ) -> Transaction:
         """Begin a transaction; see `Lake.transaction`."""
         if self.lake.read_only:
@@ -170,12 +171,7 @@ class TransactionService:
                 observed="neither",
             )
         check_producer_group(producer_group)
-        if not isinstance(first_check, timedelta) or first_check <= timedelta(0):
-            raise InvalidArgument("first_check must be a positive timedelta", operation="transaction", observed=first_check)
-        if first_check > FIRST_CHECK_MAX:
-            raise LimitExceeded(
-                "first_check is too late", operation="transaction", expected=f"at most {FIRST_CHECK_MAX}", observed=first_check
-            )
+        first = checked_duration("first_check", first_check, most=FIRST_CHECK_MAX, operation="transaction", above_zero=True)
         checking = self._checking(producer_group)
         if checker is not None:
             _check_callable(checker, "transaction")
@@ -189,7 +185,7 @@ class TransactionService:
                 object=producer_group,
                 hint="pass checker=…, or call lake.check_transactions(producer_group, checker) before",
             )
-        return Transaction(self.transactions, producer_group, first_check=first_check)
+        return Transaction(self.transactions, producer_group, first_check=first)
 
     def _settling(self, producer_group: str | None, consumer: SimpleConsumer, checker: Checker | None) -> Transaction:
         if not isinstance(consumer, SimpleConsumer) or not consumer.is_of(self.lake.coordination):

@@ -21,6 +21,7 @@ from penstock.consumers.push import PushConsumer as AsyncPushConsumer
 from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_DEFAULT, RECEIVE_MESSAGES_MAX, ReceiptT
 from penstock.consumers.simple import SimpleConsumer as AsyncSimpleConsumer
 from penstock.consumers.statistics import ConsumerStatistics
+from penstock.log.limits import Duration
 from penstock.log.message.message import MessageView
 from penstock.log.read.reader import Position
 
@@ -64,9 +65,9 @@ class PullConsumer(ConsumerFace[AsyncPullConsumer]):
         """The queues that it reads now, as (topic, queue). They may come and go with the group's other members."""
         return self._core.assignment
 
-    def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)) -> list[MessageView]:
-        """The next messages, of one or several queues. Waits at most ``timeout`` until there are some, and returns an empty list after
-        that.
+    def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: Duration = timedelta(seconds=1)) -> list[MessageView]:
+        """The next messages, of one or several queues. Waits at most ``timeout`` (a `timedelta` or a number of seconds) until there
+        are some, and returns an empty list after that.
 
         Raises `InvalidArgument` for a bad number, `ClosedError`, and `OffsetOutOfRange` when retention removed the next messages (seek on).
         Raises errors that made reading impossible, and the error that ended the consumer by itself.
@@ -74,7 +75,7 @@ class PullConsumer(ConsumerFace[AsyncPullConsumer]):
         return self._portal.run(lambda: self._core.poll(max_messages, timeout=timeout))
 
     def poll_arrow(
-        self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)
+        self, max_messages: int = MESSAGES_MAX, *, timeout: Duration = timedelta(seconds=1)
     ) -> list[tuple[str, pa.RecordBatch]]:
         """The next messages as `poll` gives them, as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
         return self._portal.run(lambda: self._core.poll_arrow(max_messages, timeout=timeout))
@@ -122,15 +123,15 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
     def receive(
         self,
         max_messages: int = RECEIVE_MESSAGES_MAX,
-        invisible_duration: timedelta = INVISIBLE_DEFAULT,
-        await_duration: timedelta = AWAIT_DEFAULT,
+        invisible_duration: Duration = INVISIBLE_DEFAULT,
+        await_duration: Duration = AWAIT_DEFAULT,
     ) -> list[MessageView]:
         """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for
         ``await_duration``.
 
         They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable
-        before this returns. ``message.delivery_attempt`` counts how often a message was handed out. Several receives may wait at once. A
-        cancelled receive gives back the messages it was just being given.
+        before this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` counts how often a message
+        was handed out. Several receives may wait at once. A cancelled receive gives back the messages it was just being given.
 
         Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the
         consumer.
@@ -152,13 +153,13 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
         """
         self._portal.run(lambda: self._core.ack(*receipts))
 
-    def change_invisible_duration(self, receipt: ReceiptT, duration: timedelta) -> ReceiptT:
+    def change_invisible_duration(self, receipt: ReceiptT, duration: Duration) -> ReceiptT:
         """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt that
         is good from now on.
 
         An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. Messages of a
         message group that were received together become visible together: a change for one is a change for all. For a message that is not
-        the first, only an extension is accepted. Raises as `ack` does, and `InvalidArgument` for a duration out of range.
+        the first, only an extension is accepted. Raises as `ack` does, and `InvalidArgument` or `LimitExceeded` for a duration out of range.
         """
         return self._portal.run(lambda: self._core.change_invisible_duration(receipt, duration))
 

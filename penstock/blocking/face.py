@@ -9,12 +9,11 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import suppress
-from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from penstock.log import PenstockError, Producer
-from penstock.log.limits import WAIT_MAX, check_duration
+from penstock.log.limits import WAIT_MAX, Duration, optional_duration
 from penstock.log.runtime.portal import Portal
 
 if TYPE_CHECKING:
@@ -82,19 +81,18 @@ class ConsumerFace(ClosableFace[ConsumerT]):
         """Why the consumer ended by itself; None while it runs, and when it was closed."""
         return self._core.error
 
-    def wait(self, timeout: timedelta | None = None) -> bool:
+    def wait(self, timeout: Duration | None = None) -> bool:
         """Wait until the consumer has ended: closed by another thread, or by itself. False when that takes longer than ``timeout``.
 
         Raises why it ended by itself.
         """
-        if timeout is not None:
-            check_duration("timeout", timeout, most=WAIT_MAX, operation="wait")
+        patience = optional_duration("timeout", timeout, most=WAIT_MAX, operation="wait")
         if self._portal.stopped:
             return True
 
         async def wait() -> bool:
             ending = asyncio.ensure_future(self._core.ended())
-            await asyncio.wait((ending,), timeout=None if timeout is None else timeout.total_seconds())
+            await asyncio.wait((ending,), timeout=None if patience is None else patience.total_seconds())
             if not ending.done():
                 ending.cancel()
                 return False
@@ -103,7 +101,7 @@ class ConsumerFace(ClosableFace[ConsumerT]):
 
         return self._portal.run(wait)
 
-    def close(self, timeout: timedelta | None = None) -> None:
+    def close(self, timeout: Duration | None = None) -> None:
         """Take nothing more, let running handlers end, and leave in good order. At most ``timeout`` is waited for the handlers.
 
         What still runs then is left alone: its result no longer counts, and the message comes again. Closing again waits for the same end, at

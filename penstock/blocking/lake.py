@@ -9,7 +9,7 @@ Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import EllipsisType
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ from penstock.coordinator.transactions.checking.checker import Checker
 from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.log import MessageView, Position, WaitingMessage
 from penstock.log.describe import TopicDescription
+from penstock.log.limits import Duration
 from penstock.log.produce.accumulator import ProducerStatistics
 from penstock.log.topic.settings import TopicRecord
 
@@ -68,7 +69,7 @@ class Lake(LakeFace[AsyncLake]):
         threads: int = PUSH_DEFAULTS.threads,
         cache_messages: int = PUSH_DEFAULTS.cache_messages,
         cache_bytes: int = PUSH_DEFAULTS.cache_bytes,
-        consume_timeout: timedelta = PUSH_DEFAULTS.consume_timeout,
+        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
         on_expired: Literal["skip", "stop"] = "skip",
         batch: Literal["group", "queue"] | None = None,
         batch_messages: int = PUSH_DEFAULTS.batch_messages,
@@ -195,7 +196,7 @@ class Lake(LakeFace[AsyncLake]):
         listener: Callable[..., Any],
         filter: str | None = None,
         start: Position = "earliest",
-        consume_timeout: timedelta = PUSH_DEFAULTS.consume_timeout,
+        consume_timeout: Duration = PUSH_DEFAULTS.consume_timeout,
     ) -> BroadcastConsumer:
         """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
 
@@ -278,7 +279,7 @@ class Lake(LakeFace[AsyncLake]):
         """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`."""
         return self._portal.run(lambda: self._core.describe_group(name))
 
-    def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
+    def workers(self, *, watch: Duration | None = None) -> list[WorkerSeen]:
         """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``."""
         return self._portal.run(lambda: self._core.workers(watch=watch))
 
@@ -376,7 +377,7 @@ class Lake(LakeFace[AsyncLake]):
         producer_group: str | None = None,
         consumer: SimpleConsumer | None = None,
         checker: Checker | None = None,
-        first_check: timedelta = FIRST_CHECK,
+        first_check: Duration = FIRST_CHECK,
     ) -> Transaction:
         """Begin a transaction: ``with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
 

@@ -21,6 +21,7 @@ from penstock.log import (
     TopicSettings,
 )
 from penstock.log import Producer as AsyncProducer
+from penstock.log.limits import Duration
 from penstock.log.produce.metrics import sends_counted
 from penstock.log.runtime.portal import Portal
 
@@ -47,7 +48,7 @@ class LakeFace(ClosableFace[LakeT]):
         *,
         message_type: MessageType | str = MessageType.NORMAL,
         queues: int = 16,
-        retention: timedelta | None = timedelta(days=3),
+        retention: Duration | None = timedelta(days=3),
         retention_bytes: int | None = None,
         limits: TopicLimits | None = None,
     ) -> TopicRecord:
@@ -72,12 +73,12 @@ class LakeFace(ClosableFace[LakeT]):
         topic: str,
         *,
         name: str | None = None,
-        linger: timedelta = timedelta(milliseconds=25),
+        linger: Duration = timedelta(milliseconds=25),
         batch_bytes: int = ProducerOptions().batch_bytes,
         memory_bytes: int = ProducerOptions().memory_bytes,
         on_full: Literal["block", "raise"] = "block",
-        block_timeout: timedelta = timedelta(seconds=60),
-        delivery_timeout: timedelta = timedelta(seconds=120),
+        block_timeout: Duration = timedelta(seconds=60),
+        delivery_timeout: Duration = timedelta(seconds=120),
         metrics: Metrics | None = None,
     ) -> Producer:
         """Open a producer. With a ``name`` it fences every earlier instance of that name, and its sends may carry sequences.

@@ -6,6 +6,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 from penstock.log import InvalidArgument, SystemClock
+from penstock.log.limits import Duration, checked_duration
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -37,12 +38,11 @@ class HandClock:
         """The time, in UTC."""
         return _EPOCH + self.wall_ms() * _MILLISECOND
 
-    def advance(self, duration: timedelta) -> None:
-        """Let ``duration`` pass at once. Raises `InvalidArgument` for a negative duration."""
-        if duration < timedelta(0):
-            raise InvalidArgument("time does not go back", operation="advance", observed=duration)
+    def advance(self, duration: Duration) -> None:
+        """Let ``duration``, a `timedelta` or a number of seconds, pass at once. Raises `InvalidArgument` for a negative one."""
+        passed = checked_duration("duration", duration, most=timedelta.max, operation="advance")
         with self._lock:
-            self._advanced += duration
+            self._advanced += passed
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...coordinator.lakes import LakeLike, LakePlace, OpenLake, lakes
 from ...log.errors import InvalidArgument
 from ...log.format.header import Part
-from ...log.limits import MIB
+from ...log.limits import MIB, WAIT_MAX, Duration, checked_duration
 from ...log.linking import Linker, check_batch, open_linker
 from ...log.topic.open_name import check_producer_name
 from ..errors import Legible, told_shortly
@@ -69,7 +69,7 @@ def write_ordered(
     queue: ColumnOrName | int | None = None,
     name: str | None = None,
     batch_id: int | None = None,
-    timeout: timedelta = timedelta(minutes=2),
+    timeout: Duration = timedelta(minutes=2),
 ) -> WriteResult:
     """Write a DataFrame to a topic: all of its rows become visible at once, or none does. Returns when they are durable.
 
@@ -94,7 +94,7 @@ def write_ordered(
     raised before anything is visible.
 
     Raises `NotWritten` when it is proved that nothing was written, `UnknownOutcome` (without a name) when the store gave no answer for
-    ``timeout``, and Spark's own errors for failures in ``df``.
+    ``timeout`` (a `timedelta` or a number of seconds), and Spark's own errors for failures in ``df``.
     """
     if df.isStreaming:
         raise InvalidArgument(
@@ -133,7 +133,7 @@ def ordered_writer(
     properties: ColumnOrName | None = None,
     queue: ColumnOrName | int | None = None,
     name: str | None = None,
-    timeout: timedelta = timedelta(minutes=2),
+    timeout: Duration = timedelta(minutes=2),
 ) -> OrderedWriter:
     """A function for ``df.writeStream.foreachBatch(…)`` that writes a stream to a topic, each micro-batch as `write_ordered` does, exactly
     once.
@@ -165,16 +165,15 @@ class OrderedWriter:
         mapping: MessageColumns,
         *,
         name: str | None,
-        timeout: timedelta,
+        timeout: Duration,
         part_bytes: int = 16 * MIB,
         steps: Steps | None = None,
     ) -> None:
         if name is not None:
             check_producer_name(NAME_PREFIX + name)
-        if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
-            raise InvalidArgument("bad timeout", operation="write_ordered", expected="a timedelta above 0", observed=repr(timeout))
         self._place, self._topic, self._mapping = place, topic, mapping
-        self._name, self._timeout, self._part_bytes = name, timeout, part_bytes
+        self._timeout = checked_duration("timeout", timeout, most=WAIT_MAX, operation="write_ordered", above_zero=True)
+        self._name, self._part_bytes = name, part_bytes
         self._steps = steps or Steps()
         self._open: tuple[OpenLake, str | None, Linker] | None = None
         self.last: WriteResult | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -19,7 +18,7 @@ from ...cdc.sync.run import SyncRun
 from ...cdc.targets import Declared, check_into
 from ...coordinator.lakes import LakeLike, LakePlace
 from ...log.errors import InvalidArgument, NotSupported
-from ...log.limits import MIB
+from ...log.limits import MIB, WAIT_MAX, Duration, checked_duration
 from .backend import SparkBackend
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def sync(
     columns: Mapping[str, Mapping[str, str]] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
     history: bool | Collection[str] = False,
-    trigger: Literal["available_now"] | timedelta = "available_now",
+    trigger: Literal["available_now"] | Duration = "available_now",
     max_events_per_batch: int = 100_000,
     max_bytes_per_batch: int = 256 * MIB,
     events_in_driver: int = 50_000,
@@ -65,7 +64,8 @@ def sync(
       (or text), ``binary from hex`` (or base64, base64-url-safe).
     - ``keys``: key columns by table, in place of the events' key.
     - ``history``: keep every version of a row (SCD type 2), in all tables or in these.
-    - ``trigger``: ``"available_now"`` ends with what is stored now; a duration goes on, with at least that time from batch to batch.
+    - ``trigger``: ``"available_now"`` ends with what is stored now; a duration (a `timedelta` or a number of seconds) goes on, with at
+      least that time from batch to batch.
     - ``max_events_per_batch``, ``max_bytes_per_batch`` (of the events' bodies): the most that a batch has; one event is always taken. A batch
       that ran out of memory, or whose driver died, is taken again smaller, and batches grow again from there.
     - ``events_in_driver``: batches of at most this many events are folded in this process, which is quicker than starting tasks; 0: all by tasks.
@@ -94,8 +94,13 @@ def sync(
         raise InvalidArgument(
             "bad name of a sync", operation="sync", object=name, expected="letters, digits, '_', '-' and '.', at most 100"
         )
-    if trigger != "available_now" and not isinstance(trigger, timedelta):
-        raise InvalidArgument("bad trigger", operation="sync", expected="'available_now' or a timedelta", observed=repr(trigger))
+    if trigger == "available_now":
+        pause = None
+    elif isinstance(trigger, str):
+        expected = "'available_now', a timedelta or a number of seconds"
+        raise InvalidArgument("bad trigger", operation="sync", expected=expected, observed=repr(trigger))
+    else:
+        pause = checked_duration("trigger", trigger, most=WAIT_MAX, operation="sync")
     if guard not in ("position", "offset"):
         raise InvalidArgument("bad guard", operation="sync", expected="'position' or 'offset'", observed=repr(guard))
     if truncates not in get_args(Truncates):
@@ -142,7 +147,7 @@ def sync(
         steps=steps,
     )
     backend_of = LocalBackend if spark is None else partial(SparkBackend, spark)
-    return SyncRun(options, backend_of, trigger=None if isinstance(trigger, str) else trigger, listener=listener)
+    return SyncRun(options, backend_of, trigger=pause, listener=listener)
 
 
 def _folder(into: str | os.PathLike[str]) -> str:

@@ -151,8 +151,8 @@ def test_types_are_named_in_capitals_or_not() -> None:
     ("make", "error", "said"),
     [
         (lambda: retry(schedule="never"), InvalidArgument, "no such retry schedule.*fixed, rocketmq, exponential.*never"),
-        (lambda: retry(interval=5), InvalidArgument, "interval must be a timedelta from 0 to 7 days.*5"),
-        (lambda: retry(interval_max=timedelta(days=8)), InvalidArgument, "interval_max must be a timedelta"),
+        (lambda: retry(interval=-5), InvalidArgument, "interval is too short.*0 or more.*-5"),
+        (lambda: retry(interval_max=timedelta(days=8)), LimitExceeded, "interval_max is too long.*at most 7 days.*8 days"),
         (lambda: retry(jitter=1.5), InvalidArgument, "jitter must be a number from 0 to 1.*1.5"),
         (lambda: group(delivery_order="FIFO"), InvalidArgument, "no such delivery_order.*ORDERLY, CONCURRENT.*FIFO"),
         (lambda: group(dead_letter_policy="drop"), InvalidArgument, "no such dead_letter_policy.*continue, park.*drop"),

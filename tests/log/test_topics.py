@@ -83,8 +83,8 @@ def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
             producer.send(Message(b"123456"))
         with pytest.raises(penstock.InvalidArgument, match=r"queues cannot be changed.*retention, retention_bytes or limits"):
             lake.alter_topic("orders", queues=3)
-        with pytest.raises(penstock.InvalidArgument, match="positive timedelta"):
-            lake.alter_topic("orders", retention=5)
+        with pytest.raises(penstock.InvalidArgument, match=r"retention is too short.*expected: above 0; observed: 0"):
+            lake.alter_topic("orders", retention=0)
         with pytest.raises(penstock.InvalidArgument, match="limits must be TopicLimits"):
             lake.alter_topic("orders", limits={"body_bytes": 5})
         assert lake.describe_topic("orders").settings == found
@@ -190,9 +190,9 @@ def test_a_description_shows_where_the_load_lies() -> None:
         ({"name": "%TIMER%orders"}, penstock.InvalidArgument, "timer log, which comes, is written and goes with its topic.*orders"),
         ({"message_type": "DELAY", "name": "x" * 121}, penstock.LimitExceeded, "topic of type DELAY.*at most 120 characters.*121"),
         ({"message_type": "DELAY", "name": "%DLQ%x"}, penstock.InvalidArgument, "a dead-letter topic cannot be of type DELAY"),
-        ({"retention": 3}, penstock.InvalidArgument, "positive timedelta, or None.*3"),
-        ({"retention": timedelta(0)}, penstock.InvalidArgument, "positive timedelta"),
-        ({"retention": timedelta.max}, penstock.LimitExceeded, "at most 36500 days.*None keeps for ever"),
+        ({"retention": "3"}, penstock.InvalidArgument, "retention is no duration.*seconds, above 0, or None.*'3'"),
+        ({"retention": timedelta(0)}, penstock.InvalidArgument, "retention is too short.*above 0"),
+        ({"retention": timedelta.max}, penstock.LimitExceeded, "at most 36,500 days.*None keeps for ever"),
         ({"retention_bytes": 0}, penstock.InvalidArgument, "positive whole number, or None"),
         ({"limits": {"body_bytes": 1}}, penstock.InvalidArgument, "limits must be TopicLimits.*dict"),
     ],

@@ -112,7 +112,10 @@ def test_altering_says_what_changes(penstock: Penstock) -> None:
         (["create", "new", "--order", "CONCURRENT", "--dead-letter-policy", "park"], "only an ORDERLY group can park"),
         (["create", "new", "--order", "CONCURRENT", "--retry-interval", "5s"], "give --retry fixed or exponential too"),
         (["create", "new", "--retry-interval-max", "5s"], "--retry-interval-max is of --retry exponential"),
-        (["create", "new", "--retry-interval", "8d"], "interval must be a timedelta from 0 to 7 days"),
+        (
+            ["create", "new", "--retry-interval", "8d"],
+            "interval is too long operation: retry policy expected: at most 7 days observed: 8 days",
+        ),
         (["alter", "billing"], "Change what?"),
         (["alter", "absent", "--max-attempts", "1"], "there is no such consumer group"),
         (["describe", "absent"], "`penstock group create` creates it, as does its first consumer"),

@@ -274,7 +274,7 @@ def test_a_second_write_of_a_batch_under_its_name_is_refused_not_passed_over(
         ({"topic": "plain"}, InvalidArgument, "NORMAL messages, which have no message group.*message_group=user"),
         ({"topic": "nowhere"}, TopicNotFound, "nowhere"),
         ({"lake": "memory://mine"}, InvalidArgument, "Spark's executors are other processes"),
-        ({"timeout": 3}, InvalidArgument, "bad timeout.*a timedelta above 0.*observed: 3"),
+        ({"timeout": "3"}, InvalidArgument, "timeout is no duration.*a timedelta or a number of seconds, above 0.*observed: '3'"),
     ],
     ids=str,
 )
