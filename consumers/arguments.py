@@ -13,6 +13,7 @@ from ..log import InvalidArgument, Position
 from ..log.filter.filters import parse_filter
 from ..log.paths import check_topic_name
 from ..log.topic.timer_log import check_own
+from .handlers.no_answer import REMEDY, is_annotated_to_return_none, name_of
 from .membership import Subscription
 
 Topics: TypeAlias = str | Mapping[str, str | None]
@@ -92,10 +93,21 @@ def check_start(start: object) -> None:
 
 
 def check_listener(listener: object, *, batch: bool) -> None:
-    """Raise `InvalidArgument` unless the listener can be called with one message, or with one list of them."""
+    """Raise `InvalidArgument` unless the listener can be called with one message, or with one list of them, and may return
+    something.
+    """
     if not callable(listener):
         raise InvalidArgument(
             "the listener cannot be called", operation=_OPERATION, expected="a function of a message", observed=repr(listener)
+        )
+    if is_annotated_to_return_none(listener):
+        raise InvalidArgument(
+            "the listener is annotated to return None, and a message is done only when it returns ConsumeResult.SUCCESS",
+            operation=_OPERATION,
+            object=name_of(listener),
+            expected="-> penstock.ConsumeResult",
+            observed="-> None",
+            hint=REMEDY,
         )
     try:
         signature = inspect.signature(listener)

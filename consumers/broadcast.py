@@ -33,6 +33,7 @@ from ..log.topic.topics import Topic
 from .consumer import Consumer
 from .feed.feed import Feed
 from .handlers.executor import Executor, executor_of
+from .handlers.no_answer import NoAnswers
 from .limits import CONSUME_TIMEOUT, CONSUME_TIMEOUT_MAX, HUNG_MAX, ROUNDS_PER_TIMEOUT
 from .membership import Subscription
 from .schedule.lanes import Lane, LaneRun
@@ -106,6 +107,7 @@ class BroadcastConsumer(Consumer):
         self._listener = listener
         self._timeout_s = timeout.total_seconds()
         self._save_s = save_every.total_seconds()
+        self._no_answers = NoAnswers(group, listener, then="it is logged, and nothing is tried again")
         self._feeds: dict[str, Feed] = {}
         self._progress: dict[str, MemberProgress] = {}
         self._next: dict[tuple[str, int], int] = {}
@@ -231,6 +233,8 @@ class BroadcastConsumer(Consumer):
         finally:
             del self._turns[queue]
         failure = turn.run.failure
+        if failure is not None:
+            self._no_answers.note(failure.reason)
         if failure is not None or not turn.run.done:
             log.warning(
                 "%s: %s queue %d, offset %d failed, and is not tried again: %s",

@@ -97,7 +97,7 @@ class PushConsumer(GroupMember):
         self._listener = listener
         self._worker = coordination.worker
         self._dispatcher: Dispatcher | None = None
-        self._failures = FailureLog(group)
+        self._failures = FailureLog(group, listener)
         self._owner = AssignedQueues(
             PushProcessor,
             self._surroundings,

@@ -6,7 +6,7 @@ import logging
 from datetime import UTC, datetime
 
 from ...log.escapes import escaped
-from ..handlers.results import NO_ANSWER
+from ..handlers.no_answer import NoAnswers
 from ..schedule.step import Failed
 
 log = logging.getLogger("penstock.consumers")
@@ -15,17 +15,13 @@ log = logging.getLogger("penstock.consumers")
 class FailureLog:
     """The failures of one consumer."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, listener: object) -> None:
         self._group = group
-        self._explained = False
+        self._no_answers = NoAnswers(group, listener, then="the message runs again, and at the end of its attempts it is given up")
 
     def note(self, topic: str, queue: int, failed: Failed) -> None:
         """Log what failed and when it runs again."""
-        if failed.reason == NO_ANSWER and not self._explained:
-            self._explained = True
-            log.warning(
-                "the listener of group %s returned None, which counts as a failure: it must return a ConsumeResult", self._group
-            )
+        self._no_answers.note(failed.reason)
         message = failed.message
         log.warning(
             "group %s, %s queue %d: offset %d (message %s) failed at attempt %d, %s: %s",

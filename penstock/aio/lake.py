@@ -162,7 +162,8 @@ class Lake(LogLake):
         Errors of the call are raised at once, a topic or group that does not fit when it is awaited.
 
         ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising,
-        returning anything else, or running longer than ``consume_timeout`` is a failure too. An ordinary function runs in ``threads``
+        returning anything else, or running longer than ``consume_timeout`` is a failure too. So is ``None``: a listener that is annotated
+        ``-> None`` is refused, and the first None of another one is told by an error in the log. An ordinary function runs in ``threads``
         threads, a coroutine function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one message group or of
         one queue, of at most ``batch_messages``; it may return a `BatchResult` that says how many succeeded.
 
@@ -299,7 +300,7 @@ class Lake(LogLake):
         again goes on there, after a crash up to a second before. A name belongs to the consumer that opened it last. The former one ends
         with `FencedError` when it next has progress to save, so until then both may be given a message. The messages of a queue are run one
         after the other, different queues side by side. A message whose listener fails, raises or runs longer than ``consume_timeout`` is
-        logged, and not tried again.
+        logged, and not tried again. What a listener returns is as `push_consumer` says.
 
         ``start`` says where a new name begins; ``filter`` is this member's own. Raises `InvalidArgument` for errors of the call,
         `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
