@@ -14,7 +14,7 @@ from penstock.log.format.sealed import ROW_GROUP_ROWS
 from penstock.log.limits import TopicLimits
 from penstock.log.message.arrow import check_arrow
 from penstock.log.message.batch_rows import MessageIds, rows_of_arrow
-from penstock.log.message.message import MessageType
+from penstock.log.message.message_type import MessageType
 from penstock.log.message.routing import Router
 
 GROUPS = [f"group-{number}" for number in range(10_000)]

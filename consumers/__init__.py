@@ -4,16 +4,22 @@
 `penstock.aio.connect` for asynchronous callers.
 """
 
-from ..log.metrics import MemoryMetrics, Metrics
-from .broadcast import BroadcastConsumer
-from .dead_letters.redrive import RedriveReport
-from .handlers.results import BatchResult, ConsumeResult, RetryAfter
-from .pull import GroupMixed, PullConsumer
-from .push import PushConsumer, PushOptions
-from .simple import SimpleConsumer, SimpleOptions
-from .statistics import ConsumerStatistics, QueueStatistics
-from .trace.status import Fate
-from .trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
+from typing import TYPE_CHECKING
+
+from ..log.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from ..log.metrics import MemoryMetrics, Metrics
+    from .broadcast import BroadcastConsumer
+    from .dead_letters.redrive import RedriveReport
+    from .handlers.results import BatchResult, ConsumeResult, RetryAfter
+    from .pull import GroupMixed, PullConsumer
+    from .push import PushConsumer
+    from .push_options import PushOptions
+    from .simple import SimpleConsumer, SimpleOptions
+    from .statistics import ConsumerStatistics, QueueStatistics
+    from .trace.status import Fate
+    from .trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
 
 __all__ = [
     "BatchResult",
@@ -38,3 +44,21 @@ __all__ = [
     "StoredTrace",
     "Trace",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "..log.metrics": ["MemoryMetrics", "Metrics"],
+            ".broadcast": ["BroadcastConsumer"],
+            ".dead_letters.redrive": ["RedriveReport"],
+            ".handlers.results": ["BatchResult", "ConsumeResult", "RetryAfter"],
+            ".pull": ["GroupMixed", "PullConsumer"],
+            ".push": ["PushConsumer"],
+            ".push_options": ["PushOptions"],
+            ".simple": ["SimpleConsumer", "SimpleOptions"],
+            ".statistics": ["ConsumerStatistics", "QueueStatistics"],
+            ".trace.status": ["Fate"],
+            ".trace.trace": ["DeadLetterTrace", "GroupTrace", "MemberTrace", "StoredTrace", "Trace"],
+        },
+    )

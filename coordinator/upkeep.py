@@ -14,9 +14,9 @@ from ..log.paths import TOPICS, TopicPaths, is_timer_log, topic_name, topic_of
 from ..log.runtime.backoff import pause
 from ..log.table.maintenance import Maintenance, MaintenanceOptions
 from ..log.table.retention import GUARDED
+from ..log.topic.records import read_record
 from ..log.topic.settings import RETENTION_MAX, TopicRecord
 from ..log.topic.timer_log import end_orphan
-from ..log.topic.topics import read_record
 from .cells.cells import Cells
 from .registry.groups import GroupRegistry
 from .registry.retention import retention_guards

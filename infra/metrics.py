@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIServer
 
-from ..consumers.statistics import CATALOGUE
 from ..log.errors import InvalidArgument, MissingDependency
 from ..log.metrics import Counter, Distribution, Histogram, Kind, MemoryMetrics, Metric, Source, asked, label_values, merged
 
@@ -58,6 +57,8 @@ class PrometheusCollector:
 
     def describe(self) -> list[Family]:
         """The names alone, so that registering reads nothing."""
+        from ..consumers.statistics import CATALOGUE
+
         return [_family(metric) for metric in CATALOGUE]
 
     def collect(self) -> list[Family]:
@@ -169,6 +170,8 @@ class OpenTelemetryMetrics:
             from opentelemetry import metrics
         except ImportError as error:
             raise _missing("metrics for OpenTelemetry need its API", error, "opentelemetry") from error
+        from ..consumers.statistics import CATALOGUE
+
         self._observation = metrics.Observation
         self._meter = meter or metrics.get_meter("penstock")
         self._lock = threading.Lock()

@@ -3,56 +3,63 @@
 `penstock.connect` gives the same to synchronous callers; `penstock.aio` is this module's face for asynchronous ones.
 """
 
-from .append.contention import Pace
-from .describe import QueueDescription, TopicDescription
-from .errors import (
-    BackPressureError,
-    CallError,
-    ClockSkewError,
-    ClosedError,
-    DataDamaged,
-    FencedError,
-    ForeignObject,
-    ForkedError,
-    InternalError,
-    InvalidArgument,
-    LimitExceeded,
-    MessageNotFound,
-    MessageTypeMismatch,
-    NewerFormatError,
-    NotSupported,
-    NotWritten,
-    OffsetOutOfRange,
-    PenstockError,
-    PermissionDenied,
-    ProducerFailedError,
-    ReadOnlyError,
-    ReopenError,
-    RetryError,
-    SequenceError,
-    StorageFull,
-    StoreUnavailable,
-    TopicDeleted,
-    TopicExists,
-    TopicNotFound,
-    UnknownOutcome,
-    UnsafeStoreError,
-    ViewLost,
-)
-from .filter.tags import TagFilter
-from .lake import Lake
-from .limits import Duration, TopicLimits
-from .message.message import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageType, MessageView, views
-from .message.routing import queue_of
-from .produce.accumulator import BatchSent, ProducerOptions, ProducerStatistics
-from .produce.delays import DELAY_LEVELS, WaitingMessage, delay_level
-from .produce.producer import Producer
-from .produce.receipts import BatchReceipt, BatchResult, Receipt, SendResult
-from .read.reader import LeftOut, Position, Reader
-from .runtime.runtime import Clock, Runtime, SystemClock
-from .stores import ObjectStore, open_store
-from .topic.settings import TopicRecord, TopicSettings
-from .topic.topics import Topic
+from typing import TYPE_CHECKING
+
+from .lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .append.contention import Pace
+    from .describe import QueueDescription, TopicDescription
+    from .errors import (
+        BackPressureError,
+        CallError,
+        ClockSkewError,
+        ClosedError,
+        DataDamaged,
+        FencedError,
+        ForeignObject,
+        ForkedError,
+        InternalError,
+        InvalidArgument,
+        LimitExceeded,
+        MessageNotFound,
+        MessageTypeMismatch,
+        NewerFormatError,
+        NotSupported,
+        NotWritten,
+        OffsetOutOfRange,
+        PenstockError,
+        PermissionDenied,
+        ProducerFailedError,
+        ReadOnlyError,
+        ReopenError,
+        RetryError,
+        SequenceError,
+        StorageFull,
+        StoreUnavailable,
+        TopicDeleted,
+        TopicExists,
+        TopicNotFound,
+        UnknownOutcome,
+        UnsafeStoreError,
+        ViewLost,
+    )
+    from .filter.tags import TagFilter
+    from .lake import Lake
+    from .limits import Duration, TopicLimits
+    from .message.message import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageView, views
+    from .message.message_type import MessageType
+    from .message.routing import queue_of
+    from .produce.accumulator import BatchSent, ProducerOptions, ProducerStatistics
+    from .produce.delay_levels import DELAY_LEVELS, delay_level
+    from .produce.delays import WaitingMessage
+    from .produce.producer import Producer
+    from .produce.receipts import BatchReceipt, BatchResult, Receipt, SendResult
+    from .read.reader import LeftOut, Position, Reader
+    from .runtime.runtime import Clock, Runtime, SystemClock
+    from .stores import ObjectStore, open_store
+    from .topic.settings import TopicRecord, TopicSettings
+    from .topic.topics import Topic
 
 __all__ = [
     "DELAY_LEVELS",
@@ -125,3 +132,62 @@ __all__ = [
     "queue_of",
     "views",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".append.contention": ["Pace"],
+            ".describe": ["QueueDescription", "TopicDescription"],
+            ".errors": [
+                "BackPressureError",
+                "CallError",
+                "ClockSkewError",
+                "ClosedError",
+                "DataDamaged",
+                "FencedError",
+                "ForeignObject",
+                "ForkedError",
+                "InternalError",
+                "InvalidArgument",
+                "LimitExceeded",
+                "MessageNotFound",
+                "MessageTypeMismatch",
+                "NewerFormatError",
+                "NotSupported",
+                "NotWritten",
+                "OffsetOutOfRange",
+                "PenstockError",
+                "PermissionDenied",
+                "ProducerFailedError",
+                "ReadOnlyError",
+                "ReopenError",
+                "RetryError",
+                "SequenceError",
+                "StorageFull",
+                "StoreUnavailable",
+                "TopicDeleted",
+                "TopicExists",
+                "TopicNotFound",
+                "UnknownOutcome",
+                "UnsafeStoreError",
+                "ViewLost",
+            ],
+            ".filter.tags": ["TagFilter"],
+            ".lake": ["Lake"],
+            ".limits": ["Duration", "TopicLimits"],
+            ".message.message": ["LOG_SCHEMA", "MESSAGE_SCHEMA", "SEND_SCHEMA", "Message", "MessageView", "views"],
+            ".message.message_type": ["MessageType"],
+            ".message.routing": ["queue_of"],
+            ".produce.accumulator": ["BatchSent", "ProducerOptions", "ProducerStatistics"],
+            ".produce.delay_levels": ["DELAY_LEVELS", "delay_level"],
+            ".produce.delays": ["WaitingMessage"],
+            ".produce.producer": ["Producer"],
+            ".produce.receipts": ["BatchReceipt", "BatchResult", "Receipt", "SendResult"],
+            ".read.reader": ["LeftOut", "Position", "Reader"],
+            ".runtime.runtime": ["Clock", "Runtime", "SystemClock"],
+            ".stores": ["ObjectStore", "open_store"],
+            ".topic.settings": ["TopicRecord", "TopicSettings"],
+            ".topic.topics": ["Topic"],
+        },
+    )

@@ -15,7 +15,7 @@ from .clock import StoreClock, too_far
 from .describe import TopicDescription, describe
 from .errors import ClosedError, InvalidArgument, PenstockError, RetryError, TopicNotFound
 from .format.header import Epoch
-from .message.message import MessageType
+from .message.message_type import MessageType
 from .paths import check_topic_name, timer_log_name
 from .produce.accumulator import ProducerOptions, ProducerStatistics
 from .produce.producer import Producer
@@ -24,9 +24,10 @@ from .runtime.runtime import Runtime
 from .stores.probe import probe_conditional_writes
 from .stores.protocol import ObjectStore
 from .topic.open_name import OWN_PREFIX, check_producer_name, open_name
+from .topic.records import list_topics, not_found
 from .topic.settings import TopicRecord, TopicSettings
 from .topic.timer_log import check_delay_topic_name, check_own, delays, end_orphan, make_timer_log
-from .topic.topics import Topic, alter_topic, create_topic, delete_topic, list_topics, not_found, open_topic, read_only
+from .topic.topics import Topic, alter_topic, create_topic, delete_topic, open_topic, read_only
 
 log = logging.getLogger("penstock.log")
 

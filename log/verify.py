@@ -28,8 +28,8 @@ from .tail.damage import entry_numbers, find_resumption, of_the_log
 from .tail.entry_rows import entry_pieces
 from .tail.salvage import lost_between, salvage
 from .tail.view import read_floor
+from .topic.records import read_record
 from .topic.settings import TopicRecord
-from .topic.topics import read_record
 
 _CHECKED_SCHEMA = pa.schema([MESSAGE_SCHEMA.field(name) for name in ("queue", "offset", "store_timestamp")])
 _ENDED = "it was deleted, and that was broken off (`penstock topic delete` ends it), or the entry was made up"

@@ -10,8 +10,9 @@ with penstock.connect("memory://") as lake:
         print(message.queue, message.offset, message.body)
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from penstock.log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.consumers import BatchResult, ConsumeResult, RetryAfter
@@ -193,67 +194,95 @@ __all__ = [
     "delay_level",
 ]
 
-_MODULES = {"aio", "consumers", "coordinator", "lake", "log"}
-_PLACES = {
-    ".lake": {"connect"},
-    ".blocking.lake": {"Lake"},
-    ".blocking.consumers": {"BroadcastConsumer", "PullConsumer", "PushConsumer", "SimpleConsumer"},
-    ".blocking.topics": {"Producer", "Reader"},
-    ".consumers": {"BatchResult", "ConsumeResult", "RetryAfter"},
-    ".blocking.transactions": {"Transaction"},
-    ".coordinator": {
-        "AcksDecide",
-        "AlreadySettled",
-        "CheckedTransaction",
-        "CommittedNotVisible",
-        "DeadLetterPolicy",
-        "DeliveryOrder",
-        "ForeignReceipt",
-        "GroupDeleted",
-        "GroupExists",
-        "GroupInUse",
-        "GroupNotFound",
-        "GroupSettings",
-        "HalfMessagesMissing",
-        "InconsistentRestore",
-        "NotRecallable",
-        "OwnershipLost",
-        "ReceiptAhead",
-        "ReceiptExpired",
-        "ReceiptOutdated",
-        "ReceiptRefused",
-        "RetryPolicy",
-        "Schedule",
-        "SettledElsewhere",
-        "TableMismatch",
-        "TableNotFound",
-        "TooManyUnnoted",
-        "TopicReceipt",
-        "TransactionCommitted",
-        "TransactionEnded",
-        "TransactionExpired",
-        "TransactionFailed",
-        "TransactionNotFound",
-        "TransactionReceipt",
-        "TransactionResolution",
-        "TransactionRolledBack",
-    },
-}
-"""The modules of public names; all other names are in the log."""
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Import a public name when it is first used: the command line and the pytest plugin start without Arrow."""
-        if name in _MODULES:
-            return import_module(f".{name}", __name__)
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        place = next((place for place, names in _PLACES.items() if name in names), ".log")
-        value = getattr(import_module(place, __name__), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted(set(__all__) | _MODULES)
+    # The command line and the pytest plugin start without Arrow.
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".lake": ["connect"],
+            ".blocking.lake": ["Lake"],
+            ".blocking.consumers": ["BroadcastConsumer", "PullConsumer", "PushConsumer", "SimpleConsumer"],
+            ".blocking.topics": ["Producer", "Reader"],
+            ".consumers": ["BatchResult", "ConsumeResult", "RetryAfter"],
+            ".blocking.transactions": ["Transaction"],
+            ".coordinator": [
+                "AcksDecide",
+                "AlreadySettled",
+                "CheckedTransaction",
+                "CommittedNotVisible",
+                "DeadLetterPolicy",
+                "DeliveryOrder",
+                "ForeignReceipt",
+                "GroupDeleted",
+                "GroupExists",
+                "GroupInUse",
+                "GroupNotFound",
+                "GroupSettings",
+                "HalfMessagesMissing",
+                "InconsistentRestore",
+                "NotRecallable",
+                "OwnershipLost",
+                "ReceiptAhead",
+                "ReceiptExpired",
+                "ReceiptOutdated",
+                "ReceiptRefused",
+                "RetryPolicy",
+                "Schedule",
+                "SettledElsewhere",
+                "TableMismatch",
+                "TableNotFound",
+                "TooManyUnnoted",
+                "TopicReceipt",
+                "TransactionCommitted",
+                "TransactionEnded",
+                "TransactionExpired",
+                "TransactionFailed",
+                "TransactionNotFound",
+                "TransactionReceipt",
+                "TransactionResolution",
+                "TransactionRolledBack",
+            ],
+            ".log": [
+                "BackPressureError",
+                "CallError",
+                "ClockSkewError",
+                "ClosedError",
+                "DataDamaged",
+                "Duration",
+                "FencedError",
+                "ForkedError",
+                "InternalError",
+                "InvalidArgument",
+                "LimitExceeded",
+                "Message",
+                "MessageNotFound",
+                "MessageType",
+                "MessageTypeMismatch",
+                "MessageView",
+                "NewerFormatError",
+                "NotSupported",
+                "NotWritten",
+                "OffsetOutOfRange",
+                "PenstockError",
+                "PermissionDenied",
+                "ProducerFailedError",
+                "ReadOnlyError",
+                "Receipt",
+                "ReopenError",
+                "RetryError",
+                "SendResult",
+                "SequenceError",
+                "StorageFull",
+                "StoreUnavailable",
+                "TopicDeleted",
+                "TopicExists",
+                "TopicLimits",
+                "TopicNotFound",
+                "UnknownOutcome",
+                "UnsafeStoreError",
+                "WaitingMessage",
+                "delay_level",
+            ],
+        },
+        modules=("aio", "consumers", "coordinator", "lake", "log"),
+    )

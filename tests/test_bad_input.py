@@ -18,7 +18,7 @@ from penstock.log.paths import TopicPaths
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore
 from penstock.log.table.maintenance import Maintenance
-from penstock.log.topic.topics import read_record
+from penstock.log.topic.records import read_record
 from penstock.testing import HandClock, memory_lake
 from tests.lakes import TIMEOUT_S, bodies, keys, send_all, three_entries
 from tests.log.test_reader import publish

@@ -222,7 +222,7 @@ def newer_entry(store: MemoryStore) -> None:
 
 
 def newer_checkpoint(store: MemoryStore) -> None:
-    from penstock.log.format.sealed import digest
+    from penstock.log.format.digest import digest
 
     body = encode_checkpoint(State(entry=3)).partition(b"\n")[0].replace(b'"format":1', b'"format":2')
     put(store, PATHS.checkpoint(3), body + b"\n" + digest(body).encode() + b"\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import importlib.metadata
 import json
 import shutil
@@ -97,7 +99,37 @@ def test_the_pytest_plugin_loads_nothing_of_the_library() -> None:
     """Every run of pytest in its environment pays for what it loads."""
     code = "import penstock.testing.plugin, sys; print(*sorted(name for name in sys.modules if name.startswith('penstock.')))"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
-    assert run.stdout.split() == ["penstock.testing", "penstock.testing.plugin"]
+    assert run.stdout.split() == ["penstock.log", "penstock.log.lazy_names", "penstock.testing", "penstock.testing.plugin"]
+
+
+def lazy_packages() -> list[Path]:
+    return [path for path in library_files() if path.name == "__init__.py" and "lazy_names(" in path.read_text()]
+
+
+def imported_names(statements: list[ast.stmt]) -> dict[str, str]:
+    """The names that imports bring, each with the module it comes from."""
+    found = [one for one in statements if isinstance(one, ast.ImportFrom)]
+    return {alias.name: "." * one.level + (one.module or "") for one in found for alias in one.names}
+
+
+@pytest.mark.parametrize("path", lazy_packages(), ids=package_of)
+def test_what_a_package_imports_lazily_is_what_type_checkers_see(path: Path) -> None:
+    tree, package = ast.parse(path.read_text()), package_of(path)
+    blocks = [one for one in tree.body if isinstance(one, ast.If)]
+    (seen,) = [imported_names(one.body) for one in blocks if isinstance(one.test, ast.Name)]
+    (lazy,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_names"]
+    places: dict[str, list[str]] = ast.literal_eval(lazy.args[1])
+    modules = next((ast.literal_eval(one.value) for one in lazy.keywords if one.arg == "modules"), ())
+    given = {name: module for module, names in places.items() for name in names}
+    relative = {name: module.removeprefix(package) for name, module in seen.items() if name not in modules}
+    assert relative == given
+    loaded = importlib.import_module(package)
+    assert given.keys() == {name for name in loaded.__all__ if not name.startswith("__")}
+    assert all(hasattr(loaded, name) for name in loaded.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing_of_the_kind'"):
+        _ = loaded.nothing_of_the_kind
+    # A module's import sets its name on the package: a public name that is also a module's would change its meaning with the order of imports.
+    assert not given.keys() & {one.stem for one in path.parent.iterdir()} - {*modules}
 
 
 def test_all_extras_are_in_all_but_the_one_whose_licence_users_are_to_choose() -> None:

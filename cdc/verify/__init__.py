@@ -3,9 +3,27 @@
 Shares no code with what fills the tables, so that it can judge it.
 """
 
-from .compare import Comparison, Difference, compare
-from .dumps import Dump, DumpFormat
-from .rows import Rows
-from .target import DeltaRows, open_target
+from typing import TYPE_CHECKING
+
+from ...log.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .comparison import Comparison, Difference, compare
+    from .dump_format import DumpFormat
+    from .dumps import Dump
+    from .rows import Rows
+    from .target import DeltaRows, open_target
 
 __all__ = ["Comparison", "DeltaRows", "Difference", "Dump", "DumpFormat", "Rows", "compare", "open_target"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            ".comparison": ["Comparison", "Difference", "compare"],
+            ".dump_format": ["DumpFormat"],
+            ".dumps": ["Dump"],
+            ".rows": ["Rows"],
+            ".target": ["DeltaRows", "open_target"],
+        },
+    )

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from ...log.errors import InvalidArgument
+from .dump_format import DumpFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,14 +24,6 @@ Opener: TypeAlias = Callable[[str], AbstractContextManager[BinaryIO]]
 _BATCH_ROWS = 10_000
 _BLOCK_BYTES = 4 * 1024 * 1024
 _HINT = "dumps are CSV with a header, JSON lines (one object a line) or Parquet"
-
-
-class DumpFormat(StrEnum):
-    """The format of a dump."""
-
-    CSV = "csv"
-    JSONL = "jsonl"
-    PARQUET = "parquet"
 
 
 @dataclass(frozen=True, slots=True)

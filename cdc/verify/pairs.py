@@ -8,7 +8,8 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ...log.errors import InvalidArgument
-from .dumps import Dump, DumpFormat, Opener
+from .dump_format import DumpFormat
+from .dumps import Dump, Opener
 
 _ENDS = {"csv": DumpFormat.CSV, "jsonl": DumpFormat.JSONL, "ndjson": DumpFormat.JSONL, "parquet": DumpFormat.PARQUET}
 _FORMATS = "<table>.csv, .jsonl or .parquet, each also with .gz"

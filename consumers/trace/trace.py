@@ -29,7 +29,8 @@ from ...log.filter.filters import parse_filter
 from ...log.filter.tags import is_unicode
 from ...log.format.stored_json import whole_number
 from ...log.lake import Lake
-from ...log.message.message import MESSAGE_SCHEMA, MessageType, MessageView, from_ms, views
+from ...log.message.message import MESSAGE_SCHEMA, MessageView, from_ms, views
+from ...log.message.message_type import MessageType
 from ...log.paths import DLQ_PREFIX, is_timer_log, timer_log_name, topic_folder, topic_of
 from ...log.read.places import PublishedRow, entry_of, published_in
 from ...log.read.reader import Reader

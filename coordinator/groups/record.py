@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from ...log.errors import CallError, InvalidArgument, LimitExceeded
-from ...log.filter.filters import parse_filter
 from ...log.limits import TOPIC_NAME_CHARS_MAX, is_positive, named, plain
 from ...log.paths import DLQ_PREFIX, check_topic_name
 from .retry import RetryPolicy, Schedule
@@ -124,6 +123,8 @@ class GroupSettings:
             check_topic_name(topic)
             if not isinstance(tags, str):
                 raise InvalidArgument(f"the filter of {topic} must be a string", observed=repr(tags))
+            from ...log.filter.filters import parse_filter  # needs Arrow, and few groups have filters
+
             parse_filter(tags)
 
     @staticmethod
@@ -327,6 +328,8 @@ def differences(stated: Mapping[str, object], stored: GroupSettings, *, whole: b
     }
     for topic in sorted({*wanted.filters, *(stored.filters if whole else ())}):
         tags, has = wanted.filter_of(topic), stored.filter_of(topic)
+        from ...log.filter.filters import parse_filter
+
         if parse_filter(tags) != parse_filter(has):
             found[f"filter of {topic}"] = (tags, has)
     return found

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from ...log.lake import Lake
 from ...log.paths import TopicPaths, topic_of
 from ...log.produce.delays import QUEUE
+from ...log.topic.records import read_record
 from ...log.topic.settings import TopicRecord
-from ...log.topic.topics import read_record
 from ..cells.keys import timer_folders
 from .cell import preconditions
 from .cell.cell import TimerCell, timer_cells

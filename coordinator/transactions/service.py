@@ -16,7 +16,7 @@ from ...log.message.message import MESSAGE_SCHEMA, MessageView, views
 from ...log.paths import TopicPaths
 from ...log.stage.half_messages import half_key, read_half, staged_sizes
 from ...log.stores.protocol import ObjectMissing, delete_all
-from ...log.topic.topics import read_record
+from ...log.topic.records import read_record
 from ..coordination import Coordination
 from .errors import HalfMessagesMissing
 from .ids import check_producer_group, job_of, member_of

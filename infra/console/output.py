@@ -13,19 +13,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from ...log.escapes import escaped_json
 from .session import stderr_is_terminal, writing_output
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _WIDTH_IN_PIPES = 200
 
@@ -76,6 +72,8 @@ def draw(part: Table | str) -> None:
     if isinstance(part, str):
         say(part)
         return
+    from rich.console import Console
+
     drawn = io.StringIO()
     Console(file=drawn, force_terminal=sys.stdout.isatty(), width=width(), highlight=False).print(part)
     say("\n".join(line.rstrip() for line in drawn.getvalue().strip("\n").splitlines()))
@@ -83,6 +81,10 @@ def draw(part: Table | str) -> None:
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """A table, to be drawn elsewhere."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     texts = [[shown(value) for value in row] for row in rows]
     built = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(columns):
@@ -105,6 +107,10 @@ def refreshed() -> Iterator[Callable[[Sequence[Table | str]], None]]:
 
         yield follow
         return
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
     with writing_output(), Live(console=Console(highlight=False), auto_refresh=False) as live:
         yield lambda parts: live.update(Group(*(Text(part) if isinstance(part, str) else part for part in parts)), refresh=True)
 
@@ -118,6 +124,8 @@ def width() -> int:
 
 def fitted(text: str, cells: int) -> str:
     """Text in exactly ``cells`` cells, with an ellipsis where it was cut."""
+    from rich.cells import cell_len, set_cell_size
+
     if cell_len(text) <= cells:
         return set_cell_size(text, cells)
     return set_cell_size(text, max(cells - 1, 0)) + "…"[:cells]
@@ -196,6 +204,9 @@ def progress(doing: str, *, total: int | None = None) -> Iterator[Callable[[int]
     if not stderr_is_terminal():
         yield lambda done: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = [BarColumn(), MofNCompleteColumn()] if total is not None else [TextColumn("{task.completed:,.0f}")]
     console = Console(stderr=True)
     with Progress(SpinnerColumn(), TextColumn(doing), *columns, TimeElapsedColumn(), console=console, transient=True) as bar:

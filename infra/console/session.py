@@ -18,6 +18,7 @@ import click
 if TYPE_CHECKING:
     from ...aio import Lake as AsyncLake
     from ...lake import Lake
+    from ...log.stores.protocol import ObjectStore
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _NUDGE = signal.SIGURG
@@ -158,6 +159,12 @@ class Session:
         from ...lake import connect
 
         return connect(self.lake_url, read_only=read_only, coordination=self.coordination, maintenance=False)
+
+    def open_store(self) -> ObjectStore:
+        """Open the lake's store alone: commands that only list what is stored need not load the lake."""
+        from ...log.stores.open import open_store
+
+        return open_store(self.lake_url)
 
     def open_async(self, *, read_only: bool = False) -> AsyncLake:
         """Open the lake on the running event loop."""

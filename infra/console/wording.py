@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ...log.message.message import limit_hint
-
 LIMITS = ("body_bytes", "properties_bytes", "properties", "group_bytes", "delay")
 
 SHELL = {
@@ -36,6 +34,8 @@ def in_shell(hint: str) -> str:
     """A hint without the library's calls."""
     for said, here in SHELL.items():
         hint = hint.replace(said, here)
+    from ...log.message.message import limit_hint
+
     for setting in LIMITS:
         less, _, call = limit_hint(setting).partition(": ")
         hint = hint.replace(f"{less}: {call}", f"{less}: `penstock topic alter … --{setting.replace('_', '-')} …`")

@@ -13,7 +13,7 @@ from penstock import aio
 
 from ...cdc.events.debezium import parse_change
 from ...log.errors import MissingDependency, RetryError, TopicNotFound
-from ...log.message.message import MessageType
+from ...log.message.message_type import MessageType
 from ...log.paths import TopicPaths
 from ...log.stores import CountingStore, StoreStatistics, open_store
 from ...log.table.publisher import Publisher

@@ -12,8 +12,8 @@ from ..errors import DataDamaged, PenstockError
 from ..limits import CHECKPOINT_ENTRIES, FORMAT_VERSION, MIB
 from ..paths import TopicPaths
 from ..stores.protocol import ObjectStore, Put
+from .digest import digest
 from .header import StateForm
-from .sealed import digest
 from .state import State, state_document, state_of
 from .stored_json import parse_stored
 

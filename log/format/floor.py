@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..limits import FORMAT_VERSION
-from .sealed import digest
+from .digest import digest
 from .stored_json import Name, Number, Stored, damaged, parse_stored
 
 _WHAT = "a floor"

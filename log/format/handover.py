@@ -19,6 +19,7 @@ from ..limits import PATH_PART_BYTES_MAX, VALIDITY_ENTRIES
 from ..message.message import LOG_SCHEMA
 from ..paths import TopicPaths
 from ..stores.protocol import ObjectInfo, ObjectMissing, ObjectStore
+from .digest import digest
 from .header import (
     Batch,
     BatchForm,
@@ -31,7 +32,7 @@ from .header import (
     parse_batches,
     parse_openings,
 )
-from .sealed import digest, read_footer, write_file
+from .sealed import read_footer, write_file
 from .stored_json import Stored, check_stored, parse_stored
 
 _HANDED_KEY = "penstock.handed"

@@ -15,6 +15,7 @@ import xxhash
 
 from ..errors import DataDamaged, ForeignObject, PenstockError
 from ..limits import MIB
+from .digest import digest
 from .stored_json import shown
 
 _SEAL = b"penstock.seal"
@@ -33,11 +34,6 @@ _VALUE_BYTES = 8
 PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError)
 """What PyArrow raises for Parquet data that it cannot read. The last is for names of columns that are no text."""
 _DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
-
-
-def digest(data: bytes | memoryview) -> str:
-    """A hash of 128 bits, as 32 hexadecimal digits, that tells any two honest files apart."""
-    return xxhash.xxh3_128_hexdigest(data)
 
 
 def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from ..errors import InvalidArgument, LimitExceeded, MessageTypeMismatch, SequenceError
 from ..limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits
-from .message import NOTHING_SENT, SEND_SCHEMA, MessageType, limit_hint
+from .message import NOTHING_SENT, SEND_SCHEMA, limit_hint
+from .message_type import MessageType
 
 _Refusal: TypeAlias = type[InvalidArgument | LimitExceeded | MessageTypeMismatch]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
@@ -14,20 +13,12 @@ import pyarrow as pa
 
 from ..errors import CallError, InvalidArgument, LimitExceeded, MessageTypeMismatch
 from ..limits import KEYS_MAX, TAG_BYTES_MAX, Duration, TopicLimits
+from .message_type import MessageType
 
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-
-
-class MessageType(StrEnum):
-    """What kind of messages a topic takes; RocketMQ's names."""
-
-    NORMAL = "NORMAL"
-    FIFO = "FIFO"
-    DELAY = "DELAY"
-    TRANSACTION = "TRANSACTION"
 
 
 class Message(NamedTuple):

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import CallError, DataDamaged, InvalidArgument, MessageTypeMismatch
+from ..format.digest import digest
 from ..format.header import Part
-from ..format.sealed import digest
 from ..message.batch_rows import BatchRows, MessageIds, message_id, rows_of_messages
-from ..message.message import Message, MessageType, check_message, frozen
+from ..message.message import Message, check_message, frozen
+from ..message.message_type import MessageType
 from ..message.routing import Router
 from ..paths import TopicPaths
 from ..stores.protocol import ObjectInfo, ObjectStore

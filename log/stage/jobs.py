@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ..format.digest import digest
 from ..format.entry import encode_rows
 from ..format.header import Part
-from ..format.sealed import digest
 from ..limits import JOB_LINK_MAX_S, MIB
 from ..message.batch_rows import BatchRows
 from ..paths import TopicPaths

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import DataDamaged
+from ..format.digest import digest
 from ..format.fold import Folded, Void
 from ..format.header import Batch, Header
-from ..format.sealed import check_seal, digest, read_rows
+from ..format.sealed import check_seal, read_rows
 from ..limits import TIME_MAX_MS, TIME_MIN_US
 from ..message.message import LOG_SCHEMA, MESSAGE_SCHEMA
 from ..paths import TopicPaths

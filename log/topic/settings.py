@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from msgspec import Meta, to_builtins
 
 from ..errors import InvalidArgument, LimitExceeded
-from ..format.sealed import digest
+from ..format.digest import digest
 from ..format.stored_json import Name, Number, Stored, TimeMs, damaged, parse_stored
 from ..limits import (
     DELAY_MAX,
@@ -25,7 +25,7 @@ from ..limits import (
     optional_duration,
     plain,
 )
-from ..message.message import MessageType
+from ..message.message_type import MessageType
 
 _WHAT = "a topic's settings"
 _OPERATION = "read the settings"

@@ -10,12 +10,13 @@ from datetime import timedelta
 
 from ..errors import CallError, InvalidArgument, LimitExceeded, TopicNotFound
 from ..limits import TOPIC_NAME_CHARS_MAX
-from ..message.message import MessageType
+from ..message.message_type import MessageType
 from ..paths import TIMER_PREFIX, TopicPaths, check_topic_name, is_timer_log, timer_log_name, topic_of
 from ..runtime.runtime import Runtime
 from ..stores.protocol import ObjectStore
+from .records import not_found, read_record
 from .settings import TopicRecord, TopicSettings
-from .topics import create_topic, delete_topic, not_found, read_record
+from .topics import create_topic, delete_topic
 
 TIMER_LOG_SETTINGS = TopicSettings(queues=1, retention=timedelta(days=3))
 """The settings of a timer log. Messages that wait longer than the retention are in runs by then (docs/0013). The topic's own settings

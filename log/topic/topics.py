@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import pyarrow as pa
 
@@ -15,7 +14,6 @@ from ..errors import (
     DataDamaged,
     InternalError,
     InvalidArgument,
-    NewerFormatError,
     PenstockError,
     ReadOnlyError,
     StoreUnavailable,
@@ -23,11 +21,12 @@ from ..errors import (
     TopicNotFound,
 )
 from ..format.header import Action, Created, Deleted
-from ..paths import TOPICS, TopicPaths, topic_name
+from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
-from ..stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+from ..stores.protocol import Conflict, IfMatch, ObjectStore, Put, PutMode
 from ..tail.tail import Tail
-from .settings import TopicRecord, TopicSettings, decode_record, encode_record
+from .records import not_found, read_record
+from .settings import TopicRecord, TopicSettings, encode_record
 
 ACTION_TIMEOUT_S = 60.0
 
@@ -117,15 +116,6 @@ async def append_actions(appender: Appender, runtime: Runtime, *actions: Action)
     if isinstance(outcome, Written):
         return outcome
     raise outcome if isinstance(outcome, PenstockError) else InternalError("actions ended as a batch", observed=outcome)
-
-
-async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecord, Version] | None:
-    """The topic's record and its version, or None when the name was never used."""
-    try:
-        stored = await store.get(paths.settings)
-    except ObjectMissing:
-        return None
-    return decode_record(stored.data, where=paths.settings), stored.version
 
 
 def _prepare_arrow() -> None:
@@ -257,26 +247,6 @@ async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only:
         await topic.close()
 
 
-async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
-    """The topics of a lake by name, in order. Folders of other things are passed over."""
-    found: dict[str, TopicRecord] = {}
-    for folder in await store.list_folders(TOPICS):
-        try:
-            name = topic_name(folder)
-        except PenstockError:
-            continue
-        try:
-            record = await read_record(store, TopicPaths.of(name))
-        except (DataDamaged, NewerFormatError) as error:
-            if damaged == "skip":
-                continue
-            error.hint = "topics(damaged='skip') names the others"
-            raise
-        if record is not None and not record[0].deleted:
-            found[name] = record[0]
-    return dict(sorted(found.items()))
-
-
 async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, mode: PutMode) -> bool:
     """Write a record. Returns whether it is in place; where the store did not confirm the write, the record is read back by its write
     id.
@@ -288,11 +258,6 @@ async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths,
     except (Conflict, StoreUnavailable):
         found = await read_record(store, paths)
         return found is not None and found[0].write_id == record.write_id
-
-
-def not_found(name: str) -> TopicNotFound:
-    """The error for a topic that does not exist."""
-    return TopicNotFound("there is no such topic", object=name, hint="create it with lake.create_topic or `penstock topic create`")
 
 
 def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:

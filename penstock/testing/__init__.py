@@ -4,8 +4,9 @@ With pytest they come as fixtures, without an import: `penstock_memory_lake`, `p
 `penstock_clock`; see `penstock.testing.plugin`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from penstock.log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .clock import HandClock
@@ -14,18 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HandClock", "S3Server", "memory_lake", "s3_server"]
 
-_PLACES = {"HandClock": ".clock", "S3Server": ".s3", "memory_lake": ".lakes", "s3_server": ".s3"}
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        """Import a name when it is first used: every run of pytest in the environment loads the plugin, and with it this package."""
-        if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(_PLACES[name], __name__), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    # Every run of pytest in the environment loads the plugin, and with it this package.
+    __getattr__, __dir__ = lazy_names(
+        __name__, {".clock": ["HandClock"], ".lakes": ["memory_lake"], ".s3": ["S3Server", "s3_server"]}
+    )

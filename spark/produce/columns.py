@@ -11,7 +11,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from ...log.errors import InvalidArgument, MessageTypeMismatch
-from ...log.message.message import SEND_SCHEMA, MessageType
+from ...log.message.message import SEND_SCHEMA
+from ...log.message.message_type import MessageType
 from ...log.topic.settings import TopicSettings
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import Any
 
 from penstock.consumers.handlers.results import ConsumeResult, RetryAfter
 from penstock.consumers.membership import Subscription
-from penstock.consumers.push import PushConsumer, PushOptions
+from penstock.consumers.push import PushConsumer
+from penstock.consumers.push_options import PushOptions
 from penstock.consumers.simple import SimpleConsumer, SimpleOptions
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.coordination import Coordination

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.consumers.handlers.results import ConsumeResult
-from penstock.consumers.push import PushOptions
+from penstock.consumers.push_options import PushOptions
 from penstock.log import MessageView
 from tests.consumers.receiving import TEN, Member, Scene, bodies, push
 

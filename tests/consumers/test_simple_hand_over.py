@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.consumers.handlers.results import ConsumeResult, RetryAfter
-from penstock.consumers.push import PushOptions
+from penstock.consumers.push_options import PushOptions
 from penstock.coordinator.queues.cell import State
 from penstock.coordinator.queues.receipt_handle import AlreadySettled, ReceiptExpired
 from penstock.log import MessageView

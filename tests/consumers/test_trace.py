@@ -20,7 +20,7 @@ from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Put
 from penstock.log.table.publisher import Publisher
-from penstock.log.topic.topics import read_record
+from penstock.log.topic.records import read_record
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, failing, fill, send, until_settled
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until

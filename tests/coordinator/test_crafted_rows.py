@@ -17,7 +17,8 @@ from penstock.coordinator.timers.runs.recalls import Recalls, recalls_key
 from penstock.coordinator.timers.runs.run_files import Group, OpenRun, RunWriter
 from penstock.log import Message
 from penstock.log.errors import DataDamaged
-from penstock.log.format.sealed import digest, write_file
+from penstock.log.format.digest import digest
+from penstock.log.format.sealed import write_file
 from penstock.log.lake import Lake
 from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.paths import TopicPaths

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.errors import InternalError
+from penstock.log.format.digest import digest
 from penstock.log.format.entry import encode_entry, encode_rows, read_header
 from penstock.log.format.fold import fold
 from penstock.log.format.header import Part
-from penstock.log.format.sealed import digest
 from penstock.log.format.state import State
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime.runtime import Runtime

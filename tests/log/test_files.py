@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.errors import DataDamaged, ForeignObject
+from penstock.log.format.digest import digest
 from penstock.log.format.entry import encode_entry, encode_rows, read_header
-from penstock.log.format.sealed import check_seal, digest, read_footer, read_footer_alone, read_rows, write_file
+from penstock.log.format.sealed import check_seal, read_footer, read_footer_alone, read_rows, write_file
 from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, header_on, topic
 from tests.thorough import examples

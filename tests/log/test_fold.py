@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from penstock.log.errors import DataDamaged
 from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
+from penstock.log.format.digest import digest
 from penstock.log.format.fold import Folded, Void, bases_of, fold, store_time
 from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
-from penstock.log.format.sealed import digest
 from penstock.log.format.state import State, row_sum, state_form, state_of
 from penstock.log.limits import (
     ENTRY_ROWS_MAX,

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 
 from penstock.log.errors import DataDamaged, NewerFormatError
 from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
+from penstock.log.format.digest import digest
 from penstock.log.format.entry import encode_entry, read_header
 from penstock.log.format.floor import _digest as floor_digest
 from penstock.log.format.floor import decode_floor, encode_floor
 from penstock.log.format.fold import fold
 from penstock.log.format.handover import prepare, read_handed
 from penstock.log.format.header import Created, Header, Opening, Repair, decode_header, encode_header
-from penstock.log.format.sealed import digest, write_file
+from penstock.log.format.sealed import write_file
 from penstock.log.format.state import state_form
 from penstock.log.message.message import LOG_SCHEMA
 from penstock.log.paths import TopicPaths

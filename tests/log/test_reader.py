@@ -16,7 +16,7 @@ from penstock.log import MESSAGE_SCHEMA, Runtime
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
 from penstock.log.table.publisher import Publisher
-from penstock.log.topic.topics import read_record
+from penstock.log.topic.records import read_record
 from tests.lakes import TIMEOUT_S, bodies
 from tests.log.topics import HandClock
 from tests.waiting import wait_until

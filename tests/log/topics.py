@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from penstock.log.format.checkpoint import encode_checkpoint
+from penstock.log.format.digest import digest
 from penstock.log.format.entry import encode_entry, encode_rows
 from penstock.log.format.fold import bases_of, fold
 from penstock.log.format.header import Action, Batch, Created, Deleted, Header, Part
-from penstock.log.format.sealed import digest
 from penstock.log.format.state import State
 from penstock.log.limits import CHECKPOINT_ENTRIES, VALIDITY_ENTRIES
 from penstock.log.message.message import LOG_SCHEMA

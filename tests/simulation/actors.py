@@ -18,7 +18,7 @@ from penstock.log.produce.accumulator import ProducerOptions
 from penstock.log.produce.producer import Producer
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.tail.view import View, read_floor
-from penstock.log.topic.topics import read_record
+from penstock.log.topic.records import read_record
 from tests.rows import entry_rows
 from tests.simulation.history import Send, Session
 from tests.simulation.process import SimProcess

@@ -21,7 +21,7 @@ from penstock.coordinator.timers.player import Player
 from penstock.coordinator.timers.waiting import recall, standing, waiting
 from penstock.log import DataDamaged, Message, TopicSettings
 from penstock.log.lake import Lake
-from penstock.log.message.message import MessageType
+from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore, Put
 from tests.coordinator.timers.test_play import check_times
 from tests.simulation.kernel import Kernel

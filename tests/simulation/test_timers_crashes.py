@@ -17,7 +17,7 @@ from penstock.coordinator.timers.play import play
 from penstock.coordinator.timers.waiting import recall, waiting
 from penstock.log import Message, PenstockError, TopicSettings
 from penstock.log.lake import Lake
-from penstock.log.message.message import MessageType
+from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from tests.coordinator.timers.test_play import check_times

@@ -10,7 +10,7 @@ import numpy as np
 from penstock.coordinator.timers.cell.cell import timer_cells
 from penstock.coordinator.timers.play import play
 from penstock.log import Lake, Message, ProducerOptions, TopicSettings
-from penstock.log.message.message import MessageType
+from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore, StoreStatistics
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore

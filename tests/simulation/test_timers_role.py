@@ -17,7 +17,7 @@ from penstock.coordinator.timers.role import TIMERS
 from penstock.coordinator.timers.young_topics import YOUNG_S, YoungTopics, told
 from penstock.coordinator.workers.lease import BEATS_PER_LEASE, LEASE_S, MARGIN
 from penstock.log import Message, MessageView, PenstockError, RetryError, TopicSettings
-from penstock.log.message.message import MessageType
+from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore
 from tests.coordinator.timers.test_play import check_times

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock.log.append.contention import Pace
 from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError, StoreUnavailable
 from penstock.log.lake import Lake
-from penstock.log.message.message import MessageType
+from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher

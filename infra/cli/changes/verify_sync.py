@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
-from ....cdc.delta.location import Location
-from ....cdc.targets import folder_name
-from ....cdc.verify import Comparison, Difference, DumpFormat, Rows, compare, open_target
-from ....cdc.verify.pairs import DumpOptions, find_dumps, keys_of
-from ....cdc.verify.postgres import PostgresRows, open_tables
-from ....cdc.verify.target import DeltaRows, find_target
+from ....cdc.verify import DumpFormat
 from ....log.errors import InvalidArgument
 from ...console import output
 from ...console.exit_codes import OTHER
 from ...console.session import Session, command_options
 from ...files import open_file
+
+if TYPE_CHECKING:
+    from ....cdc.verify import Comparison, DeltaRows, Difference, Rows
+    from ....cdc.verify.pairs import DumpOptions
 
 _EXAMPLES = 5
 _VALUE_CELLS = 60
@@ -65,6 +65,12 @@ def command(
     target has its name. Numbers are compared by value, times by instant. If some of several tables cannot be compared, they are named, and
     the exit code is 1.
     """
+    from ....cdc.delta.location import Location
+    from ....cdc.targets import folder_name
+    from ....cdc.verify import compare, open_target
+    from ....cdc.verify.pairs import DumpOptions, keys_of
+    from ....cdc.verify.target import find_target
+
     of_all, by_table = keys_of(keys)
     location = Location.of(target)
     equal = True
@@ -89,6 +95,9 @@ def command(
 
 @contextmanager
 def _sources(source: str, tables: Sequence[str], options: DumpOptions) -> Iterator[Sequence[Rows]]:
+    from ....cdc.verify.pairs import find_dumps
+    from ....cdc.verify.postgres import open_tables
+
     if source.startswith(("postgresql://", "postgres://")):
         with open_tables(source, tables) as found:
             yield found
@@ -100,6 +109,8 @@ def _sources(source: str, tables: Sequence[str], options: DumpOptions) -> Iterat
 
 
 def _key_of(source: Rows, target: DeltaRows) -> Sequence[str]:
+    from ....cdc.verify.postgres import PostgresRows
+
     if key := target.key() or (source.key if isinstance(source, PostgresRows) else ()):
         return key
     raise InvalidArgument(

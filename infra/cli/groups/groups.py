@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,12 +18,14 @@ from ....coordinator import (
     RetryPolicy,
     Schedule,
 )
-from ....log import Position as LogPosition
 from ...console import output
 from ...console.session import Session, confirm_options, confirmed, group_options
 from ...console.values import Duration, Position
 from .lag import describe, lag, settings_document, settings_facts
 from .parked import parked, release, skip
+
+if TYPE_CHECKING:
+    from ....log import Position as LogPosition
 
 F = TypeVar("F", bound=Callable[..., object])
 

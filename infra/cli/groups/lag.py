@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ....coordinator import GroupDescription, GroupSettings, QueueStanding
 from ....coordinator.groups.record import setting_text
 from ...console import output
 from ...console.session import Session, group_options
@@ -18,6 +17,7 @@ from ...console.values import Duration
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ....coordinator import GroupDescription, GroupSettings, QueueStanding
     from ....lake import Lake
 
 _COLUMNS = (

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ....coordinator import ParkedGroup
 from ...console import output
 from ...console.session import Session, confirm_options, confirmed, group_options
+
+if TYPE_CHECKING:
+    from ....coordinator import ParkedGroup
 
 F = TypeVar("F", bound=Callable[..., object])
 

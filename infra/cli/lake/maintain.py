@@ -6,21 +6,22 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import click
 
-from ....aio import Lake
-from ....consumers import MemoryMetrics, Metrics
-from ....coordinator.upkeep import OnStep
 from ....log import PenstockError
-from ....log.table.maintenance import MaintenanceOptions
+from ....log.metrics import MemoryMetrics, Metrics
 from ...console import output
 from ...console.exit_codes import exit_code
 from ...console.session import Session, group_options
 from ...console.values import Duration
 from ...metrics import LOOPBACK, served
 from .stored import run_async
-from .upkeep import maintain_forever, maintain_once
+
+if TYPE_CHECKING:
+    from ....aio import Lake
+    from ....coordinator.upkeep import OnStep
 
 _QUIET = {"caught_up", "floor", "lag_ms"}
 """Figures of a step that alone do not make it worth a line."""
@@ -32,7 +33,6 @@ _QUIET = {"caught_up", "floor", "lag_ms"}
 @click.option(
     "--publish-interval",
     type=Duration(),
-    default=MaintenanceOptions().publish_interval,
     show_default="3.6s",
     help="The time between commits to a topic's Delta table.",
 )
@@ -51,7 +51,7 @@ def command(
     session: Session,
     topics: tuple[str, ...],
     once: bool,
-    publish_interval: timedelta,
+    publish_interval: timedelta | None,
     metrics_port: int | None,
     metrics_host: str,
     verbose: bool,
@@ -64,6 +64,8 @@ def command(
     process that died are taken over. For 14 days, retention spares messages that consumer groups have blocked, parked or waiting. The step
     under way is ended in order.
     """
+    from .upkeep import maintain_once
+
     if once and metrics_port is not None:
         raise click.UsageError("--metrics-port is for who keeps running: leave --once out.")
     errors: list[PenstockError] = []
@@ -104,8 +106,10 @@ class _Stopper:
 
 
 async def _until(
-    stopper: _Stopper, lake: Lake, topics: Sequence[str], report: OnStep, publish_interval: timedelta, metrics: Metrics
+    stopper: _Stopper, lake: Lake, topics: Sequence[str], report: OnStep, publish_interval: timedelta | None, metrics: Metrics
 ) -> None:
+    from .upkeep import maintain_forever
+
     await maintain_forever(lake, topics, report, stopper.attach(), publish_interval=publish_interval, metrics=metrics)
 
 

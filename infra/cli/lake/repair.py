@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from ....log import Lake
 from ....log.paths import TopicPaths
-from ....log.repair import RepairReport, repair
 from ....log.stores import probe_conditional_writes
 from ...console import output
 from ...console.exit_codes import DAMAGED
 from ...console.session import Session, command_options, confirm_options, confirmed
 from .stored import run_async, stored_topic
+
+if TYPE_CHECKING:
+    from ....log import Lake
+    from ....log.repair import RepairReport
 
 
 @click.command()
@@ -40,6 +44,8 @@ def command(session: Session, topic: str, yes: bool, dry_run: bool) -> int:
 
 
 async def _repair(lake: Lake, topic: str, *, dry_run: bool) -> RepairReport:
+    from ....log.repair import repair
+
     await stored_topic(lake.store, topic)
     if not dry_run:
         await probe_conditional_writes(lake.store, lake.runtime)

@@ -4,27 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ....aio import Lake
 from ....log import DataDamaged, NewerFormatError, PenstockError, TopicNotFound, TopicRecord
 from ....log.paths import TOPICS, TopicPaths, topic_name
 from ....log.runtime.portal import Portal
 from ....log.stores import ObjectStore
-from ....log.topic.topics import read_record
+from ....log.topic.records import read_record
 from ...console.session import Session
+
+if TYPE_CHECKING:
+    from ....aio import Lake
 
 T = TypeVar("T")
 
 
 def run_async(session: Session, work: Callable[[Lake], Awaitable[T]], *, read_only: bool = False) -> T:
     """Run ``work`` with the lake on an event loop of its own. Ctrl-C and SIGTERM cancel it, and are raised once it has ended."""
-    portal = Portal()
 
     async def call() -> T:
         async with session.open_async(read_only=read_only) as lake:
             return await work(lake)
 
+    return _run(call)
+
+
+def run_on_store(session: Session, work: Callable[[ObjectStore], Awaitable[T]]) -> T:
+    """Run ``work`` as `run_async` does, with the lake's store alone."""
+
+    async def call() -> T:
+        store = session.open_store()
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return _run(call)
+
+
+def _run(call: Callable[[], Awaitable[T]]) -> T:
+    portal = Portal()
     try:
         return portal.run(call)
     finally:

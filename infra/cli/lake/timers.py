@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
-from ....log import MessageNotFound, PenstockError, WaitingMessage
+from ....log import MessageNotFound, PenstockError
 from ...console import output
 from ...console.session import Session, command_options
 from ...console.values import Instant
 from ..messages.rendering import body_fields, body_start
+
+if TYPE_CHECKING:
+    from ....log import WaitingMessage
 
 _SHOWN = 100
 

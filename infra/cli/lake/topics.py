@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ....aio import Lake
-from ....log import ForeignObject, MessageType, TopicDescription, TopicLimits, TopicSettings
+from ....log import ForeignObject, MessageType, TopicLimits
 from ...console import output
 from ...console.exit_codes import show
 from ...console.session import Session, command_options, confirm_options, confirmed, group_options
 from ...console.values import FOREVER, Duration, Retention, Size
-from .pending import Pending, pending_document, pending_facts, pending_of
-from .stored import run_async, stored, stored_topic
+from .stored import run_async, run_on_store, stored, stored_topic
+
+if TYPE_CHECKING:
+    from ....aio import Lake
+    from ....log import TopicDescription, TopicSettings
+    from .pending import Pending
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -81,7 +84,7 @@ def create(session: Session, /, topic: str, message_type: str, queues: int, **se
 @click.pass_obj
 def list_topics(session: Session) -> None:
     """List the topics of the lake. When the settings of one are damaged, the others are listed all the same."""
-    found = run_async(session, lambda lake: stored(lake.store), read_only=True)
+    found = run_on_store(session, stored)
     topics = sorted(found.records.items())
     if session.as_json:
         for name, record in topics:
@@ -105,6 +108,7 @@ def describe(session: Session, topic: str, all_queues: bool) -> None:
     """Show settings, offsets of every queue, and the hottest queues and message groups of the messages stored last. A topic of type DELAY
     also shows its waiting messages, one of type TRANSACTION its messages that are not visible yet.
     """
+    from .pending import pending_document, pending_of
 
     async def look(lake: Lake) -> tuple[TopicDescription, Pending]:
         described = await lake.describe_topic(topic)
@@ -127,7 +131,7 @@ def describe(session: Session, topic: str, all_queues: bool) -> None:
 @click.pass_obj
 def alter(session: Session, /, topic: str, yes: bool, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Change settings that may be changed. Keeping less asks first, as maintenance then drops older or further messages."""
-    before = run_async(session, lambda lake: stored_topic(lake.store, topic), read_only=True).settings
+    before = run_on_store(session, lambda store: stored_topic(store, topic)).settings
     changes = _changes(before.limits, settings)
     if not changes:
         raise click.UsageError("Change what? See penstock topic alter --help.")
@@ -222,6 +226,8 @@ def _plain(value: object) -> str:
 
 
 def _show(found: TopicDescription, pending: Pending, *, all_queues: bool) -> None:
+    from .pending import pending_facts
+
     settings = found.settings
     facts = [
         ("type", str(settings.message_type)),

@@ -5,30 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from ....aio import Lake
-from ....coordinator.transactions.ids import check_producer_group
-from ....coordinator.transactions.members.state import By, Decision, Destination, TransactionRow
-from ....log import InvalidArgument, MessageView
+from ....log import InvalidArgument
 from ...console import output
 from ...console.exit_codes import OTHER
 from ...console.session import Session, confirm_options, confirmed, group_options
 from ..messages.rendering import body_fields, body_start
 from .stored import run_async
 
-Found = tuple[str, TransactionRow]
+if TYPE_CHECKING:
+    from ....aio import Lake
+    from ....coordinator.transactions.members.state import Decision, Destination, TransactionRow
+    from ....log import MessageView
+
+Found: TypeAlias = "tuple[str, TransactionRow]"
 """A producer group, and a transaction of one of its members."""
 
 _WHO = {
-    By.NOBODY: None,
-    By.OWNER: "its sender",
-    By.CHECKER: "a check-back",
-    By.OPERATOR: "an operator",
-    By.CHECKS: "too many check-backs",
-    By.AGE: "its age",
-    By.ACKS: "whether its messages could be settled",
+    "NOBODY": None,
+    "OWNER": "its sender",
+    "CHECKER": "a check-back",
+    "OPERATOR": "an operator",
+    "CHECKS": "too many check-backs",
+    "AGE": "its age",
+    "ACKS": "whether its messages could be settled",
 }
 
 
@@ -101,6 +104,8 @@ def commit(session: Session, transaction: str, yes: bool, dry_run: bool) -> int:
     Do so when its local work is known to be done, and its checkers cannot say so. Messages to a topic that was deleted since are gone with
     it; the others become visible, and the exit code is 1.
     """
+    from ....coordinator.transactions.members.state import Decision
+
     return _decide(session, transaction, Decision.COMMITTED, yes=yes, dry_run=dry_run)
 
 
@@ -115,10 +120,14 @@ def rollback(session: Session, transaction: str, yes: bool, dry_run: bool) -> in
     If its commit has begun to settle messages of a consumer group, it is rolled back by ending their deliveries: they are handed out again.
     Before its commit it is not known which messages these are, and they stay with their consumer.
     """
+    from ....coordinator.transactions.members.state import Decision
+
     return _decide(session, transaction, Decision.ROLLED_BACK, yes=yes, dry_run=dry_run)
 
 
 def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool, dry_run: bool) -> int:
+    from ....coordinator.transactions.members.state import By, Decision
+
     commits = decision is Decision.COMMITTED
 
     async def gone_of(lake: Lake, row: TransactionRow) -> frozenset[str]:
@@ -171,6 +180,8 @@ def _entry(destination: Destination) -> int | None:
 
 
 async def _rows(lake: Lake, groups: Sequence[str]) -> list[Found]:
+    from ....coordinator.transactions.ids import check_producer_group
+
     service = lake.transactions
     for group in groups:
         check_producer_group(group)
@@ -199,7 +210,7 @@ def _facts(group: str, row: TransactionRow) -> list[tuple[str, object]]:
         ("transaction", row.id),
         ("group", group),
         ("state", _state(row)),
-        ("decided by", _WHO[row.by]),
+        ("decided by", _WHO[row.by.name]),
         ("begun", _time(row.created_ms)),
         ("finished", _time(row.finished_ms or None)),
         ("checks", row.checks),
@@ -255,6 +266,8 @@ def _message(message: MessageView) -> dict[str, object]:
 
 
 def _state(row: TransactionRow) -> str:
+    from ....coordinator.transactions.members.state import Decision
+
     match row.decision:
         case Decision.OPEN:
             return "open" if row.acks is None else "committing"

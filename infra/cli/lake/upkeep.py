@@ -19,8 +19,8 @@ from ....log import PenstockError, TopicNotFound
 from ....log.paths import TopicPaths, timer_log_name
 from ....log.stores import probe_conditional_writes
 from ....log.table.maintenance import MaintenanceOptions
+from ....log.topic.records import read_record
 from ....log.topic.timer_log import delays
-from ....log.topic.topics import read_record
 
 
 async def maintain_once(lake: Lake, names: Sequence[str], report: OnStep) -> None:
@@ -49,7 +49,13 @@ async def _finish_once(lake: Lake, report: OnStep) -> None:
 
 
 async def maintain_forever(
-    lake: Lake, names: Sequence[str], report: OnStep, stop: asyncio.Event, *, publish_interval: timedelta, metrics: Metrics
+    lake: Lake,
+    names: Sequence[str],
+    report: OnStep,
+    stop: asyncio.Event,
+    *,
+    publish_interval: timedelta | None = None,
+    metrics: Metrics,
 ) -> None:
     """Play the roles that maintain a lake until ``stop`` is set; steps under way are ended first. Faults of the store are reported and
     outlived.
@@ -57,7 +63,8 @@ async def maintain_forever(
     timers = Timers(lake)
     metrics.watch(lambda: timer_samples(dict(timers.statistics)))
     metrics.watch(lambda: transaction_samples(lake.transaction_statistics()))
-    upkeep, chosen = await _prepared(lake, names, report, MaintenanceOptions(publish_interval=publish_interval), timers)
+    options = MaintenanceOptions() if publish_interval is None else MaintenanceOptions(publish_interval=publish_interval)
+    upkeep, chosen = await _prepared(lake, names, report, options, timers)
 
     async def named() -> Sequence[str]:
         return chosen

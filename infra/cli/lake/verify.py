@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from ....log import DataDamaged, ForeignObject, Lake, NewerFormatError, PenstockError, TopicNotFound, TopicRecord
+from ....log import DataDamaged, ForeignObject, NewerFormatError, PenstockError, TopicNotFound
 from ....log.paths import TopicPaths
-from ....log.verify import Finding, VerifyReport, verify
 from ...console import output
 from ...console.exit_codes import DAMAGED
 from ...console.session import Session, command_options
 from .stored import run_async, stored
+
+if TYPE_CHECKING:
+    from ....log import Lake, TopicRecord
+    from ....log.verify import Finding, VerifyReport
 
 
 @click.command()
@@ -22,6 +27,7 @@ def command(session: Session, topics: tuple[str, ...]) -> int:
 
     Reads all of it once and changes nothing. Ranges that an earlier repair names as lost are shown and are no damage.
     """
+    from ....log.verify import VerifyReport
 
     async def check(lake: Lake) -> bool:
         found = await stored(lake.store, topics)
@@ -44,6 +50,8 @@ def command(session: Session, topics: tuple[str, ...]) -> int:
 
 async def _verified(lake: Lake, name: str, record: TopicRecord) -> VerifyReport:
     """The findings. Damage that ends the check of one topic is a finding, so that the others are checked all the same."""
+    from ....log.verify import VerifyReport, verify
+
     try:
         return await verify(lake.store, TopicPaths.of(name), record, lake.runtime)
     except (DataDamaged, NewerFormatError) as error:
@@ -51,6 +59,8 @@ async def _verified(lake: Lake, name: str, record: TopicRecord) -> VerifyReport:
 
 
 def _finding(error: PenstockError) -> Finding:
+    from ....log.verify import Finding
+
     kind = "foreign" if isinstance(error, ForeignObject) else "damaged"
     return Finding(kind, error.object or "-", f"{error.message}. {error.hint}" if error.hint else error.message)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,9 @@ from ...console.values import Duration, parse_instant
 from ...files import plain_name
 from ...formats import DEBEZIUM_LABELS, Format
 from ...labels import Labels
-from .sending import Import, Source, Summary
+
+if TYPE_CHECKING:
+    from .sending import Summary
 
 _SUFFIXES = {
     ".jsonl": Format.JSONL,
@@ -69,6 +71,8 @@ def command(session: Session, /, topic: str, files: tuple[str, ...], form: str |
 
     Without --group, --key, --tag and --property, Debezium events get the group and key '{table}-{key}', the tag table and the property op.
     """
+    from .sending import Import, Source
+
     given["delay"] = _delay(given["delay"], given.pop("level"), given["deliver_at"])
     sources = [Source(file, _format(file, form)) for file in files or ["-"]]
     labels = {source.format: _labels(source.format, given) for source in sources}

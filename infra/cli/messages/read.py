@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import pyarrow as pa
 
 from ...console import output
 from ...console.session import Session, command_options
 from ...console.values import Position
-from .rendering import JsonLines, Lines, Sink, export, written
-from .selection import Selection, checked
+from .rendering import JsonLines, Lines, Sink
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ....blocking.topics import Reader
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -58,6 +58,9 @@ def conditions(function: F) -> F:
 @click.pass_obj
 def command(session: Session, /, topic: str, file: str | None, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
     """Show messages of a topic, or export them with -o. --id, --key and --group find theirs without reading everything."""
+    from .export import export, written
+    from .selection import Selection, checked
+
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
         selection = checked(Selection(**where), reader)
         if file is None:

@@ -1,21 +1,20 @@
-"""Messages as people and programs see them: lines of a table, JSON lines, Parquet."""
+"""Messages as people and programs see them: lines of a table, JSON lines."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import BinaryIO, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
 
 import click
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ....log import MESSAGE_SCHEMA, InvalidArgument, MessageView, views
 from ...console import output
-from ...files import is_packed, open_file, plain_name
 
-_ROW_GROUP_BYTES = 64 * 2**20
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ....log import MessageView
+
 _CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)}
 """The least and the greatest width of each column; a later batch may need more than the first did."""
 _BODY_CELLS_MIN = 20
@@ -61,6 +60,8 @@ class JsonLines:
         self._spelt = spelt
 
     def write(self, batch: pa.RecordBatch) -> None:
+        from ....log import views
+
         self.show(views(self._topic, batch))
 
     def show(self, messages: Iterable[MessageView]) -> None:
@@ -77,6 +78,8 @@ class Lines:
         self._cells: dict[str, int] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
+        from ....log import views
+
         self.show(views(self._topic, batch))
 
     def show(self, messages: Iterable[MessageView]) -> None:
@@ -112,62 +115,3 @@ def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
     cells = {"queue": 5, "offset": longest.pop("offset"), "time": 24, **due, **longest}
     left = output.width() - sum(cells.values()) - 2 * len(cells)
     return {**cells, "body": max(left, _BODY_CELLS_MIN)}
-
-
-@contextmanager
-def export(url: str, topic: str) -> Iterator[Sink]:
-    """A file of Parquet or JSON lines, by its name (``-``: JSON lines on standard output). It is complete when the block has ended."""
-    name = plain_name(url)
-    if url == "-":
-        yield JsonLines(topic)
-    elif name.endswith((".parquet", ".pq")) and not is_packed(url):
-        with open_file(url, "wb") as file, pq.ParquetWriter(file, MESSAGE_SCHEMA, compression="zstd") as writer:
-            groups = _RowGroups(writer)
-            yield groups
-            groups.flush()
-    elif name.endswith((".jsonl", ".ndjson", ".json")):
-        with open_file(url, "wb") as file:
-            yield _JsonFile(topic, file)
-    else:
-        raise InvalidArgument(
-            "the name does not tell the format", operation="export", object=url, expected=".parquet, .jsonl or .jsonl.gz"
-        )
-
-
-class _RowGroups:
-    """Gathers small batches, as one row group for each would make a slow file."""
-
-    def __init__(self, writer: pq.ParquetWriter) -> None:
-        self._writer = writer
-        self._batches: list[pa.RecordBatch] = []
-        self._bytes = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._batches.append(batch)
-        self._bytes += batch.nbytes
-        if self._bytes >= _ROW_GROUP_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._batches:
-            self._writer.write_table(pa.Table.from_batches(self._batches))
-            self._batches, self._bytes = [], 0
-
-
-class _JsonFile:
-    def __init__(self, topic: str, file: BinaryIO) -> None:
-        self._topic = topic
-        self._file = file
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        lines = (output.json_line(document(message)) for message in views(self._topic, batch))
-        self._file.write("".join(lines).encode())
-
-
-def written(batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
-    """Write all batches. Returns the number of messages."""
-    count = 0
-    for batch in batches:
-        sink.write(batch)
-        count += batch.num_rows
-    return count

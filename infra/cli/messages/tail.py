@@ -9,8 +9,7 @@ import click
 from ...console.session import Session, command_options
 from ...console.values import Position
 from .read import conditions
-from .rendering import JsonLines, Lines, written
-from .selection import Selection, checked
+from .rendering import JsonLines, Lines
 
 
 @click.command()
@@ -21,6 +20,9 @@ from .selection import Selection, checked
 @click.pass_obj
 def command(session: Session, /, topic: str, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
     """Show messages as they arrive, until Ctrl-C or --limit."""
+    from .export import written
+    from .selection import Selection, checked
+
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
         selection = checked(Selection(**where), reader)
         written(selection.batches(reader, follow=True), JsonLines(topic) if session.as_json else Lines(topic))

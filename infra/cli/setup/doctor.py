@@ -11,20 +11,21 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import click
 
-from ....log import ObjectStore, PenstockError, Runtime, open_store
+from ....log import PenstockError, Runtime, open_store
 from ....log.errors import MissingDependency
 from ....log.limits import CLOCK_SKEW_MAX_MS
 from ....log.stores import Put, probe_conditional_writes
-from ....log.stores.remote_errors import REFUSED_HINT
-from ....spark import jars, java
 from ...console import output
 from ...console.exit_codes import OTHER
 from ...console.session import Session, command_options
 from ...console.wording import in_shell
+
+if TYPE_CHECKING:
+    from ....log import ObjectStore
 
 _PYTHON = (3, 11)
 _PATIENCE_S = 60.0
@@ -103,6 +104,8 @@ async def _checked(name: str, work: Callable[[], Awaitable[str]], fix: str) -> C
 
 
 def _problem(name: str, error: PenstockError, fix: str) -> Check:
+    from ....log.stores.remote_errors import REFUSED_HINT
+
     observed = f"{error.message} ({error.observed})" if error.observed else error.message
     # The store's own hint knows more, unless it only says that something is not allowed. Then `fix` says what is to be allowed.
     return Check(name, "problem", observed, fix if error.hint is None or (fix and error.hint == REFUSED_HINT) else error.hint)
@@ -198,6 +201,8 @@ def _numbers(version: str) -> list[int]:
 
 def _spark() -> Iterator[Check]:
     """The checks of Java and the JARs, which matter where Spark is installed."""
+    from ....spark import jars, java
+
     try:
         importlib.metadata.version("pyspark")
         wanted: Literal["problem", "note"] = "problem"

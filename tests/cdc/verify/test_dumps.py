@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.cdc.verify.dumps import Dump, DumpFormat
+from penstock.cdc.verify.dump_format import DumpFormat
+from penstock.cdc.verify.dumps import Dump
 from penstock.cdc.verify.pairs import DumpOptions, find_dumps, keys_of, table_of
 from penstock.infra.files import open_file
 from penstock.log.errors import InvalidArgument

@@ -13,7 +13,7 @@ from penstock.coordinator.timers.play import play
 from penstock.coordinator.timers.waiting import waiting
 from penstock.log import Message, MessageView, TopicSettings
 from penstock.log.lake import Lake
-from penstock.log.message.message import MessageType
+from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore
 from tests.simulation.kernel import Kernel
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import Message, aio
 from penstock.infra.cli.lake.upkeep import maintain_once
-from penstock.log.message.message import MessageType
+from penstock.log.message.message_type import MessageType
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore
 from penstock.log.topic.settings import TopicSettings

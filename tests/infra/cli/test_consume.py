@@ -13,8 +13,8 @@ import pytest
 
 from penstock import Message, RetryPolicy, connect
 from penstock.consumers.statistics import ConsumerStatistics, QueueStatistics
-from penstock.infra.cli.groups import consume
 from penstock.infra.cli.groups.gate import Gate
+from penstock.infra.cli.groups.work import Work
 from tests.infra.cli.conftest import Outcome, Penstock
 from tests.lakes import send_all
 
@@ -69,7 +69,7 @@ def test_no_patience_at_all_takes_what_is_there(penstock: Penstock, lake: Path) 
 def test_without_patience_a_queue_with_work_is_not_idle_at_the_first_look(lag: int, idle: bool) -> None:
     one = QueueStatistics(topic="orders", queue=0, lag_messages=lag, inflight_messages=0, ready_messages=0)
     seen = ConsumerStatistics(group="g", queues=(one,))
-    work = consume._Work(print, one_by_one=True, most=None)
+    work = Work(print, one_by_one=True, most=None)
     assert work._is_idle(SimpleNamespace(statistics=lambda: seen), 0.0) is idle  # type: ignore[arg-type]
 
 

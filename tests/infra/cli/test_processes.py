@@ -122,14 +122,14 @@ def test_a_stray_folder_is_told_and_the_rest_maintained(start: Start, lake: Path
 EXPORT_HELD = """
 import signal
 from penstock.infra.cli import main
-from penstock.infra.cli.messages import rendering
+from penstock.infra.cli.messages import export
 
-def write(self, batch, write=rendering._JsonFile.write):
+def write(self, batch, write=export._JsonFile.write):
     write(self, batch)
     self._file.flush()
     signal.pause()  # until it is told to end: it never ends by itself
 
-rendering._JsonFile.write = write
+export._JsonFile.write = write
 main(prog_name="penstock")
 """
 

@@ -12,7 +12,7 @@ from penstock.consumers.trace.status import Fate
 from penstock.consumers.trace.trace import GroupTrace, MemberTrace, StoredTrace, Trace
 from penstock.coordinator.timers.tracing import Delay, DelayTrace
 from penstock.coordinator.transactions.tracing import TransactionTrace
-from penstock.infra.cli.messages.trace import pictured
+from penstock.infra.cli.messages.life import pictured
 from penstock.infra.console import output
 from penstock.log.read.places import PublishedRow
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, until_settled

@@ -19,7 +19,8 @@ from penstock.cdc.sync.lease import read_record as read_record_of_sync
 from penstock.consumers.handlers.results import ConsumeResult
 from penstock.consumers.membership import Subscription
 from penstock.consumers.metrics import MemoryMetrics
-from penstock.consumers.push import PushConsumer, PushOptions
+from penstock.consumers.push import PushConsumer
+from penstock.consumers.push_options import PushOptions
 from penstock.consumers.ranges.mirror import GroupMirror
 from penstock.consumers.ranges.offsets import StreamOffset
 from penstock.consumers.statistics import TAKE_OVERS
@@ -39,7 +40,7 @@ from penstock.log.paths import TopicPaths
 from penstock.log.stage.jobs import upload_part
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore
-from penstock.log.topic.topics import read_record
+from penstock.log.topic.records import read_record
 from penstock.log.verify import verify
 from tests.infra.deploy.iam import Bucket, Document, GuardedStore, GuardedTable
 from tests.infra.deploy.transacting import SETTLING, settle, transact

@@ -23,7 +23,8 @@ from penstock.coordinator.operators.operators import Operators
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.log.errors import CallError, InternalError, PenstockError, TopicDeleted, TopicExists, TopicNotFound
 from penstock.log.lake import Lake
-from penstock.log.message.message import Message, MessageType, MessageView
+from penstock.log.message.message import Message, MessageView
+from penstock.log.message.message_type import MessageType
 from penstock.log.topic.settings import TopicSettings
 from tests.simulation.consuming.plot import TOPIC
 from tests.simulation.consuming.records import Line

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.consumers.handlers.results import BatchResult, ConsumeResult, RetryAfter
 from penstock.consumers.membership import Subscription
-from penstock.consumers.push import PushConsumer, PushOptions
+from penstock.consumers.push import PushConsumer
+from penstock.consumers.push_options import PushOptions
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.groups.record import DeliveryOrder
 from penstock.log.errors import InvalidArgument, PenstockError

@@ -21,7 +21,8 @@ from penstock.coordinator.groups.retry import RetryPolicy
 from penstock.coordinator.operators.operators import Operators
 from penstock.log.errors import CallError, InternalError, PenstockError, TopicNotFound
 from penstock.log.lake import Lake
-from penstock.log.message.message import Message, MessageType, MessageView
+from penstock.log.message.message import Message, MessageView
+from penstock.log.message.message_type import MessageType
 from penstock.log.produce.accumulator import ProducerOptions
 from penstock.log.produce.receipts import Receipt
 from penstock.log.read.reader import Position

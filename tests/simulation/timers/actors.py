@@ -14,7 +14,8 @@ from penstock.coordinator.timers.cell.state import Due, NotRecallable
 from penstock.coordinator.timers.waiting import recall, waiting
 from penstock.log.errors import ClockSkewError, PenstockError, TopicDeleted, TopicNotFound, UnknownOutcome
 from penstock.log.lake import Lake
-from penstock.log.message.message import Message, MessageType
+from penstock.log.message.message import Message
+from penstock.log.message.message_type import MessageType
 from penstock.log.produce.accumulator import ProducerOptions
 from penstock.log.produce.delays import RecallHandle
 from penstock.log.produce.producer import Producer

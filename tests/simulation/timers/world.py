@@ -10,7 +10,7 @@ from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
 from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError
 from penstock.log.lake import Lake
-from penstock.log.message.message import MessageType
+from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths, timer_log_name
 from penstock.log.topic.settings import TopicSettings
 from tests.simulation.faults import FaultPlan, RandomFaults

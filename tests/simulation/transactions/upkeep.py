@@ -17,7 +17,7 @@ from penstock.log.errors import PenstockError
 from penstock.log.format.header import Action, CloseJob
 from penstock.log.paths import TopicPaths
 from penstock.log.table.maintenance import Maintenance
-from penstock.log.topic.topics import read_record
+from penstock.log.topic.records import read_record
 from tests.simulation.transactions.machine import Life
 from tests.simulation.transactions.plot import GROUP
 from tests.simulation.world import log_uniform

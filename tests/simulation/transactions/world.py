@@ -12,7 +12,8 @@ from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.transactions.service import Transactions
 from penstock.log.errors import CallError, ClockSkewError, DataDamaged, InternalError, PenstockError
 from penstock.log.lake import Lake
-from penstock.log.message.message import Message, MessageType
+from penstock.log.message.message import Message
+from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths
 from penstock.log.topic.settings import TopicSettings
 from tests.simulation.faults import FaultPlan, RandomFaults

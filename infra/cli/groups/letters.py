@@ -1,0 +1,115 @@
+"""Dead letters that are chosen, and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import click
+import pyarrow as pa
+
+from ....consumers.dead_letters.writer import ORIGIN_TOPIC, origin_of
+from ....log import MessageView, TagFilter, views
+from ...console import output
+from ..messages.rendering import document
+
+_REASON_CELLS, _BODY_CELLS_MIN = 36, 20
+
+
+def condition(
+    *, topic: str | None, message_group: str | None, key: str | None, tags: str | None, message_id: str | None
+) -> Callable[[MessageView], bool] | None:
+    """The condition that all given options hold; None for no condition."""
+    allowed = TagFilter.parse(tags).tags
+    if all(one is None for one in (topic, message_group, key, message_id, allowed)):
+        return None
+
+    def holds(letter: MessageView) -> bool:
+        return (
+            (topic is None or letter.properties.get(ORIGIN_TOPIC) == topic)
+            and (message_group is None or letter.message_group == message_group)
+            and (key is None or key in letter.keys)
+            and (message_id is None or letter.message_id == message_id)
+            and (allowed is None or letter.tag in allowed)
+        )
+
+    return holds
+
+
+def of_topic(topic: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The dead letters of messages of this topic; None: all."""
+    for batch in batches:
+        if topic is None:
+            yield batch
+        else:
+            mine = [dict(pairs or ()).get(ORIGIN_TOPIC) == topic for pairs in batch.column("properties").to_pylist()]
+            yield batch.filter(pa.array(mine, pa.bool_()))
+
+
+def at_most(limit: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The first dead letters, this many at most."""
+    left = limit
+    for batch in batches:
+        batch = batch.slice(0, left)
+        if batch.num_rows:
+            yield batch
+        if left is not None and (left := left - batch.num_rows) == 0:
+            return
+
+
+def show(topic: str, batches: Iterator[pa.RecordBatch]) -> bool:
+    """Show one line a dead letter, under one heading. Returns whether there was any."""
+    cells: dict[str, int] | None = None
+    for batch in batches:
+        rows = [_line(letter) for letter in views(topic, batch)]
+        if cells is None:
+            cells = _cells(rows)
+            output.say(click.style(_joined({name: name for name in cells}, cells), bold=True))
+        output.say("\n".join(_joined(row, cells) for row in rows))
+    return cells is not None
+
+
+def show_json(topic: str, batches: Iterator[pa.RecordBatch]) -> None:
+    """Show one JSON object a dead letter."""
+    for batch in batches:
+        for letter in views(topic, batch):
+            output.emit({**document(letter), "origin": _origin(letter)})
+
+
+def _line(letter: MessageView) -> dict[str, str]:
+    origin = origin_of(letter.properties)
+    return {
+        "offset": f"{letter.offset:>6}",
+        "time": output.time_text(letter.store_timestamp),
+        "from": "-" if origin is None else output.printable(f"{origin.topic}/{origin.queue}/{origin.offset}"),
+        "group": output.printable(letter.message_group or "-"),
+        "retries": f"{'-' if origin is None else origin.reconsume_times:>7}",
+        "reason": output.printable(origin.reason or "-") if origin is not None else "-",
+        "body": output.printable(letter.body[:1000].decode(errors="replace")),
+    }
+
+
+def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
+    """The widths that the first batch needs."""
+
+    def longest(name: str, least: int, most: int) -> int:
+        return min(most, max(least, *(len(row[name]) for row in rows)))
+
+    cells = {
+        "offset": 6,
+        "time": 24,
+        "from": longest("from", 16, 30),
+        "group": longest("group", 8, 20),
+        "retries": 7,
+        "reason": longest("reason", 8, _REASON_CELLS),
+    }
+    left = output.width() - sum(cells.values()) - 2 * len(cells)
+    return {**cells, "body": max(left, _BODY_CELLS_MIN)}
+
+
+def _joined(row: dict[str, str], cells: dict[str, int]) -> str:
+    return "  ".join(output.fitted(row[name], width) for name, width in cells.items()).rstrip()
+
+
+def _origin(letter: MessageView) -> dict[str, object] | None:
+    origin = origin_of(letter.properties)
+    return None if origin is None else origin._asdict()

@@ -1,0 +1,44 @@
+"""The records of a lake's topics, read without their logs: what lists topics need not load Arrow."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ..errors import DataDamaged, NewerFormatError, PenstockError, TopicNotFound
+from ..paths import TOPICS, TopicPaths, topic_name
+from ..stores.protocol import ObjectMissing, ObjectStore, Version
+from .settings import TopicRecord, decode_record
+
+
+async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecord, Version] | None:
+    """The topic's record and its version, or None when the name was never used."""
+    try:
+        stored = await store.get(paths.settings)
+    except ObjectMissing:
+        return None
+    return decode_record(stored.data, where=paths.settings), stored.version
+
+
+async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
+    """The topics of a lake by name, in order. Folders of other things are passed over."""
+    found: dict[str, TopicRecord] = {}
+    for folder in await store.list_folders(TOPICS):
+        try:
+            name = topic_name(folder)
+        except PenstockError:
+            continue
+        try:
+            record = await read_record(store, TopicPaths.of(name))
+        except (DataDamaged, NewerFormatError) as error:
+            if damaged == "skip":
+                continue
+            error.hint = "topics(damaged='skip') names the others"
+            raise
+        if record is not None and not record[0].deleted:
+            found[name] = record[0]
+    return dict(sorted(found.items()))
+
+
+def not_found(name: str) -> TopicNotFound:
+    """The error for a topic that does not exist."""
+    return TopicNotFound("there is no such topic", object=name, hint="create it with lake.create_topic or `penstock topic create`")
