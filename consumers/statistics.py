@@ -14,6 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from ..coordinator.operators import metrics as lakes
+from ..coordinator.operators.lake_view import LakeSeen
+from ..coordinator.operators.metrics import (
+    GROUP_CONSUMERS,
+    GROUP_DEAD_LETTERS,
+    GROUP_OWNED_QUEUES,
+    LOOK_AGE,
+    LOOK_TIME,
+    UNREAD,
+)
 from ..coordinator.timers import metrics as timers
 from ..coordinator.timers.metrics import TIMER_CLAIMS, TIMERS_FIRED, TIMERS_LATE, TIMING_MESSAGES, timer_samples
 from ..coordinator.transactions import metrics as transactions
@@ -59,12 +69,17 @@ __all__ = [
     "DELIVERY_LATENCY",
     "FAILED_ATTEMPTS",
     "FETCHING_PAUSED",
+    "GROUP_CONSUMERS",
+    "GROUP_DEAD_LETTERS",
+    "GROUP_OWNED_QUEUES",
     "HALF_MESSAGES",
     "HALF_OBJECTS_DELETED",
     "HAND_OVERS",
     "INFLIGHT_MESSAGES",
     "LAG_LATENCY",
     "LAG_MESSAGES",
+    "LOOK_AGE",
+    "LOOK_TIME",
     "LOST_LETTERS",
     "MESSAGES_IN",
     "MESSAGES_OUT",
@@ -92,11 +107,13 @@ __all__ = [
     "TRANSACTIONS_BEGUN",
     "TRANSACTIONS_ENDED",
     "UNFINISHED_TRANSACTIONS",
+    "UNREAD",
     "WAITING_MESSAGES",
     "ConsumerStatistics",
     "QueueStatistics",
     "TopicCounters",
     "consumer_samples",
+    "lake_samples",
     "producer_samples",
     "sends_counted",
     "timer_samples",
@@ -191,6 +208,7 @@ CATALOGUE = (
     *producers.CATALOGUE,
     *timers.CATALOGUE,
     *transactions.CATALOGUE,
+    *lakes.CATALOGUE,
 )
 """All metrics that Penstock counts."""
 
@@ -254,6 +272,29 @@ def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator
             (FETCHING_PAUSED, int(one.fetching_paused)),
         ):
             yield Sample(metric, labels, value)
+
+
+def lake_samples(seen: LakeSeen) -> Iterator[Sample]:
+    """The metrics of all groups and timers of a lake, under the names that queues' owners and players use for the same."""
+    for group in seen.groups:
+        labels = (group.topic, group.group)
+        yield Sample(TOPIC_QUEUES, labels, len(group.queues))
+        yield Sample(GROUP_CONSUMERS, labels, group.consumers)
+        yield Sample(GROUP_OWNED_QUEUES, labels, group.owned)
+        yield Sample(GROUP_DEAD_LETTERS, labels, group.dead_letters)
+        for one in group.queues:
+            found = one.standing
+            for metric, value in (
+                (LAG_MESSAGES, found.lag),
+                (LAG_LATENCY, one.lag_ms),
+                (WAITING_MESSAGES, found.waiting),
+                (BLOCKED_GROUPS, found.blocked),
+                (PARKED_GROUPS, found.parked),
+            ):
+                if value is not None:
+                    yield Sample(metric, (*labels, str(found.queue)), value)
+    for topic, waiting in seen.timers.items():
+        yield Sample(TIMING_MESSAGES, (topic,), waiting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,9 @@ class PrometheusCollector:
         families: dict[Metric, Family] = {}
 
         def family(metric: Metric) -> Family:
-            return families.setdefault(metric, _family(metric))
+            if metric not in families:
+                families[metric] = _family(metric)
+            return families[metric]
 
         with self._failures.noted() as note:
             samples = self._metrics.samples(failed=note)

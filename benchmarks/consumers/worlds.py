@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from penstock.consumers.membership import Subscription
 from penstock.coordinator import Coordination
 from penstock.coordinator.tables import Cell, CellTable, CellVersion, MemoryTable, ObjectStoreTable
 from penstock.coordinator.workers.lease import LEASE_ON_STORE_S, LEASE_S
-from penstock.log import MessageType, Runtime, TopicSettings
+from penstock.log import MessageType, PenstockError, Runtime, TopicSettings
 from penstock.log.stores.latency import Latency
 
 T = TypeVar("T")
@@ -62,6 +62,11 @@ class LatencyTable:
 
     async def keys(self, prefix: str) -> list[str]:
         return await self._around("keys", self._get, lambda: self._inner.keys(prefix))
+
+    async def read_all(
+        self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
+    ) -> dict[str, Cell | CellVersion | PenstockError]:
+        return await self._around("read_all", self._get, lambda: self._inner.read_all(prefixes, known=known))
 
     async def close(self) -> None:
         pass

@@ -7,15 +7,15 @@ with the same bytes, on the same version, until a read shows it or shows another
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from ...log.errors import DataDamaged, PenstockError, StorageFull, StoreUnavailable, UnknownOutcome
+from ...log.errors import DataDamaged, InternalError, PenstockError, StorageFull, StoreUnavailable, UnknownOutcome
 from ...log.runtime.backoff import Backoff
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import Conflict
-from ..tables import CellTable, CellVersion
+from ..tables import Cell, CellTable, CellVersion
 
 WRITE_ID_BYTES = 16
 """The size of a stored cell's write id, which precedes its content."""
@@ -59,15 +59,21 @@ class Cells:
         """The cell, or None. Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
         async with _patience("get", key):
             cell = await self._table.get(key)
-        if cell is None:
-            return None
-        if len(cell.data) < WRITE_ID_BYTES:
-            raise DataDamaged("the cell is cut off, or not Penstock's", object=key, observed=f"{len(cell.data)} bytes")
-        return Stored(cell.data[WRITE_ID_BYTES:], cell.version, cell.data[:WRITE_ID_BYTES].hex())
+        return None if cell is None else _stored(key, cell)
 
     async def keys(self, prefix: str) -> list[str]:
         """The keys of all cells that start with ``prefix``, sorted. It may read the whole table: for operators only."""
         return await self._table.keys(prefix)
+
+    async def read_all(
+        self, prefixes: Sequence[str], before: Mapping[str, Stored | PenstockError]
+    ) -> dict[str, Stored | PenstockError]:
+        """All cells whose keys start with one of these prefixes; of one that cannot be read, the error. ``before`` is what this gave the
+        last time, and a cell that has not changed since is the same object again. Raises what the table raises.
+        """
+        known = {key: stored.version for key, stored in before.items() if isinstance(stored, Stored)}
+        found = await self._table.read_all(prefixes, known=known)
+        return {key: _stored_again(key, cell, before.get(key)) for key, cell in found.items()}
 
     async def write(self, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
         """Replace what was read (None: no cell) with ``data``.
@@ -109,6 +115,27 @@ class Cells:
         with suppress(Conflict, StoreUnavailable):
             async with _patience("delete", key):
                 await self._table.delete(key, expected=on.version)
+
+
+def _stored(key: str, cell: Cell) -> Stored:
+    if len(cell.data) < WRITE_ID_BYTES:
+        raise DataDamaged("the cell is cut off, or not Penstock's", object=key, observed=f"{len(cell.data)} bytes")
+    return Stored(cell.data[WRITE_ID_BYTES:], cell.version, cell.data[:WRITE_ID_BYTES].hex())
+
+
+def _stored_again(
+    key: str, cell: Cell | CellVersion | PenstockError, before: Stored | PenstockError | None
+) -> Stored | PenstockError:
+    if isinstance(cell, PenstockError):
+        return cell
+    if isinstance(before, Stored) and before.version == (cell.version if isinstance(cell, Cell) else cell):
+        return before
+    if isinstance(cell, CellVersion):
+        return InternalError("a table gave a version that nobody knows", object=key, observed=cell.token)
+    try:
+        return _stored(key, cell)
+    except DataDamaged as error:
+        return error
 
 
 @asynccontextmanager

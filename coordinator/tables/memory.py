@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 
+from ...log.errors import PenstockError
 from ...log.stores.protocol import Conflict
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
 
@@ -44,6 +46,12 @@ class MemoryTable:
     async def keys(self, prefix: str) -> list[str]:
         with self._lock:
             return sorted(key for key in self._cells if key.startswith(prefix))
+
+    async def read_all(
+        self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
+    ) -> dict[str, Cell | CellVersion | PenstockError]:
+        with self._lock:
+            return {key: cell for key, cell in self._cells.items() if key.startswith(tuple(prefixes))}
 
     async def close(self) -> None:
         """Do nothing: others that share the table go on."""

@@ -1,16 +1,17 @@
 """The one interface between the coordinator and the storage of its cells.
 
-A cell is a few KiB of bytes that change only by compare-and-set. There are four verbs, each with the weakest guarantee that the
+A cell is a few KiB of bytes that change only by compare-and-set. There are six verbs, each with the weakest guarantee that the
 coordinator needs. A backend translates foreign errors to the types named here and in `errors`, and nothing above it knows which table
 it is. ``tests/coordinator/tables/contract.py`` is the executable form of this page.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ...log.errors import CallError, InvalidArgument, LimitExceeded
+from ...log.errors import CallError, InvalidArgument, LimitExceeded, PenstockError
 from ...log.limits import PATH_PART_BYTES_MAX
 from ...log.stores.protocol import check_key
 from ..limits import CELL_KEY_BYTES_MAX, CELL_STORED_BYTES_MAX
@@ -78,6 +79,16 @@ class CellTable(Protocol):
 
     async def keys(self, prefix: str) -> list[str]:
         """The keys of all cells that start with ``prefix`` (plain text), sorted. It may read the whole table: for operators only."""
+        ...
+
+    async def read_all(
+        self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
+    ) -> dict[str, Cell | CellVersion | PenstockError]:
+        """All cells whose keys start with one of these prefixes, each as it was at some moment since the call.
+
+        Of a cell that still has its ``known`` version the table may give that version instead of the cell. Of a cell that cannot be read
+        it gives the error. It may read the whole table: for operators only.
+        """
         ...
 
     async def close(self) -> None:

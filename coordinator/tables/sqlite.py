@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -87,6 +87,16 @@ class SqliteTable:
         statement = "SELECT key FROM cells WHERE substr(key, 1, ?) = ? ORDER BY key"
         rows = await self._reads.run(lambda: self._reader.read("keys", statement, len(prefix), prefix))
         return [cast("str", key) for (key,) in rows]
+
+    async def read_all(
+        self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
+    ) -> dict[str, Cell | CellVersion | PenstockError]:
+        statement = "SELECT key, data, version FROM cells WHERE substr(key, 1, ?) = ?"
+        found: dict[str, Cell | CellVersion | PenstockError] = {}
+        for prefix in prefixes:
+            rows = await self._reads.run(lambda prefix=prefix: self._reader.read("read all", statement, len(prefix), prefix))  # type: ignore[misc]
+            found |= {cast("str", key): Cell(cast("bytes", data), version_of(version)) for key, data, version in rows}
+        return found
 
     async def close(self) -> None:
         """Give up writes that wait for a lock, and close the file. Nothing happens in a forked child, whose connections are its

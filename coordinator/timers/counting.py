@@ -27,6 +27,19 @@ class WaitingCount:
     """The time when the first of them is due, since the epoch. None: nothing waits, or too much was sent lately to be searched."""
 
 
+async def sent_and_waiting(lake: Lake, cells: Cells, topic: str) -> int:
+    """The number of waiting messages by the timers' cell and the end of the timer log: two requests, however many they are.
+
+    It includes messages that were recalled and whose time is over. Raises `TopicNotFound` where there are no timers, and `DataDamaged`.
+    """
+    _, log = await lake.timer_log(topic)
+    await log.tail.catch_up()
+    if not log.is_current:
+        _, log = await lake.timer_log(topic)
+    state = await standing(cells, lake.runtime.clock, topic, log.record.incarnation)
+    return max(0, log.tail.state.next_offsets[QUEUE] - state.next_sequence - len(state.recalled))
+
+
 async def count_waiting(lake: Lake, cells: Cells, topic: str) -> WaitingCount:
     """Count the waiting messages of a topic of type DELAY.
 

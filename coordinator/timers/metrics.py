@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from ...log.metrics import Sample, gauge, watched
 from .player import TimerStatistics
 
-TIMING_MESSAGES = gauge("rocketmq_timing_messages", "Delayed messages that wait for their time", "{message}", labels=("topic",))
+TIMING_MESSAGES = gauge(
+    "rocketmq_timing_messages", "Delayed messages that wait for their time", "{message}", labels=("topic",), largest=True
+)
 TIMERS_LATE = gauge(
     "penstock_timers_late", "How late a delayed message of the last ones came, at the most", "ms", labels=("topic",), largest=True
 )

@@ -199,7 +199,8 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
             roles = (ROLES + ANY, PLAYERS + ANY)
             written = (*_WORKER_CELLS, group_key(ANY), f"{QUEUES}{ANY}/{ANY}", *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
             read = _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
-            return read | Access(put=written, delete=(*_WORKER_CELLS, TRANSACTIONS + ANY))
+            # The metrics of all groups list the cells, to read only those that changed.
+            return read | Access(put=written, delete=(*_WORKER_CELLS, TRANSACTIONS + ANY), list=(QUEUES + ANY,))
 
 
 def as_objects(cells: Access) -> Access:

@@ -6,10 +6,15 @@ import errno
 import os
 from collections.abc import Iterator
 
-from .protocol import HIDDEN_FOLDER, ObjectInfo
+from .protocol import HIDDEN_FOLDER, ObjectInfo, Version
 
 MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 """What the system answers for a path that is not the file, or not the folder, that was looked for."""
+
+
+def version_of(file: os.stat_result) -> Version:
+    """The version of an object by its file."""
+    return Version(f"{file.st_ino:x}.{file.st_mtime_ns:x}.{file.st_size:x}")
 
 
 def list_objects(root: str, prefix: str, after: str | None, max_keys: int | None) -> list[ObjectInfo]:
@@ -23,7 +28,7 @@ def list_objects(root: str, prefix: str, after: str | None, max_keys: int | None
             file = os.stat(f"{root}/{key}")
         except FileNotFoundError:
             continue  # deleted since its folder was read
-        found.append(ObjectInfo(key, file.st_size, file.st_mtime_ns // 1_000_000))
+        found.append(ObjectInfo(key, file.st_size, file.st_mtime_ns // 1_000_000, version_of(file).tag))
         if max_keys is not None and len(found) >= max_keys:
             break
     return found

@@ -20,7 +20,7 @@ from typing import NoReturn, TypeVar
 
 from ..errors import ClosedError, InvalidArgument, PermissionDenied, StorageFull, StoreUnavailable, UnsafeStoreError
 from ..runtime.runtime import Runtime, run_in_pool
-from .folders import MISSING, list_folders, list_objects
+from .folders import MISSING, list_folders, list_objects, version_of
 from .protocol import (
     HIDDEN_FOLDER,
     Buffer,
@@ -154,7 +154,7 @@ class LocalStore:
         except OSError as error:
             # It is visible, so no answer may say that nothing was written.
             raise StoreUnavailable("the folder could not be flushed", operation="put", object=key, observed=error) from error
-        return _version(written)
+        return version_of(written)
 
     def _write_draft(self, data: Buffer | Sequence[Buffer]) -> tuple[str, os.stat_result]:
         """Write and flush the bytes under a hidden name. Nothing is left when that fails."""
@@ -267,7 +267,7 @@ class LocalStore:
         with _opened(self._path(key), key) as handle:
             found = os.fstat(handle)
             data = _read(handle, 0, found.st_size)
-            return StoredObject(data, _version(found), found.st_mtime_ns // 1_000_000)
+            return StoredObject(data, version_of(found), found.st_mtime_ns // 1_000_000)
 
     def _get_range(self, key: str, start: int, limit: int) -> bytes:
         with _opened(self._path(key), key) as handle:
@@ -296,10 +296,6 @@ def _link(draft: str, target: str, key: str) -> None:
         ) from error
 
 
-def _version(file: os.stat_result) -> Version:
-    return Version(f"{file.st_ino:x}.{file.st_mtime_ns:x}.{file.st_size:x}")
-
-
 def _refuse_if_stale(key: str, target: str, mode: PutMode) -> os.stat_result | None:
     """Raise `Conflict` when what is there now forbids the write; return what is there."""
     try:
@@ -310,13 +306,13 @@ def _refuse_if_stale(key: str, target: str, mode: PutMode) -> os.stat_result | N
         raise InvalidArgument("the key is the folder of other objects", operation="put", object=key)
     if mode is Put.CREATE and present is not None:
         raise Conflict("the object exists", operation="create", object=key)
-    if isinstance(mode, IfMatch) and (present is None or _version(present) != mode.version):
+    if isinstance(mode, IfMatch) and (present is None or version_of(present) != mode.version):
         raise Conflict(
             "the object has changed",
             operation="replace",
             object=key,
             expected=mode.version.token,
-            observed=_version(present).token if present else "absent",
+            observed=version_of(present).token if present else "absent",
         )
     return present
 

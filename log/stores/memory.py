@@ -90,7 +90,7 @@ class MemoryStore:
                 if not key.startswith(prefix) or (max_keys is not None and len(found) >= max_keys):
                     break
                 held = self._objects[key]
-                found.append(ObjectInfo(key, len(held.data), held.last_modified_ms))
+                found.append(ObjectInfo(key, len(held.data), held.last_modified_ms, held.version.tag))
             return found
 
     async def list_folders(self, prefix: str) -> Sequence[str]:

@@ -45,6 +45,11 @@ class Version:
 
     token: str
 
+    @property
+    def tag(self) -> str:
+        """The part of it that a LIST shows too (`ObjectInfo.tag`)."""
+        return self.token.partition("\n")[0]
+
 
 class Put(Enum):
     """Preconditions of a write that need no witness."""
@@ -73,6 +78,8 @@ class ObjectInfo:
     size_bytes: int
     last_modified_ms: int
     """The time by the store's clock; on S3 cut to the second."""
+    tag: str = ""
+    """The tag of the object's version. An object that was written since has another. Empty: the store does not show it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ class RemoteStore:
                     key = meta["path"]
                     sorted_so_far, last = sorted_so_far and key > last, key
                     if key.startswith(prefix) and (after is None or key > after):
-                        found.append(ObjectInfo(key, meta["size"], _milliseconds(meta["last_modified"])))
+                        found.append(ObjectInfo(key, meta["size"], _milliseconds(meta["last_modified"]), meta["e_tag"] or ""))
                 # Some stores list in no order. Then only the end of the list tells that nothing is missing.
                 enough = max_keys is not None and len(found) >= max_keys
                 if sorted_so_far and (enough or (last > prefix and not last.startswith(prefix))):

@@ -22,22 +22,27 @@ from penstock.consumers.statistics import (
     CATALOGUE,
     LAG_LATENCY,
     LAG_MESSAGES,
+    LOOK_AGE,
+    LOOK_TIME,
     MESSAGES_OUT,
     PARKED_GROUPS,
     PROCESS_TIME,
     QUEUEING_LATENCY,
     SENT_TO_DLQ,
+    UNREAD,
     WAITING_MESSAGES,
     ConsumerStatistics,
     QueueStatistics,
     TopicCounters,
     consumer_samples,
+    lake_samples,
     producer_samples,
     sends_counted,
     timer_samples,
     transaction_samples,
 )
 from penstock.coordinator import DeadLetterPolicy, TimerStatistics, TransactionStatistics
+from penstock.coordinator.operators.lake_view import GroupSeen, LakeSeen
 from penstock.coordinator.transactions.statistics import GroupTransactions, OpenTransactions, TopicTransactions
 from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
 from penstock.log import BatchSent, ProducerStatistics
@@ -67,6 +72,9 @@ def count_everything(metrics: Metrics, topic: str = "orders") -> None:
     said = ConsumerStatistics(group=GROUP, queues=(one,), topic_queues=((topic, 4),))
     metrics.watch(lambda: consumer_samples(said, now_ms=3_500))
     metrics.watch(lambda: producer_samples([(topic, SENDING)]))
+    group = GroupSeen(group="audit", topic=topic, consumers=0, owned=0, dead_letters=2, queues=())
+    metrics.watch(lambda: lake_samples(LakeSeen(groups=(group,), ended_s=0, took_s=0)))
+    metrics.watch(lambda: [Sample(LOOK_AGE, (), 1), Sample(LOOK_TIME, (), 2), Sample(UNREAD, ("topic", topic), 3)])
     metrics.watch(lambda: timer_samples({topic: TimerStatistics(fired=9, waiting=7, late_ms=40)}))
     standing = OpenTransactions(open=2, oldest_ms=500, half_messages={topic: 6})
     metrics.watch(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.coordinator.tables import Cell, CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
+from penstock.log.errors import PenstockError
 from tests.simulation.faults import FaultPlan
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import Network
@@ -80,6 +81,11 @@ class SimTableClient:
 
     async def keys(self, prefix: str) -> list[str]:
         return await self._connection.call("keys", prefix, lambda memory: memory.keys(prefix))
+
+    async def read_all(
+        self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
+    ) -> dict[str, Cell | CellVersion | PenstockError]:
+        return await self._connection.call("read_all", " ".join(prefixes), lambda memory: memory.read_all(prefixes, known=known))
 
     async def close(self) -> None:
         pass

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _QUIET = {"caught_up", "floor", "lag_ms"}
 """Figures of a step that alone do not make it worth a line."""
+_LOOKS, _LOOKS_MIN, _LOOKS_MAX = timedelta(seconds=30), timedelta(seconds=1), timedelta(hours=1)
+"""The time between two looks at all groups for their metrics, and its bounds."""
 
 
 @click.command()
@@ -44,6 +46,13 @@ _QUIET = {"caught_up", "floor", "lag_ms"}
     metavar="ADDRESS",
     help="The address to serve at; 0.0.0.0: all of the machine.",
 )
+@click.option(
+    "--metrics-interval",
+    type=Duration(),
+    metavar="DURATION",
+    show_default="30s",
+    help="With --metrics-port: the time between two looks at all groups, 1s to 1h.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Also a line for steps that had nothing to do.")
 @group_options
 @click.pass_obj
@@ -54,11 +63,15 @@ def command(
     publish_interval: timedelta | None,
     metrics_port: int | None,
     metrics_host: str,
+    metrics_interval: timedelta | None,
     verbose: bool,
 ) -> int:
     """Maintain topics (default: all, new ones too) until Ctrl-C or SIGTERM: publish to the Delta table, compact, drop what has expired,
     trim the log, and collect what nothing needs. For all topics, also deliver delayed messages, and finish transactions of senders that
     died.
+
+    With --metrics-port it also tells lag, owners, parked message groups, dead letters and delayed messages of all groups, with or without
+    workers.
 
     The role is leased: topics are shared evenly with others that maintain the lake, also with processes that have it open. Topics of a
     process that died are taken over. For 14 days, retention spares messages that consumer groups have blocked, parked or waiting. The step
@@ -68,6 +81,13 @@ def command(
 
     if once and metrics_port is not None:
         raise click.UsageError("--metrics-port is for who keeps running: leave --once out.")
+    if metrics_interval is not None and metrics_port is None:
+        raise click.UsageError("--metrics-interval is for --metrics-port: give that too.")
+    if metrics_interval is not None and not _LOOKS_MIN <= metrics_interval <= _LOOKS_MAX:
+        raise click.UsageError(
+            f"--metrics-interval is {output.shown(_LOOKS_MIN)} to {output.shown(_LOOKS_MAX)}, not {output.shown(metrics_interval)}."
+        )
+    looks = None if metrics_port is None else metrics_interval or _LOOKS
     errors: list[PenstockError] = []
 
     def report(topic: str, step: str, result: object) -> None:
@@ -81,7 +101,7 @@ def command(
         return exit_code(errors)
     stopper, metrics = _Stopper(), MemoryMetrics()
     with served(metrics, metrics_port, metrics_host), session.signals.held(stopper.stop):
-        run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval, metrics))
+        run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval, metrics, looks))
     return 0
 
 
@@ -106,11 +126,25 @@ class _Stopper:
 
 
 async def _until(
-    stopper: _Stopper, lake: Lake, topics: Sequence[str], report: OnStep, publish_interval: timedelta | None, metrics: Metrics
+    stopper: _Stopper,
+    lake: Lake,
+    topics: Sequence[str],
+    report: OnStep,
+    publish_interval: timedelta | None,
+    metrics: Metrics,
+    look_interval: timedelta | None,
 ) -> None:
     from .upkeep import maintain_forever
 
-    await maintain_forever(lake, topics, report, stopper.attach(), publish_interval=publish_interval, metrics=metrics)
+    await maintain_forever(
+        lake,
+        topics,
+        report,
+        stopper.attach(),
+        publish_interval=publish_interval,
+        metrics=metrics,
+        look_interval=look_interval,
+    )
 
 
 def _figures(result: object) -> dict[str, object]:

@@ -21,6 +21,7 @@ from ....log.stores import probe_conditional_writes
 from ....log.table.maintenance import MaintenanceOptions
 from ....log.topic.records import read_record
 from ....log.topic.timer_log import delays
+from ...lake_metrics import LakeMetrics
 
 
 async def maintain_once(lake: Lake, names: Sequence[str], report: OnStep) -> None:
@@ -56,9 +57,10 @@ async def maintain_forever(
     *,
     publish_interval: timedelta | None = None,
     metrics: Metrics,
+    look_interval: timedelta | None = None,
 ) -> None:
     """Play the roles that maintain a lake until ``stop`` is set; steps under way are ended first. Faults of the store are reported and
-    outlived.
+    outlived. With a ``look_interval`` also count all groups and timers, again and again.
     """
     timers = Timers(lake)
     metrics.watch(lambda: timer_samples(dict(timers.statistics)))
@@ -89,6 +91,10 @@ async def maintain_forever(
     roles: list[Awaitable[None]] = [maintained, timed]
     if not names:
         roles.append(run_finisher(lake.transactions, coordination, stop, report=partial(_report_transactions, report)))
+    if look_interval is not None:
+        everything = LakeMetrics(lake, only=names, interval=look_interval)
+        metrics.watch(everything.samples)
+        roles.append(everything.run(stop, report))
     await asyncio.gather(*roles)
 
 

@@ -1125,13 +1125,13 @@ data "aws_iam_policy_document" "maintenance" {
         values = [
           "${local.prefix}coordination/workers/*",
           "${local.prefix}coordination/groups/*",
-          "${local.prefix}coordination/queues/*/*",
           "${local.prefix}coordination/members/*/*",
           "${local.prefix}coordination/roles/*",
           "${local.prefix}coordination/players/*",
           "${local.prefix}coordination/producer-groups",
           "${local.prefix}coordination/producers/*",
           "${local.prefix}coordination/transactions/*",
+          "${local.prefix}coordination/queues/*",
         ]
       }
     }

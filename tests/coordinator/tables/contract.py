@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.coordinator.limits import CELL_KEY_BYTES_MAX, CELL_STORED_BYTES_MAX
-from penstock.coordinator.tables import CellTable, CellVersion, Conflict
+from penstock.coordinator.tables import Cell, CellTable, CellVersion, Conflict
 from penstock.log.errors import InvalidArgument, LimitExceeded
 
 Check = Callable[[CellTable], Awaitable[None]]
@@ -135,6 +135,21 @@ async def keys_pass_a_page(table: CellTable) -> None:
     assert await table.keys("many/") == keys
 
 
+async def all_cells_of_prefixes_are_read_at_once(table: CellTable) -> None:
+    keys = ["groups/a%b", "groups/b", "members/b", "queues/b/orders/0", "workers/1"]
+    versions = {key: await table.put(key, key.encode(), expected=None) for key in keys}
+    await table.delete("groups/b", expected=versions["groups/b"])
+    found = await table.read_all(["groups/", "queues/"], known={})
+    assert found == {key: await table.get(key) for key in (keys[0], keys[3])}
+    known = {key: cell.version for key, cell in found.items() if isinstance(cell, Cell)}
+    version = await table.put(keys[3], b"again", expected=versions[keys[3]])
+    again = await table.read_all(["groups/", "queues/"], known=known)
+    assert again.keys() == found.keys()
+    assert again[keys[0]] in (found[keys[0]], known[keys[0]])
+    assert again[keys[3]] == Cell(b"again", version)
+    assert len(await table.read_all([""], known={})) == 4
+
+
 async def the_largest_cell_fits_and_a_larger_one_is_refused(table: CellTable) -> None:
     largest = bytes(range(256)) * (CELL_STORED_BYTES_MAX // 256)
     version = await table.put("k", largest, expected=None)
@@ -202,6 +217,7 @@ CHECKS: list[Check] = [
     cells_do_not_touch_each_other,
     keys_are_sorted_and_their_prefix_is_text,
     keys_pass_a_page,
+    all_cells_of_prefixes_are_read_at_once,
     the_largest_cell_fits_and_a_larger_one_is_refused,
     a_bad_key_is_refused,
     many_calls_run_side_by_side,

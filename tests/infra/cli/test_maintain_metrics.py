@@ -8,7 +8,7 @@ from datetime import timedelta
 from penstock import Message, TransactionResolution
 from penstock.aio import Lake, connect
 from penstock.consumers.metrics import MemoryMetrics
-from penstock.consumers.statistics import OPEN_TRANSACTIONS, TIMERS_FIRED, TIMING_MESSAGES
+from penstock.consumers.statistics import LAG_MESSAGES, OPEN_TRANSACTIONS, TIMERS_FIRED, TIMING_MESSAGES
 from penstock.infra.cli.lake.upkeep import maintain_forever
 from penstock.log import MessageType, TopicSettings
 from penstock.log.stores.memory import MemoryStore
@@ -20,7 +20,8 @@ def test_who_maintains_shows_what_waits_what_went_and_what_is_open() -> None:
 
     def all_are_shown() -> bool:
         timers = [metrics.value(one, topic="reminders") for one in (TIMERS_FIRED, TIMING_MESSAGES)]
-        return [*timers, metrics.value(OPEN_TRANSACTIONS, producer_group="pay")] == [1, 1, 1]
+        lag = metrics.value(LAG_MESSAGES, topic="paid", consumer_group="audit", queue="0")
+        return [*timers, metrics.value(OPEN_TRANSACTIONS, producer_group="pay"), lag] == [1, 1, 1, 0]
 
     async def sent(lake: Lake) -> None:
         for topic, kind in (("reminders", MessageType.DELAY), ("paid", MessageType.TRANSACTION)):
@@ -29,6 +30,8 @@ def test_who_maintains_shows_what_waits_what_went_and_what_is_open() -> None:
         for delay in (timedelta(milliseconds=1), timedelta(hours=1)):
             producer.send(Message(b"x", delay=delay))
         await producer.close()
+        await lake.create_group("audit")
+        await lake.reset_offsets("paid", "audit", "earliest")
         transaction = lake.transaction(producer_group="pay", checker=lambda _: TransactionResolution.UNKNOWN)
         await transaction.send("paid", Message(b"x"))
 
@@ -38,7 +41,10 @@ def test_who_maintains_shows_what_waits_what_went_and_what_is_open() -> None:
             await sent(sender)
         stop = asyncio.Event()
         async with connect(store=store, maintenance=False) as lake:
-            maintained = maintain_forever(lake, (), lambda *_: None, stop, publish_interval=timedelta(seconds=1), metrics=metrics)
+            second = timedelta(seconds=1)
+            maintained = maintain_forever(
+                lake, (), lambda *_: None, stop, publish_interval=second, metrics=metrics, look_interval=second
+            )
             playing = asyncio.ensure_future(maintained)
             await asyncio.to_thread(wait_until, all_are_shown, "one went, one waits, and one is open")
             stop.set()

@@ -47,6 +47,19 @@ def test_who_ends_at_once_serves_no_metrics(orders: Penstock) -> None:
     assert "leave --once out" in orders("maintain", "--once", "--metrics-port", "0", code=2).err
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--metrics-interval", "1m"], "--metrics-interval is for --metrics-port: give that too."),
+        (["--metrics-port", "0", "--metrics-interval", "100ms"], "--metrics-interval is 1s to 1h, not 100ms."),
+        (["--metrics-port", "0", "--metrics-interval", "2h"], "--metrics-interval is 1s to 1h, not 2h."),
+        (["--metrics-port", "0", "--metrics-interval", "often"], "'often' is no duration"),
+    ],
+)
+def test_an_interval_that_cannot_be_is_refused(orders: Penstock, options: list[str], said: str) -> None:
+    assert said in orders("maintain", *options, code=2).err
+
+
 def test_a_deleted_topic_is_emptied(orders: Penstock, lake: Path) -> None:
     orders("maintain", "--once")
     orders("topic", "delete", "orders", "--yes")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from penstock.coordinator.tables import Cell, CellTable, CellVersion
-from penstock.log.errors import PermissionDenied
+from penstock.log.errors import PenstockError, PermissionDenied
 from penstock.log.stores import ObjectMissing, ObjectStore
 from penstock.log.stores.protocol import IfMatch, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
@@ -155,6 +155,12 @@ class GuardedTable:
     async def keys(self, prefix: str) -> list[str]:
         self._ask("Scan")
         return await self._inner.keys(prefix)
+
+    async def read_all(
+        self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
+    ) -> dict[str, Cell | CellVersion | PenstockError]:
+        self._ask("Scan")
+        return await self._inner.read_all(prefixes, known=known)
 
     async def close(self) -> None:
         """The table is shared by processes of several roles."""

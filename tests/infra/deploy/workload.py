@@ -31,6 +31,7 @@ from penstock.coordinator.timers.role import Timers
 from penstock.infra.cli.lake.upkeep import _finish_once, maintain_once
 from penstock.infra.cli.setup.doctor import _check_store
 from penstock.infra.deploy.access import Role
+from penstock.infra.lake_metrics import LakeMetrics
 from penstock.log import Message, MessageType, MessageView, ProducerOptions, Runtime, TopicLimits, TopicSettings
 from penstock.log.limits import MIB
 from penstock.log.linking import open_linker
@@ -180,6 +181,9 @@ class World:
                 await maintain_once(lake, await self._names(lake), lambda topic, step, result, to=results: to.append(result))  # type: ignore[misc]
                 if self.named:  # only who maintains all topics finishes transactions by itself
                     await _finish_once(lake, lambda topic, step, result, to=results: to.append(result))  # type: ignore[misc]
+                await LakeMetrics(lake, only=await self._names(lake), interval=_SOON).look(
+                    lambda topic, step, result, to=results: to.append(result)  # type: ignore[misc]
+                )
                 assert not [repr(result) for result in results if isinstance(result, Exception)]
 
     async def _play_timers(self, lake: Lake) -> None:

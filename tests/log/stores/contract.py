@@ -174,6 +174,16 @@ async def lists_tell_sizes_and_times(store: ObjectStore) -> None:
     assert before_ms - SECOND_MS <= info.last_modified_ms <= after_ms + SECOND_MS
 
 
+async def lists_tell_the_tags_of_versions(store: ObjectStore) -> None:
+    version = await store.put("k", b"one", mode=Put.CREATE)
+    (before,) = await store.list("k")
+    assert before.tag
+    assert before.tag == version.tag == (await store.get("k")).version.tag
+    await store.put("k", b"two", mode=IfMatch(version))
+    (after,) = await store.list("k")
+    assert after.tag not in ("", before.tag)
+
+
 async def learning_the_clock_leaves_nothing(store: ObjectStore) -> None:
     await store.clock_ms()
     assert await store.list("") == []
@@ -273,6 +283,7 @@ CHECKS: list[Check] = [
     a_prefix_is_text_not_a_folder,
     lists_pass_the_page_of_a_thousand,
     lists_tell_sizes_and_times,
+    lists_tell_the_tags_of_versions,
     learning_the_clock_leaves_nothing,
     folders_are_those_with_objects,
     deleted_objects_are_gone_and_their_key_is_free,

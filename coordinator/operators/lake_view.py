@@ -1,0 +1,400 @@
+"""Looks at all consumer groups of a lake from outside, again and again, at a small and bounded cost in requests.
+
+What a look has learnt makes the next one cheap: cells that have not changed are not read again where the table can tell, the ends of
+logs are followed, and the ages of messages come from `store_times`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from ...log.errors import ForeignObject, PenstockError, TopicDeleted, TopicNotFound
+from ...log.lake import Lake
+from ...log.message.message import to_us
+from ...log.paths import TOPICS, is_timer_log, topic_name, topic_of
+from ...log.read.reader import Reader
+from ...log.topic.topics import Topic
+from ..cells.cells import Cells, Stored
+from ..cells.keys import GROUPS, QUEUES, WORKERS, queue_key
+from ..groups.codec import decode_group
+from ..groups.record import GroupRecord
+from ..queues.cell import QueueCell, parted
+from ..queues.codec import decode_cell
+from ..queues.commands import begin, caught_up
+from ..workers.lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighted
+from .describe import QueueStanding, oldest_unsettled, standing
+from .store_times import Mark, StoreTimes
+
+READS_MAX = 64
+"""The most messages that one look reads to learn how old they are."""
+_AT_ONCE = 8
+_PREFIXES = (GROUPS, QUEUES, WORKERS)
+
+
+class Unread(StrEnum):
+    """The kinds of things that a look may fail to read."""
+
+    LOOK = "look"
+    """Everything: neither groups nor topics could be listed."""
+    GROUP = "group"
+    QUEUE = "queue"
+    WORKER = "worker"
+    TOPIC = "topic"
+    TIMERS = "timers"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """One queue of a group."""
+
+    standing: QueueStanding
+    lag_ms: int | None
+    """The age of the oldest message that is not settled. 0: there is none. None: it is not known yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSeen:
+    """A consumer group on one topic that it has begun."""
+
+    group: str
+    topic: str
+    consumers: int
+    """The live consumers of the group that consume the topic, in whichever process."""
+    owned: int
+    """The queues that a live consumer owns."""
+    dead_letters: int
+    """The messages given up that are durable in the dead-letter queue. It never becomes less."""
+    queues: tuple[QueueSeen, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeSeen:
+    """All groups and timers of a lake, as one look found them. Whatever could not be read is missing."""
+
+    groups: tuple[GroupSeen, ...] = ()
+    timers: Mapping[str, int] = field(default_factory=dict)
+    """The delayed messages that wait, by topic."""
+    ended_s: float
+    """The end of the look, by the monotonic clock."""
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live consumer, as its worker's heartbeat lists it."""
+
+    id: str
+    group: str
+    topics: tuple[str, ...]
+    """Empty for one that named the queues that it consumes."""
+
+
+@dataclass(slots=True)
+class _End:
+    """The end of a topic's log, and the table before it, as they were last read."""
+
+    topic: Topic
+    reader: Reader
+    offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
+    times: dict[int, StoreTimes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """The cells of a group's queues of one topic, as they are once all orders are carried out."""
+
+    group: str
+    topic: str
+    cells: tuple[QueueCell, ...]
+    former: tuple[QueueCell, ...]
+    """The cells of queues that a former topic of the name had, and this one has not."""
+
+
+OnUnread = Callable[[Unread, str, PenstockError], None]
+"""A callback for what cannot be read, by kind and name."""
+Waiting = Callable[[str], Awaitable[int]]
+"""Gives the number of delayed messages that wait for a topic. Raises `TopicNotFound` where there are no timers."""
+
+
+class LakeView:
+    """The looks of one process.
+
+    ``only`` names the topics that it may know of; empty: all. ``precise`` is how far the age of a message may be off, besides a tenth
+    of it. ``waiting`` counts delayed messages.
+    """
+
+    def __init__(self, lake: Lake, cells: Cells, *, waiting: Waiting, only: Collection[str] = (), precise: timedelta) -> None:
+        self._lake = lake
+        self._cells = cells
+        self._waiting = waiting
+        self._only = frozenset(only)
+        self._precise_ms = int(precise.total_seconds() * 1000)
+        self._stored: dict[str, Stored | PenstockError] = {}
+        self._decoded: dict[str, tuple[Stored, QueueCell]] = {}
+        self._sightings: dict[str, Sighting] = {}
+        self._ends: dict[str, _End] = {}
+        self._first_read = 0
+        self.unread: Counter[tuple[Unread, str]] = Counter()
+        """How often each thing could not be read, by kind and name. Any thread may copy it."""
+
+    async def look(self, *, failed: OnUnread = lambda kind, name, error: None) -> LakeSeen:
+        """Look at everything once. Raises what makes all of it impossible; ``failed`` hears of each thing that cannot be read."""
+
+        def note(kind: Unread, name: str, error: PenstockError) -> None:
+            self.unread = self.unread + Counter({(kind, name): 1})
+            failed(kind, name, error)
+
+        clock = self._lake.runtime.clock
+        began_s = clock.monotonic_s()
+        try:
+            self._stored = await self._cells.read_all(_PREFIXES, self._stored)
+            members = self._members(note)
+            records = self._records(note)
+            timed = await self._timed_topics()
+        except PenstockError as error:
+            note(Unread.LOOK, "", error)
+            raise
+        names = {name for record in records.values() for name in record.positions if not self._only or name in self._only}
+        await self._follow(names, note)
+        claims = await self._claims(records, note)
+        await self._read_ages(claims, note)
+        timers = await self._timers(timed, note)
+        groups = []
+        for claim in claims:
+            groups.append(self._seen(claim, members))
+            await asyncio.sleep(0)  # thousands of queues must not hold up what else this process does
+        ended_s = clock.monotonic_s()
+        return LakeSeen(groups=tuple(groups), timers=timers, ended_s=ended_s, took_s=ended_s - began_s)
+
+    # --- Cells ------------------------------------------------------------------------------------------------------------------
+
+    def _members(self, note: OnUnread) -> list[Member]:
+        """The consumers of all workers that are not known to be dead."""
+        now_s = self._lake.runtime.clock.monotonic_s()
+        before, self._sightings = self._sightings, {}
+        found: list[Member] = []
+        for key, stored in self._under(WORKERS):
+            worker = key.removeprefix(WORKERS)
+            try:
+                heartbeat = decode_heartbeat(_content(stored), where=key)
+            except PenstockError as error:
+                note(Unread.WORKER, worker, error)
+                continue
+            sighting = self._sightings[worker] = sighted(before.get(worker), heartbeat, now_s)
+            if not heartbeat.fenced and not is_expired(sighting, now_s):
+                found += members_of(heartbeat)
+        return found
+
+    def _records(self, note: OnUnread) -> dict[str, GroupRecord]:
+        found: dict[str, GroupRecord] = {}
+        for key, stored in self._under(GROUPS):
+            name = key.removeprefix(GROUPS)
+            try:
+                record = decode_group(_content(stored), where=key)
+            except PenstockError as error:
+                note(Unread.GROUP, name, error)
+                continue
+            if not record.deleted:
+                found[name] = record
+        return found
+
+    def _under(self, prefix: str) -> Iterable[tuple[str, Stored | PenstockError]]:
+        return sorted((key, stored) for key, stored in self._stored.items() if key.startswith(prefix))
+
+    def _cell(self, key: str) -> QueueCell | None:
+        """A queue's cell; one that has not changed is not decoded again."""
+        stored = self._stored.get(key)
+        if stored is None:
+            return None
+        known = self._decoded.get(key)
+        if known is None or known[0] is not stored:
+            known = self._decoded[key] = (_raised(stored), decode_cell(_content(stored), where=key))
+        return known[1]
+
+    async def _claims(self, records: Mapping[str, GroupRecord], note: OnUnread) -> list[_Claim]:
+        found: list[_Claim] = []
+        for group, record in records.items():
+            for name in sorted(record.positions.keys() & self._ends.keys()):
+                try:
+                    found.append(self._claim(group, record, name, self._ends[name].topic))
+                except PenstockError as error:
+                    note(Unread.QUEUE, f"{group}/{name}", error)
+            await asyncio.sleep(0)  # as in `look`
+        wanted = {queue_key(one.group, one.topic, queue) for one in found for queue in range(len(one.cells) + len(one.former))}
+        self._decoded = {key: known for key, known in self._decoded.items() if key in wanted}
+        return found
+
+    def _claim(self, group: str, record: GroupRecord, name: str, topic: Topic) -> _Claim:
+        if record.positions[name].life < topic.life:
+            # The topic was made again: the first member that sees it begins there.
+            record = record.begun(name, (0,) * topic.settings.queues, topic.life)
+        position = record.positions[name]
+        cells = []
+        for queue in range(len(position.offsets)):
+            cell = self._cell(queue_key(group, name, queue)) or begin(position, queue)
+            cells.append(caught_up(cell, record, name, queue, letters_max=float("inf")))
+        former = [self._cell(queue_key(group, name, queue)) for queue in range(len(position.offsets), position.queues_max)]
+        return _Claim(group, name, tuple(cells), tuple(parted(one, position.since) for one in former if one is not None))
+
+    # --- Topics -----------------------------------------------------------------------------------------------------------------
+
+    async def _follow(self, names: Collection[str], note: OnUnread) -> None:
+        """Read the ends of these topics, each once for all its groups."""
+        limit = asyncio.Semaphore(_AT_ONCE)
+        before, self._ends = self._ends, {}
+
+        async def follow(name: str) -> None:
+            async with limit:
+                try:
+                    self._ends[name] = await self._end(name, before.get(name))
+                except TopicNotFound:
+                    return
+                except PenstockError as error:
+                    note(Unread.TOPIC, name, error)
+
+        await asyncio.gather(*map(follow, sorted(names)))
+
+    async def _end(self, name: str, known: _End | None) -> _End:
+        looked_ms = self._lake.runtime.clock.wall_ms()
+        try:
+            return self._marked(await self._offsets(name, known), looked_ms)
+        except TopicDeleted:
+            return self._marked(await self._offsets(name, None), looked_ms)
+
+    async def _offsets(self, name: str, known: _End | None) -> _End:
+        topic = await self._lake.topic(name)
+        end = known if known is not None and known.topic is topic else _End(topic, Reader(topic))
+        return replace(end, offsets=await end.reader.offsets())
+
+    def _marked(self, end: _End, looked_ms: int) -> _End:
+        """The end with what this look tells of its messages' age."""
+        stored_ms = end.topic.tail.state.store_time_ms or looked_ms
+        times = {
+            queue: end.times.get(queue, StoreTimes(self._precise_ms))
+            .with_mark(Mark(following, stored_ms, looked_ms))
+            .thinned(earliest, looked_ms)
+            for queue, (earliest, following) in end.offsets.items()
+        }
+        return replace(end, times=times)
+
+    async def _read_ages(self, claims: Sequence[_Claim], note: OnUnread) -> None:
+        """Read messages whose age no look has told, the oldest of each queue first, as many as one look may."""
+        wanted: dict[str, dict[int, set[int]]] = {}
+        for claim in claims:
+            for queue, offset in self._oldest(claim).items():
+                if offset is not None:
+                    wanted.setdefault(claim.topic, {}).setdefault(queue, set()).add(offset)
+        left = READS_MAX
+        topics = sorted(wanted)
+        turn = self._first_read % len(topics) if topics else 0
+        for name in (*topics[turn:], *topics[:turn]):
+            if left <= 0:
+                break
+            self._first_read += 1  # the next look begins where this one ended
+            try:
+                left = await self._read_topic_ages(self._ends[name], wanted[name], left)
+            except PenstockError as error:
+                note(Unread.TOPIC, name, error)
+
+    async def _read_topic_ages(self, end: _End, wanted: dict[int, set[int]], left: int) -> int:
+        while left > 0:
+            now_ms = self._lake.runtime.clock.wall_ms()
+            unknown = {
+                queue: min(missing)
+                for queue, offsets in wanted.items()
+                if (missing := [one for one in offsets if end.times[queue].stored_ms(one, now_ms) is None])
+            }
+            asked = dict(sorted(unknown.items())[:left])
+            if not asked:
+                break
+            left -= len(asked)
+            stored = await end.reader.stored_at(asked)
+            for queue, offset in asked.items():
+                wanted[queue].discard(offset)
+                if (at := stored.get(queue)) is not None:
+                    end.times[queue] = end.times[queue].with_message(offset, to_us(at) // 1000)
+        return left
+
+    def _oldest(self, claim: _Claim) -> dict[int, int | None]:
+        """The oldest unsettled message of each queue that the topic has."""
+        offsets = self._ends[claim.topic].offsets
+        return {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in enumerate(claim.cells) if queue in offsets}
+
+    # --- What is told -----------------------------------------------------------------------------------------------------------
+
+    def _seen(self, claim: _Claim, members: Sequence[Member]) -> GroupSeen:
+        end, oldest = self._ends[claim.topic], self._oldest(claim)
+        now_ms = self._lake.runtime.clock.wall_ms()
+        queues = []
+        for queue, offset in oldest.items():
+            earliest, following = end.offsets[queue]
+            stood = standing(claim.topic, queue, claim.cells[queue], earliest=earliest, following=following, lag_time=timedelta())
+            stored_ms = None if offset is None else end.times[queue].stored_ms(offset, now_ms)
+            lag_ms = 0 if offset is None else None if stored_ms is None else max(0, now_ms - stored_ms)
+            queues.append(QueueSeen(stood, lag_ms))
+        owners = {one.id for one in members}
+        owned = [one.standing.owner for one in queues if one.standing.owner in owners]
+        letters = [cell.dead_letters for cell in (*claim.cells, *claim.former)]
+        return GroupSeen(
+            group=claim.group,
+            topic=claim.topic,
+            consumers=sum(is_consumer(one, claim.group, claim.topic, owned) for one in members),
+            owned=len(owned),
+            dead_letters=sum(one.next_sequence - len(one.assigned) - one.lost for one in letters),
+            queues=tuple(queues),
+        )
+
+    # --- Timers -----------------------------------------------------------------------------------------------------------------
+
+    async def _timed_topics(self) -> list[str]:
+        """The topics that may have delayed messages."""
+        if self._only:
+            return sorted(self._only)
+        names = []
+        for folder in await self._lake.store.list_folders(TOPICS):
+            try:
+                names.append(topic_name(folder))
+            except ForeignObject:
+                continue  # a folder of something else
+        return sorted(topic_of(name) for name in names if is_timer_log(name))
+
+    async def _timers(self, topics: Sequence[str], note: OnUnread) -> dict[str, int]:
+        limit, found = asyncio.Semaphore(_AT_ONCE), dict[str, int]()
+
+        async def count(name: str) -> None:
+            async with limit:
+                try:
+                    found[name] = await self._waiting(name)
+                except (TopicNotFound, TopicDeleted):
+                    return
+                except PenstockError as error:
+                    note(Unread.TIMERS, name, error)
+
+        await asyncio.gather(*map(count, topics))
+        return dict(sorted(found.items()))
+
+
+def members_of(heartbeat: Heartbeat) -> list[Member]:
+    """The consumers of a worker, without its members that only play roles."""
+    return [Member(f"{heartbeat.worker}/{one.number}", one.group, one.topics) for one in heartbeat.members if one.group]
+
+
+def is_consumer(member: Member, group: str, topic: str, owners: Collection[str]) -> bool:
+    """Whether a live member consumes a topic: it says so, or it named its queues, and is among the ``owners`` of the topic's."""
+    return member.group == group and (topic in member.topics if member.topics else member.id in owners)
+
+
+def _raised(stored: Stored | PenstockError) -> Stored:
+    """A cell that was read. Raises the error of one that was not."""
+    if isinstance(stored, PenstockError):
+        raise stored
+    return stored
+
+
+def _content(stored: Stored | PenstockError) -> bytes:
+    return _raised(stored).data

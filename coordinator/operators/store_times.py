@@ -1,0 +1,83 @@
+"""Store times of a queue's messages, known from looks at its end and from single messages that were read. Pure.
+
+A look at the end of a queue says: all messages below this offset were stored by then, and all others later. So who looks now and then
+knows how old a message is to within the time between two looks, and reads nothing for that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PART_MAX = 0.1
+"""How far an estimate may be off, as a part of the message's age."""
+_MARKS_MAX = 256
+"""The number of marks above which those that nobody needs are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in a queue, and what is known of the store times on both sides of it."""
+
+    offset: int
+    before_ms: int
+    """The time by which all messages below were stored."""
+    since_ms: int
+    """The time before which no message from here on was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTimes:
+    """The known marks of one queue, by offset."""
+
+    precise_ms: int
+    """How far an estimate may always be off."""
+    marks: tuple[Mark, ...] = ()
+
+    def with_mark(self, mark: Mark) -> StoreTimes:
+        """The marks with one more. Of two at one offset both are right."""
+        place = bisect_left(self.marks, mark.offset, key=_offset)
+        after = place
+        if place < len(self.marks) and (known := self.marks[place]).offset == mark.offset:
+            mark = Mark(mark.offset, min(known.before_ms, mark.before_ms), max(known.since_ms, mark.since_ms))
+            after += 1
+        return StoreTimes(self.precise_ms, (*self.marks[:place], mark, *self.marks[after:]))
+
+    def with_message(self, offset: int, stored_ms: int) -> StoreTimes:
+        """The marks with those of a message that was read."""
+        return self.with_mark(Mark(offset, stored_ms, stored_ms)).with_mark(Mark(offset + 1, stored_ms, stored_ms))
+
+    def stored_ms(self, offset: int, now_ms: int) -> int | None:
+        """The store time of a message, where it is known well enough. Between two marks time goes on evenly."""
+        place = bisect_right(self.marks, offset, key=_offset)
+        if not 0 < place < len(self.marks):
+            return None
+        lower, upper = self.marks[place - 1], self.marks[place]
+        first_ms, last_ms = lower.since_ms, max(lower.since_ms, upper.before_ms)
+        if last_ms - first_ms > self._blur_ms(last_ms, now_ms):
+            return None
+        return first_ms + (last_ms - first_ms) * (offset - lower.offset + 1) // (upper.offset - lower.offset)
+
+    def thinned(self, earliest: int, now_ms: int) -> StoreTimes:
+        """The marks without those below the earliest message that is kept and, if they are many, those without which nothing is known
+        less well than it must be.
+        """
+        first = max(0, bisect_right(self.marks, earliest, key=_offset) - 1)
+        marks = self.marks[first:]
+        return StoreTimes(self.precise_ms, self._needed(marks, now_ms) if len(marks) > _MARKS_MAX else marks)
+
+    def _needed(self, marks: Sequence[Mark], now_ms: int) -> tuple[Mark, ...]:
+        kept = [marks[-1]]
+        for place in range(len(marks) - 2, 0, -1):
+            upper, lower = kept[-1], marks[place - 1]
+            if upper.before_ms - lower.since_ms > self._blur_ms(upper.before_ms, now_ms):
+                kept.append(marks[place])
+        return (*marks[:1], *reversed(kept))
+
+    def _blur_ms(self, stored_ms: int, now_ms: int) -> float:
+        return max(self.precise_ms, PART_MAX * (now_ms - stored_ms))
+
+
+def _offset(mark: Mark) -> int:
+    return mark.offset

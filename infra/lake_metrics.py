@@ -1,0 +1,71 @@
+"""Metrics of all consumer groups and timers of a lake, owned by anybody or not: looked at now and then, and served from the last look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator
+from datetime import timedelta
+
+from ..aio import Lake
+from ..consumers.statistics import lake_samples
+from ..coordinator.operators.lake_view import LakeSeen, LakeView, Unread
+from ..coordinator.operators.metrics import LOOK_AGE, LOOK_TIME, UNREAD
+from ..coordinator.timers.cell.cell import timer_cells
+from ..coordinator.timers.counting import sent_and_waiting
+from ..coordinator.upkeep import OnStep
+from ..log.errors import PenstockError, unforeseen
+from ..log.metrics import Sample
+from ..log.runtime.backoff import pause
+
+_LOOKS_KEPT = 3
+"""The number of intervals after which what the last look found is not shown any more."""
+
+
+class LakeMetrics:
+    """Looks at a lake, and shows what the last look found. A scrape makes no request."""
+
+    def __init__(self, lake: Lake, *, only: Collection[str] = (), interval: timedelta) -> None:
+        timers = timer_cells(lake)
+        self._clock = lake.runtime.clock
+        self._interval_s = interval.total_seconds()
+        self._view = LakeView(
+            lake,
+            lake.coordination.cells,
+            waiting=lambda topic: sent_and_waiting(lake, timers, topic),
+            only=only,
+            precise=interval,
+        )
+        self._seen: LakeSeen | None = None
+
+    def samples(self) -> Iterator[Sample]:
+        """The metrics now. Any thread may ask."""
+        for (kind, name), times in self._view.unread.items():
+            yield Sample(UNREAD, (kind, name), times)
+        if (seen := self._seen) is None:
+            return
+        age_s = self._clock.monotonic_s() - seen.ended_s
+        yield Sample(LOOK_AGE, (), age_s)
+        yield Sample(LOOK_TIME, (), seen.took_s)
+        if age_s <= _LOOKS_KEPT * max(self._interval_s, seen.took_s):
+            yield from lake_samples(seen)
+
+    async def look(self, report: OnStep) -> None:
+        """Look once. What cannot be read is reported, and left out."""
+
+        def failed(kind: Unread, name: str, error: PenstockError) -> None:
+            report(name or "-", f"metrics of {kind}", error)
+
+        try:
+            self._seen = await self._view.look(failed=failed)
+        except PenstockError:
+            return  # reported, and what the last look found is shown for a while
+        except Exception as error:  # noqa: BLE001 - whoever maintains the lake goes on without metrics
+            report("-", "metrics", unforeseen(error, operation="look at all groups"))
+
+    async def run(self, stop: asyncio.Event, report: OnStep) -> None:
+        """Look until ``stop`` is set: one look at a time, and at most half of the time."""
+        while not stop.is_set():
+            began_s = self._clock.monotonic_s()
+            await self.look(report)
+            took_s = self._clock.monotonic_s() - began_s
+            await pause(stop, max(self._interval_s - took_s, took_s))
