@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from ..console.completion import rejoin_words_of_bash
 from ..console.exit_codes import EXIT_CODES, ending
 from ..console.session import OutputFailed, Session, Signals, Stopped, json_option, writing_output
 
@@ -84,6 +86,8 @@ class _Commands(click.Group):
         words = args[0] if args else options.get("args")
         # Also an error of the call itself, found before its options are read, is shown in the requested form.
         session = Session(signals=Signals(), as_json="--json" in (sys.argv[1:] if words is None else words))
+        if "_PENSTOCK_COMPLETE" in os.environ:
+            rejoin_words_of_bash()
         with session.signals.handled():
             try:
                 stdout: TextIO | None = sys.stdout
@@ -93,8 +97,15 @@ class _Commands(click.Group):
                 with writing_output():
                     sys.stdout.flush()
             except BaseException as error:  # noqa: BLE001 - this is the outermost place: everything ends here, with its exit code
-                sys.exit(ending(error, session))
-        sys.exit(result if isinstance(result, int) else 0)
+                _leave(ending(error, session), session)
+        _leave(result if isinstance(result, int) else 0, session)
+
+
+def _leave(code: int, session: Session) -> NoReturn:
+    if session.abandoned:
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:

@@ -146,6 +146,8 @@ class Session:
     """The table of consumer groups; None: the lake's default."""
     debug: bool = False
     as_json: bool = False
+    abandoned: bool = False
+    """Whether a thread was left behind that may never end: the process does not wait for it."""
 
     @property
     def lake_url(self) -> str:

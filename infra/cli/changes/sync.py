@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import click
 
 from ....log import PenstockError, TopicNotFound
-from ...console import output
+from ...console import completion, output
 from ...console.exit_codes import OTHER
 from ...console.session import Session, group_options
 from ...console.values import Duration, Size
@@ -37,7 +37,7 @@ _TAIL_BYTES = 4_000
     epilog="The exit code is 1 when a table stands still at an event that cannot be applied; the others went on. It is tried again by "
     "every start."
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.option("--into", metavar="URL", help="The folder of the target tables: a path, or s3://bucket/prefix.")
 @click.option("--name", metavar="NAME", help="The sync's name; by default the topic's.")
 @click.option(

@@ -10,6 +10,7 @@ import click
 
 from ....consumers import PushOptions
 from ....log.metrics import MemoryMetrics
+from ...console import completion
 from ...console.log_options import log_options
 from ...console.session import Session, group_options
 from ...console.values import Duration, Position
@@ -24,8 +25,8 @@ _NO_TIME = timedelta(0)
     "(EX_DATAERR) gives it up at once, 75 (EX_TEMPFAIL) and any other code fail it: the group's retry policy applies. With --batch it gets "
     "JSON lines, and a batch that fails is halved. A function is a listener as for lake.push_consumer."
 )
-@click.argument("topic")
-@click.option("--group", required=True, help="The consumer group; made when there is none.")
+@click.argument("topic", shell_complete=completion.topics)
+@click.option("--group", required=True, shell_complete=completion.groups, help="The consumer group; made when there is none.")
 @click.option("--exec", "command_line", metavar="COMMAND", help="Run a shell command for each message instead of printing it.")
 @click.option(
     "--call", "function", metavar="MODULE:FUNCTION", help="Call a Python function, async ones too, for each message instead."

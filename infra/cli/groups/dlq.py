@@ -9,7 +9,7 @@ import click
 
 from ....log import TopicNotFound
 from ....log.paths import DLQ_PREFIX
-from ...console import output
+from ...console import completion, output
 from ...console.session import Session, command_options
 from ..lake.stored import run_async
 
@@ -29,11 +29,16 @@ def chosen(function: F) -> F:
     """The options that choose dead letters."""
     for option in reversed(
         (
-            click.option("--topic", help="Only dead letters of messages of this topic."),
+            click.option("--topic", shell_complete=completion.topics, help="Only dead letters of messages of this topic."),
             click.option("--message-group", help="Only messages of this message group."),
             click.option("--key", help="Only messages with this key."),
             click.option("--tag", "tags", metavar="FILTER", help="Only messages with one of these tags: 'paid || refunded'."),
-            click.option("--id", "message_id", help="Only the dead letter of the message with this id."),
+            click.option(
+                "--id",
+                "message_id",
+                shell_complete=completion.message_ids,
+                help="Only the dead letter of the message with this id.",
+            ),
             click.option("--limit", type=click.IntRange(min=1), help="At most this many messages."),
             click.option(
                 "--damaged",
@@ -74,7 +79,7 @@ def _standing(lake: Lake, topic: str) -> dict[str, Any]:
 
 
 @command.command("read")
-@click.argument("group")
+@click.argument("group", shell_complete=completion.groups)
 @chosen
 @click.option(
     "-o", "--output", "file", metavar="FILE", help="Export to .parquet, .jsonl or .jsonl.gz, a path or any URL fsspec opens."
@@ -107,7 +112,7 @@ def read(session: Session, /, group: str, file: str | None, topic: str | None, l
 
 
 @command.command("redrive")
-@click.argument("group")
+@click.argument("group", shell_complete=completion.groups)
 @chosen
 @command_options
 @click.pass_obj

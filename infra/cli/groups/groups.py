@@ -18,7 +18,7 @@ from ....coordinator import (
     RetryPolicy,
     Schedule,
 )
-from ...console import output
+from ...console import completion, output
 from ...console.session import Session, confirm_options, confirmed, group_options
 from ...console.values import Duration, Position
 from .lag import describe, lag, settings_document, settings_facts
@@ -140,7 +140,7 @@ def list_groups(session: Session) -> None:
 
 
 @command.command()
-@click.argument("group")
+@click.argument("group", shell_complete=completion.groups)
 @changeable
 @click.option("--dry-run", is_flag=True, help="Say what would change, and do nothing.")
 @group_options
@@ -162,7 +162,7 @@ def alter(session: Session, /, group: str, dry_run: bool, **settings: Any) -> No
 
 
 @command.command()
-@click.argument("group")
+@click.argument("group", shell_complete=completion.groups)
 @click.option("--force", is_flag=True, help="Also while members live; they end with an error.")
 @confirm_options
 @group_options
@@ -191,8 +191,8 @@ def delete(session: Session, group: str, force: bool, yes: bool, dry_run: bool) 
 
 
 @command.command(epilog="A position is earliest, latest, an offset, a time (2026-01-31T12:00) or a time ago (-10m).")
-@click.argument("group")
-@click.argument("topic")
+@click.argument("group", shell_complete=completion.groups)
+@click.argument("topic", shell_complete=completion.topics)
 @click.option("--to", type=Position(), required=True, help="Where to go on.")
 @click.option("--queue", "queues", type=int, multiple=True, help="Only this queue; more than once for more.")
 @confirm_options

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ....coordinator.groups.record import setting_text
-from ...console import output
+from ...console import completion, output
 from ...console.session import Session, group_options
 from ...console.values import Duration
 
@@ -60,7 +60,7 @@ def settings_document(settings: GroupSettings) -> dict[str, object]:
 
 
 @click.command()
-@click.argument("group")
+@click.argument("group", shell_complete=completion.groups)
 @click.option("--watch", is_flag=True, help="Go on and refresh, until Ctrl-C.")
 @click.option("--interval", type=Duration(), default="2s", show_default=True, help="With --watch: the time between two looks.")
 @group_options
@@ -81,7 +81,7 @@ def describe(session: Session, group: str, watch: bool, interval: timedelta) -> 
 
 
 @click.command()
-@click.argument("group", required=False)
+@click.argument("group", required=False, shell_complete=completion.groups)
 @group_options
 @click.pass_obj
 def lag(session: Session, group: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...console import output
+from ...console import completion, output
 from ...console.session import Session, confirm_options, confirmed, group_options
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def chosen(function: F) -> F:
     """The options that choose parked message groups."""
     for option in reversed(
         (
-            click.option("--topic", help="Only parked groups of this topic."),
+            click.option("--topic", shell_complete=completion.topics, help="Only parked groups of this topic."),
             click.option("--queue", type=int, help="Only parked groups of this queue."),
             click.option("--message-group", help="Only this message group."),
         )
@@ -30,7 +30,7 @@ def chosen(function: F) -> F:
 
 
 @click.command()
-@click.argument("group")
+@click.argument("group", shell_complete=completion.groups)
 @chosen
 @group_options
 @click.pass_obj
@@ -48,7 +48,7 @@ def parked(session: Session, /, group: str, **which: Any) -> None:  # noqa: ANN4
 
 
 @click.command()
-@click.argument("group")
+@click.argument("group", shell_complete=completion.groups)
 @chosen
 @click.option("--all", "everything", is_flag=True, help="All that are parked.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and do nothing.")
@@ -63,7 +63,7 @@ def release(session: Session, /, group: str, everything: bool, dry_run: bool, **
 
 
 @click.command()
-@click.argument("group")
+@click.argument("group", shell_complete=completion.groups)
 @chosen
 @click.option("--all", "everything", is_flag=True, help="All that are parked.")
 @confirm_options

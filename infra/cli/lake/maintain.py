@@ -12,7 +12,7 @@ import click
 
 from ....log import PenstockError
 from ....log.metrics import MemoryMetrics, Metrics
-from ...console import output
+from ...console import completion, output
 from ...console.exit_codes import exit_code
 from ...console.session import Session, group_options
 from ...console.values import Duration
@@ -30,7 +30,7 @@ _LOOKS, _LOOKS_MIN, _LOOKS_MAX = timedelta(seconds=30), timedelta(seconds=1), ti
 
 
 @click.command()
-@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...", shell_complete=completion.topics)
 @click.option("--once", is_flag=True, help="Every step once, then end; the exit code tells whether all went well.")
 @click.option(
     "--publish-interval",

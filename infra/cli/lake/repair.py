@@ -8,7 +8,7 @@ import click
 
 from ....log.paths import TopicPaths
 from ....log.stores import probe_conditional_writes
-from ...console import output
+from ...console import completion, output
 from ...console.exit_codes import DAMAGED
 from ...console.session import Session, command_options, confirm_options, confirmed
 from .stored import run_async, stored_topic
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @confirm_options
 @command_options
 @click.pass_obj

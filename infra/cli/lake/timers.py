@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ....log import MessageNotFound, PenstockError
-from ...console import output
+from ...console import completion, output
 from ...console.session import Session, command_options
 from ...console.values import Instant
 from ..messages.rendering import body_fields, body_start
@@ -26,7 +26,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.option("--until", type=Instant(), help="Only what is due before: 2026-01-31T12:00 or +10m.")
 @click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="At most this many messages.")
 @command_options
@@ -49,9 +49,14 @@ def list_waiting(session: Session, topic: str, until: datetime | None, limit: in
 
 @command.command("recall")
 @click.argument("handles", nargs=-1, metavar="[HANDLE]...")
-@click.option("--topic", help="With --id: where the messages wait.")
+@click.option("--topic", shell_complete=completion.topics, help="With --id: where the messages wait.")
 @click.option(
-    "--id", "ids", multiple=True, metavar="MESSAGE_ID", help="A message by its id, looked for in all that waits; may be repeated."
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="MESSAGE_ID",
+    shell_complete=completion.message_ids,
+    help="A message by its id, looked for in all that waits; may be repeated.",
 )
 @command_options
 @click.pass_obj

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ....log import ForeignObject, MessageType, TopicLimits
-from ...console import output
+from ...console import completion, output
 from ...console.exit_codes import show
 from ...console.session import Session, command_options, confirm_options, confirmed, group_options
 from ...console.values import FOREVER, Duration, Retention, Size
@@ -100,7 +100,7 @@ def list_topics(session: Session) -> None:
 
 
 @command.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.option("--all-queues", is_flag=True, help=f"Show every queue, also where there are more than {_QUEUES_SHOWN}.")
 @group_options
 @click.pass_obj
@@ -124,7 +124,7 @@ def describe(session: Session, topic: str, all_queues: bool) -> None:
 
 
 @command.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @changeable
 @confirm_options
 @command_options
@@ -157,7 +157,7 @@ def alter(session: Session, /, topic: str, yes: bool, dry_run: bool, **settings:
 
 
 @command.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @confirm_options
 @command_options
 @click.pass_obj

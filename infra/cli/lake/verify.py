@@ -8,7 +8,7 @@ import click
 
 from ....log import DataDamaged, ForeignObject, NewerFormatError, PenstockError, TopicNotFound
 from ....log.paths import TopicPaths
-from ...console import output
+from ...console import completion, output
 from ...console.exit_codes import DAMAGED
 from ...console.session import Session, command_options
 from .stored import run_async, stored
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...", shell_complete=completion.topics)
 @command_options
 @click.pass_obj
 def command(session: Session, topics: tuple[str, ...]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....log import DELAY_LEVELS, InvalidArgument, delay_level
-from ...console import output
+from ...console import completion, output
 from ...console.exit_codes import WRONG_CALL
 from ...console.session import Session, command_options
 from ...console.values import Duration, parse_instant
@@ -34,7 +34,7 @@ _SUFFIXES = {
     epilog="A SPEC is a field's name (customer.id inside another), or a format string such as '{table}-{id}'. Debezium events also have "
     "the fields table, schema, op, key and position; every record has record_number."
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option(
     "--format", "form", type=click.Choice([form.value for form in Format]), help="Guessed from the name; standard input: jsonl."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...console import output
+from ...console import completion, output
 from ...console.session import Session, command_options
 from ...console.values import Position
 from .rendering import JsonLines, Lines, Sink
@@ -31,7 +31,7 @@ def conditions(function: F) -> F:
             click.option(
                 "--where", metavar="CONDITION", help="Only messages for which this holds: \"price > 10 AND region = 'north'\"."
             ),
-            click.option("--id", "message_id", help="Only the message with this id."),
+            click.option("--id", "message_id", shell_complete=completion.message_ids, help="Only the message with this id."),
             click.option("--limit", type=click.IntRange(min=0), help="At most this many messages."),
             click.option(
                 "--damaged",
@@ -47,7 +47,7 @@ def conditions(function: F) -> F:
 
 
 @click.command(epilog="A position is earliest, latest, an offset (with --queue), a time (2026-01-31T12:00) or a time ago (-10m).")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @conditions
 @click.option("--start", type=Position(), default="earliest", show_default=True, help="The first position.")
 @click.option("--end", type=Position(), default="latest", show_default=True, help="The position to stop before.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ...console import completion
 from ...console.session import Session, command_options
 from ...console.values import Position
 from .read import conditions
@@ -13,7 +14,7 @@ from .rendering import JsonLines, Lines
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @conditions
 @click.option("--start", type=Position(), default="latest", show_default=True, help="Where to begin, e.g. -10m.")
 @command_options

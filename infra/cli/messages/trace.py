@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import click
 
-from ...console import output
+from ...console import completion, output
 from ...console.session import Session, group_options
 
 
 @click.command(
     epilog="What is stored is how things stand: of a message that is settled nobody knows how often it was delivered before."
 )
-@click.argument("message_id")
-@click.option("--topic", help="Look in this topic and the dead letters of its groups, not in all topics.")
+@click.argument("message_id", shell_complete=completion.message_ids)
+@click.option(
+    "--topic", shell_complete=completion.topics, help="Look in this topic and the dead letters of its groups, not in all topics."
+)
 @group_options
 @click.pass_obj
 def command(session: Session, /, message_id: str, topic: str | None) -> None:
