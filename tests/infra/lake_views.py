@@ -44,8 +44,14 @@ class Worker:
     lake: Lake
     consumer: PushConsumer
     metrics: MemoryMetrics
+    lives: bool = True
+
+    def crash(self) -> None:
+        self.process.crash()
+        self.lives = False
 
     async def close(self) -> None:
+        self.lives = False
         await self.process.run(self.consumer.close())
         await self.process.run(self.lake.close())
 
@@ -114,10 +120,8 @@ class Exporter:
     def __init__(self, shop: Shop, metrics: LakeMetrics) -> None:
         self._shop = shop
         self._metrics = metrics
-        self._registry = CollectorRegistry()
-        served = MemoryMetrics()
-        served.watch(metrics.samples)
-        self._registry.register(PrometheusCollector(served))
+        self._served = MemoryMetrics()
+        self._served.watch(metrics.samples)
 
     async def look(self) -> StoreStatistics:
         """Look once. Returns the requests."""
@@ -131,7 +135,14 @@ class Exporter:
 
     def text(self) -> str:
         """A scrape."""
-        return generate_latest(self._registry).decode()
+        return page(self._served)
+
+
+def page(metrics: MemoryMetrics) -> str:
+    """A scrape of these metrics."""
+    registry = CollectorRegistry()
+    registry.register(PrometheusCollector(metrics))
+    return generate_latest(registry).decode()
 
 
 async def send(lake: Lake, topic: str, count: int) -> None:

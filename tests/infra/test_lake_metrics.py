@@ -85,7 +85,7 @@ def test_a_group_whose_last_worker_died_is_told_as_before() -> None:
         assert (
             exporter.values(LAG_MESSAGES) == exporter.values(LAG_LATENCY) == {(*ORDERS, str(queue)): 0 for queue in range(QUEUES)}
         )
-        worker.process.crash()
+        worker.crash()
         await send(lake, "orders", 8)
         await looked(shop, exporter, looks=4)
         assert exporter.values(GROUP_CONSUMERS) == exporter.values(GROUP_OWNED_QUEUES) == {ORDERS: 0}

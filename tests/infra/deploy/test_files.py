@@ -21,7 +21,7 @@ from tests.tree import AREAS, CONFIG, DOOR, ROOT
 FOLDER = ROOT / "infra" / "deploy"
 METRICS = {metric.name: metric for metric in CATALOGUE}
 # What PromQL itself says; all else in an expression must be a metric or one of its labels.
-WORDS = {"by", "max", "sum", "absent", "increase", "rate"}
+WORDS = {"by", "max", "min", "sum", "and", "or", "absent", "increase", "rate"}
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -62,9 +62,11 @@ def test_there_is_an_alert_for_what_nobody_else_mends() -> None:
     asked = {name for rule in rules() for name in named(rule)}
     assert asked >= {
         "rocketmq_consumer_lag_latency",
-        "rocketmq_send_to_dlq_messages_total",
+        "penstock_group_consumers",
+        "penstock_group_dead_letters_total",
         "penstock_parked_message_groups",
-        "penstock_owned_queues",
+        "penstock_group_owned_queues",
+        "penstock_groups_look_age_seconds",
         "penstock_fetching_paused",
     }
 
