@@ -26,7 +26,7 @@ from .stores.protocol import ObjectStore
 from .topic.open_name import OWN_PREFIX, check_producer_name, open_name
 from .topic.records import list_topics, not_found
 from .topic.settings import TopicRecord, TopicSettings
-from .topic.timer_log import check_delay_topic_name, check_own, delays, end_orphan, make_timer_log
+from .topic.timer_log import check_dead_letter_topic, check_delay_topic_name, check_own, delays, end_orphan, make_timer_log
 from .topic.topics import Topic, alter_topic, create_topic, delete_topic, open_topic, read_only
 
 log = logging.getLogger("penstock.log")
@@ -75,6 +75,7 @@ class Lake:
     async def create_topic(self, name: str, settings: TopicSettings) -> TopicRecord:
         """Create a topic. Nothing happens when it exists with these settings. Raises `TopicExists` when it has others."""
         check_own(name, operation="create_topic")
+        check_dead_letter_topic(name, settings)
         timed = settings.message_type is MessageType.DELAY
         if timed:
             check_delay_topic_name(name)

@@ -43,6 +43,8 @@ class RedriveReport:
     """The offset of the last dead letter that was looked at, None where there was none."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """The number of skipped letters that could not be sent back, by reason."""
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """The number sent to each topic."""
 
 
 async def redrive(
@@ -52,6 +54,7 @@ async def redrive(
     limit: int | None = None,
     where: Callable[[MessageView], bool] | None = None,
     damaged: Literal["raise", "skip"] = "raise",
+    dry_run: bool = False,
 ) -> RedriveReport:
     """Send the dead letters of a group back to their topics, oldest first, at most ``limit``. Consumers may run meanwhile.
 
@@ -60,6 +63,8 @@ async def redrive(
     that no other has sent. ``where`` chooses by the dead letter. Letters that it leaves out may go back later. So may letters whose topic
     is gone, or takes another message type now.
 
+    With ``dry_run`` nothing is sent or written: the report says what would have been sent, if nobody else redrives meanwhile.
+
     Raises `TopicNotFound` when the group has no dead-letter queue, and `DataDamaged` at a dead letter that cannot be read
     (``damaged="skip"`` leaves it out). Raises errors of sending; messages sent before stay sent.
     """
@@ -67,12 +72,12 @@ async def redrive(
         raise InvalidArgument("limit must be a positive whole number, or None for any number", operation="redrive", observed=limit)
     letters = dead_letter_topic(group)
     try:
-        topic = await lake.topic(letters, writable=True)
+        topic = await lake.topic(letters, writable=not dry_run)
     except TopicNotFound:
         raise no_dead_letters(group) from None
     # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so do the records of its redrives.
     reader = Reader(topic)
-    run = _Redrive(lake, reader, RedriveCell(lake, group, topic.life), name_of("redrive", group, topic.life))
+    run = _Redrive(lake, reader, RedriveCell(lake, group, topic.life), name_of("redrive", group, topic.life), dry_run=dry_run)
     try:
         await run.begin()
         source = reader.read(queue=QUEUE, damaged=damaged)
@@ -93,15 +98,17 @@ async def redrive(
 class _Redrive:
     """One redrive: the chosen letters, and the outcome of the rest."""
 
-    def __init__(self, lake: Lake, reader: Reader, redriven: RedriveCell, name: str) -> None:
+    def __init__(self, lake: Lake, reader: Reader, redriven: RedriveCell, name: str, *, dry_run: bool) -> None:
         self._lake = lake
         self._reader = reader
         self._redriven = redriven
         self._name = name
+        self._dry_run = dry_run
         self._letters = reader.topic
         self._ways: dict[str, _Way] = {}
         self._chosen: list[MessageView] = []
         self._refused: Counter[str] = Counter()
+        self._topics: Counter[str] = Counter()
         self._earliest = self._sent = self._skipped = self._duplicates = 0
         self._last: int | None = None
 
@@ -114,7 +121,8 @@ class _Redrive:
         """Finish first the letters that another redrive has begun."""
         await self._redriven.read()
         self._earliest, _ = (await self._reader.offsets())[QUEUE]
-        await self._send_assigned({})
+        if not self._dry_run:
+            await self._send_assigned({})
 
     async def take(self, letter: MessageView, *, chosen: bool) -> None:
         self._last = letter.offset
@@ -135,14 +143,18 @@ class _Redrive:
         if not self._chosen:
             return
         chosen, self._chosen = {letter.offset: letter for letter in self._chosen}, []
-        given = await self._redriven.give(list(chosen), earliest=self._earliest)
-        self._duplicates += len(chosen) - len(given)
-        await self._send_assigned(chosen)
+        if self._dry_run:
+            given = list(chosen)
+        else:
+            given = await self._redriven.give(list(chosen), earliest=self._earliest)
+            self._duplicates += len(chosen) - len(given)
+            await self._send_assigned(chosen)
         self._sent += len(given)
+        self._topics.update(chosen[offset].properties[ORIGIN_TOPIC] for offset in given)
 
     async def report(self) -> RedriveReport:
         await self.send()
-        return RedriveReport(self._sent, self._skipped, self._duplicates, self._last, dict(self._refused))
+        return RedriveReport(self._sent, self._skipped, self._duplicates, self._last, dict(self._refused), dict(self._topics))
 
     async def close(self) -> None:
         for way in self._ways.values():

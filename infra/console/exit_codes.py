@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OTHER, WRONG_CALL, RETRY, DAMAGED = 1, 2, 3, 4
 EXIT_CODES = {
     0: "all is well",
-    OTHER: "it failed, or a check found a problem",
+    OTHER: "it failed, a check found a problem, or with --exit-code nothing was found",
     WRONG_CALL: "the call, the configuration or the input is wrong",
     RETRY: "the same call may succeed later",
     DAMAGED: "stored data is damaged",

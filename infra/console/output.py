@@ -28,10 +28,11 @@ _WIDTH_IN_PIPES = 200
 
 def say(text: str) -> None:
     """Write text, and the end of its line, to standard output."""
-    _write(text + "\n")
+    write_text(text + "\n")
 
 
-def _write(text: str) -> None:
+def write_text(text: str) -> None:
+    """Write text to standard output as it is."""
     with writing_output():
         click.echo(text, nl=False)
 
@@ -52,7 +53,7 @@ def note(text: str) -> None:
 
 def emit(document: Mapping[str, object]) -> None:
     """Write one JSON line to standard output."""
-    _write(json_line(document))
+    write_text(json_line(document))
 
 
 def json_line(document: Mapping[str, object]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -196,6 +197,16 @@ def group_options(command: F) -> F:
         help="The table of consumer groups, if not given before.",
     )
     return command_options(option(command))
+
+
+def exit_code_option(command: Callable[..., bool]) -> Callable[..., int]:
+    """Give a command ``--exit-code``. It returns whether it found anything. Stands right above the function."""
+
+    @functools.wraps(command)
+    def run(*args: object, exit_code: bool, **options: object) -> int:
+        return int(not command(*args, **options) and exit_code)
+
+    return click.option("--exit-code", is_flag=True, help="Exit with 1 when nothing is found.")(run)
 
 
 def confirm_options(command: F) -> F:

@@ -101,7 +101,7 @@ class MessageView(NamedTuple):
 
     def stored(self) -> dict[str, Any]:
         """The stored values by name: every field but those that a consumer adds when it hands the message out."""
-        return {name: value for name, value in self._asdict().items() if name not in _OF_A_DELIVERY}
+        return {name: value for name, value in self._asdict().items() if name not in OF_A_DELIVERY}
 
     def json(self) -> Any:  # noqa: ANN401 - any JSON value
         """The body parsed as JSON. Raises `InvalidArgument` when it is not."""
@@ -112,7 +112,8 @@ class MessageView(NamedTuple):
             raise InvalidArgument("the body is not JSON", operation="message.json", object=where, observed=str(error)) from error
 
 
-_OF_A_DELIVERY = frozenset({"delivery_attempt", "epoch", "receipt_handle"})
+OF_A_DELIVERY = frozenset({"delivery_attempt", "epoch", "receipt_handle"})
+"""The fields of a `MessageView` that a consumer sets when it hands the message out."""
 
 
 class _NoProperties(dict[str, str]):

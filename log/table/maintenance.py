@@ -161,9 +161,18 @@ class Maintenance:
     # --- steps
 
     async def publish(self) -> Published:
-        """Publish until the log's end is reached. Returns the last round."""
+        """Publish until the log's end is reached. Returns what all rounds have published."""
+        total = Published()
         while True:
             done = await self._publisher.publish_once()
+            total = Published(
+                total.entries + done.entries,
+                total.rows + done.rows,
+                total.files + done.files,
+                total.bytes + done.bytes,
+                max(total.lag_ms, done.lag_ms),
+                done.caught_up,
+            )
             if done.entries:
                 now = self._statistics
                 self._statistics = replace(
@@ -175,7 +184,7 @@ class Maintenance:
                     lag_ms=done.lag_ms,
                 )
             if done.caught_up:
-                return done
+                return total
 
     async def compact(self) -> Compacted:
         """Run one round of merging small files."""

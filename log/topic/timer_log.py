@@ -11,7 +11,7 @@ from datetime import timedelta
 from ..errors import CallError, InvalidArgument, LimitExceeded, TopicNotFound
 from ..limits import TOPIC_NAME_CHARS_MAX
 from ..message.message_type import MessageType
-from ..paths import TIMER_PREFIX, TopicPaths, check_topic_name, is_timer_log, timer_log_name, topic_of
+from ..paths import DLQ_PREFIX, TIMER_PREFIX, TopicPaths, check_topic_name, is_timer_log, timer_log_name, topic_of
 from ..runtime.runtime import Runtime
 from ..stores.protocol import ObjectStore
 from .records import not_found, read_record
@@ -32,6 +32,22 @@ def check_own(topic: str, *, operation: str) -> None:
             object=topic,
             expected="a topic",
             hint=f"name the topic: {topic_of(topic)}",
+        )
+
+
+def check_dead_letter_topic(name: str, settings: TopicSettings) -> None:
+    """Raise `InvalidArgument` unless a dead-letter queue can have these settings: those with which the first dead letter makes it."""
+    if (
+        isinstance(name, str)
+        and name.startswith(DLQ_PREFIX)
+        and (settings.message_type, settings.queues) != (MessageType.NORMAL, 1)
+    ):
+        raise InvalidArgument(
+            "a dead-letter queue takes messages of any group, in one queue",
+            operation="create_topic",
+            object=name,
+            expected="message_type NORMAL and queues 1",
+            observed=f"message_type {settings.message_type} and queues {settings.queues}",
         )
 
 

@@ -324,17 +324,18 @@ class Lake(LakeFace[AsyncLake]):
         limit: int | None = None,
         where: Callable[[MessageView], bool] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
+        dry_run: bool = False,
     ) -> RedriveReport:
         """Send the dead letters of a group back to the topics they came from, oldest first, at most ``limit``. Consumers may run meanwhile.
 
         Each goes back once, however often this is repeated, and as the original message: id, message group, tag, keys, body and properties.
         Every group that reads the topic gets it. ``where`` chooses by the dead letter. Letters that it leaves out, and letters that cannot
-        be sent now (the report says why), may go back later.
+        be sent now (the report says why), may go back later. With ``dry_run`` nothing is sent, and the report says what would be.
 
         Raises `TopicNotFound` when the group has no dead letters, and `DataDamaged` at one that cannot be read (``damaged="skip"`` leaves
         it out). Raises errors of sending; messages sent before stay sent.
         """
-        return self._portal.run(lambda: self._core.redrive(group, limit=limit, where=where, damaged=damaged))
+        return self._portal.run(lambda: self._core.redrive(group, limit=limit, where=where, damaged=damaged, dry_run=dry_run))
 
     def trace(
         self, message_id: str, *, topic: str | None = None, progress: Callable[[int, int], None] = lambda done, topics: None

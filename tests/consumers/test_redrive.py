@@ -50,7 +50,7 @@ def test_dead_letters_go_back_as_they_were() -> None:
             if mine:
                 await bury(scene.lake, mine)
         report = await redrive(scene.lake, "billing")
-        assert report == RedriveReport(sent=12, skipped=0, duplicates=0, last=11)
+        assert report == RedriveReport(sent=12, skipped=0, duplicates=0, last=11, topics={"orders": 12})
         back = {one.message_id: one for one in await redriven(scene)}
         dead = {one.message_id: one for one in await scene.read()}
         assert sorted(back) == sorted(ids(messages))
@@ -71,10 +71,10 @@ def test_a_repetition_sends_what_came_since() -> None:
     async def script(scene: Scene) -> None:
         messages = await scene.sent(6)
         await bury(scene.lake, messages[:4])
-        assert await redrive(scene.process(), "billing") == RedriveReport(sent=4, last=3)
+        assert await redrive(scene.process(), "billing") == RedriveReport(sent=4, last=3, topics={"orders": 4})
         assert await redrive(scene.process(), "billing") == RedriveReport(duplicates=4, last=3)
         await bury(scene.lake, messages[4:], first=4)
-        assert await redrive(scene.lake, "billing") == RedriveReport(sent=2, duplicates=4, last=5)
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=2, duplicates=4, last=5, topics={"orders": 2})
         assert ids(await redriven(scene)) == ids(messages)
 
     Scene(queues=1).play(script)
@@ -114,12 +114,12 @@ def test_limit_and_where() -> None:
     async def script(scene: Scene) -> None:
         messages = await scene.sent(9)
         await bury(scene.lake, messages)
-        assert await redrive(scene.lake, "billing", limit=2) == RedriveReport(sent=2, last=1)
+        assert await redrive(scene.lake, "billing", limit=2) == RedriveReport(sent=2, last=1, topics={"orders": 2})
         some = await redrive(scene.process(), "billing", limit=2, where=lambda one: one.message_group == "g0")
-        assert some == RedriveReport(sent=2, skipped=3, duplicates=2, last=6)
+        assert some == RedriveReport(sent=2, skipped=3, duplicates=2, last=6, topics={"orders": 2})
         one = await redrive(scene.process(), "billing", where=lambda one: one.body == b"8")
-        assert one == RedriveReport(sent=1, skipped=4, duplicates=4, last=8)
-        assert await redrive(scene.process(), "billing") == RedriveReport(sent=4, duplicates=5, last=8)
+        assert one == RedriveReport(sent=1, skipped=4, duplicates=4, last=8, topics={"orders": 1})
+        assert await redrive(scene.process(), "billing") == RedriveReport(sent=4, duplicates=5, last=8, topics={"orders": 4})
         assert await redrive(scene.lake, "billing") == RedriveReport(duplicates=9, last=8)
         assert [one.body for one in await redriven(scene)] == [b"0", b"1", b"3", b"6", b"8", b"2", b"4", b"5", b"7"]
 
@@ -136,9 +136,9 @@ def test_what_one_redrive_has_begun_the_next_one_finishes() -> None:
         begun = RedriveCell(scene.process(), "billing", life)
         await begun.read()
         assert await begun.give([3, 1], earliest=0) == [3, 1]
-        assert await redrive(scene.process(), "billing", limit=1) == RedriveReport(sent=1, last=0)
+        assert await redrive(scene.process(), "billing", limit=1) == RedriveReport(sent=1, last=0, topics={"orders": 1})
         assert [one.body for one in await redriven(scene)] == [b"3", b"1", b"0"]
-        assert await redrive(scene.process(), "billing") == RedriveReport(sent=2, duplicates=3, last=4)
+        assert await redrive(scene.process(), "billing") == RedriveReport(sent=2, duplicates=3, last=4, topics={"orders": 2})
 
     Scene(queues=1).play(script)
 
@@ -239,7 +239,7 @@ def test_letters_of_several_topics_go_back_to_each() -> None:
         for n in range(3):
             await bury(scene.lake, orders[n : n + 1], first=n)
             await bury(scene.lake, refunds[n : n + 1], first=n, topic="refunds")
-        assert await redrive(scene.lake, "billing") == RedriveReport(sent=6, last=5)
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=6, last=5, topics={"orders": 3, "refunds": 3})
         assert ids(await redriven(scene)) == ids(orders)
         assert ids(await redriven(scene, "refunds")) == ids(refunds)
 
@@ -282,9 +282,9 @@ def test_letters_in_the_table_go_back_too() -> None:
         await bury(scene.lake, messages[:4])
         await scene.publish()
         await bury(scene.lake, messages[4:], first=4)
-        assert await redrive(scene.process(), "billing", limit=2) == RedriveReport(sent=2, last=1)
+        assert await redrive(scene.process(), "billing", limit=2) == RedriveReport(sent=2, last=1, topics={"orders": 2})
         await scene.publish()
-        assert await redrive(scene.process(), "billing") == RedriveReport(sent=4, duplicates=2, last=5)
+        assert await redrive(scene.process(), "billing") == RedriveReport(sent=4, duplicates=2, last=5, topics={"orders": 4})
         assert ids(await redriven(scene)) == ids(messages)
 
     Scene(queues=1).play(script)
@@ -297,7 +297,7 @@ def test_a_dead_letter_queue_that_was_made_again_is_redriven_from_its_beginning(
         await redrive(scene.lake, "billing")
         await scene.lake.delete_topic(DLQ)
         await bury(scene.lake, messages[3:], first=3)
-        assert await redrive(scene.lake, "billing") == RedriveReport(sent=2, last=1)
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=2, last=1, topics={"orders": 2})
         assert ids(await redriven(scene)) == ids(messages)
 
     Scene(queues=1).play(script)
@@ -361,8 +361,8 @@ def test_many_go_in_several_batches_in_order() -> None:
         (message,) = await scene.sent(1)
         many = [message._replace(message_id=f"{n:032x}") for n in range(2_300)]
         await bury(scene.lake, many)
-        assert await redrive(scene.lake, "billing", limit=2_200) == RedriveReport(sent=2_200, last=2_199)
-        assert await redrive(scene.lake, "billing") == RedriveReport(sent=100, duplicates=2_200, last=2_299)
+        assert await redrive(scene.lake, "billing", limit=2_200) == RedriveReport(sent=2_200, last=2_199, topics={"orders": 2_200})
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=100, duplicates=2_200, last=2_299, topics={"orders": 100})
         assert ids(await redriven(scene)) == ids(many)
 
     Scene(queues=1).play(script)
@@ -381,7 +381,7 @@ def test_dead_letters_of_delayed_messages_go_back_without_a_delay() -> None:
         (delivered,) = await scene.read("later")
         assert delivered.message_id == sent.message_id
         await bury(scene.lake, [delivered], topic="later")
-        assert await redrive(scene.lake, "billing") == RedriveReport(sent=1, last=0)
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=1, last=0, topics={"later": 1})
         delivered_again = (await redriven(scene, "later"))[0]
         assert (delivered_again.message_id, delivered_again.message_group) == (sent.message_id, "g")
         assert delivered_again.delivery_timestamp == delivered.delivery_timestamp is not None

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import timedelta
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -92,8 +91,8 @@ _TAIL_BYTES = 4_000
 @click.option(
     "--interval",
     type=Duration(),
-    default=timedelta(seconds=5),
-    show_default="5s",
+    default="5s",
+    show_default=True,
     help="The time between the beginnings of two batches.",
 )
 @click.option("--max-events", type=click.IntRange(min=1), default=100_000, show_default=True, help="The most events of one batch.")

@@ -10,7 +10,7 @@ import click
 
 from ....consumers import PushOptions
 from ....log.metrics import MemoryMetrics
-from ...console import completion
+from ...console import completion, output
 from ...console.log_options import log_options
 from ...console.session import Session, group_options
 from ...console.values import Duration, Position
@@ -57,8 +57,8 @@ _NO_TIME = timedelta(0)
 @click.option(
     "--timeout",
     type=Duration(),
-    default=_DEFAULTS.consume_timeout,
-    show_default="15m",
+    default=output.duration_text(_DEFAULTS.consume_timeout),
+    show_default=True,
     help="What takes longer has failed; commands are killed.",
 )
 @click.option("--max", "most", type=click.IntRange(min=1), help="End once this many messages are done.")

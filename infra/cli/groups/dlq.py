@@ -10,7 +10,8 @@ import click
 from ....log import TopicNotFound
 from ....log.paths import DLQ_PREFIX
 from ...console import completion, output
-from ...console.session import Session, command_options
+from ...console.listing import CommandGroup
+from ...console.session import Session, command_options, exit_code_option
 from ..lake.stored import run_async
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Dead letters: messages that a consumer group gave up, kept in the topic %DLQ%GROUP."""
 
@@ -56,7 +57,8 @@ def chosen(function: F) -> F:
 @command.command("list")
 @command_options
 @click.pass_obj
-def list_groups(session: Session) -> None:
+@exit_code_option
+def list_groups(session: Session) -> bool:
     """List the groups that have a dead-letter queue; the first message that dies makes one."""
     with session.connect(read_only=True) as lake:
         names = [name for name in lake.topics() if name.startswith(DLQ_PREFIX)]
@@ -69,6 +71,7 @@ def list_groups(session: Session) -> None:
         output.table(("group", "dead letters", "last", "kept"), rows)
     else:
         output.note("No group has dead letters.")
+    return bool(found)
 
 
 def _standing(lake: Lake, topic: str) -> dict[str, Any]:
@@ -82,11 +85,16 @@ def _standing(lake: Lake, topic: str) -> dict[str, Any]:
 @click.argument("group", shell_complete=completion.groups)
 @chosen
 @click.option(
-    "-o", "--output", "file", metavar="FILE", help="Export to .parquet, .jsonl or .jsonl.gz, a path or any URL fsspec opens."
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    help="Export to .parquet, .jsonl, .csv, .jsonl.gz or .csv.gz, a path or any URL fsspec opens.",
 )
 @command_options
 @click.pass_obj
-def read(session: Session, /, group: str, file: str | None, topic: str | None, limit: int | None, **where: Any) -> None:  # noqa: ANN401 - as click parsed them
+@exit_code_option
+def read(session: Session, /, group: str, file: str | None, topic: str | None, limit: int | None, **where: Any) -> bool:  # noqa: ANN401 - as click parsed them
     """Show the dead letters of a group, oldest first, with their origins and the reasons of their last failures."""
     from ....consumers.dead_letters.writer import dead_letter_topic, no_dead_letters
     from ..messages.export import export, written
@@ -105,18 +113,29 @@ def read(session: Session, /, group: str, file: str | None, topic: str | None, l
             with export(file, letters) as sink:
                 count = written(batches, sink)
             output.note(f"{count:,} dead letters of {group} to {'standard output' if file == '-' else file}.")
-        elif session.as_json:
-            show_json(letters, batches)
-        elif not show(letters, batches):
-            output.note("No dead letters.")
+        else:
+            count = show_json(letters, batches) if session.as_json else show(letters, batches)
+            if not count and not session.as_json:
+                output.note("No dead letters.")
+    return bool(count)
 
 
 @command.command("redrive")
 @click.argument("group", shell_complete=completion.groups)
 @chosen
+@click.option("--dry-run", is_flag=True, help="Say what would go back, and send nothing.")
 @command_options
 @click.pass_obj
-def send_back(session: Session, /, group: str, limit: int | None, damaged: Literal["raise", "skip"], **where: Any) -> None:  # noqa: ANN401 - as click parsed them
+@exit_code_option
+def send_back(
+    session: Session,
+    /,
+    group: str,
+    limit: int | None,
+    damaged: Literal["raise", "skip"],
+    dry_run: bool,
+    **where: Any,  # noqa: ANN401 - as click parsed them
+) -> bool:
     """Send the dead letters of a group back to the topics they came from, oldest first. Consumers may run meanwhile.
 
     Each goes back once, with its id, message group and properties, however often this is repeated; those left out by an option may go back
@@ -126,17 +145,22 @@ def send_back(session: Session, /, group: str, limit: int | None, damaged: Liter
     from .letters import condition
 
     wanted = condition(**where)
-    report = run_async(session, lambda lake: redrive(lake, group, limit=limit, where=wanted, damaged=damaged))
+    report = run_async(
+        session, lambda lake: redrive(lake, group, limit=limit, where=wanted, damaged=damaged, dry_run=dry_run), read_only=dry_run
+    )
     if session.as_json:
-        output.emit({"group": group, **output.fields(report)})
-        return
-    output.say(_sentence(group, report))
+        output.emit({"group": group, **({"dry_run": True} if dry_run else {}), **output.fields(report)})
+        return bool(report.sent)
+    output.say(_sentence(group, report, dry_run=dry_run))
     for reason, count in report.refused.items():
         output.note(f"{count:,} skipped: {reason}.")
+    return bool(report.sent)
 
 
-def _sentence(group: str, report: RedriveReport) -> str:
-    parts = [f"{report.sent:,} dead letters of {group} sent back"]
+def _sentence(group: str, report: RedriveReport, *, dry_run: bool) -> str:
+    to = ", ".join(f"{count:,} to {topic}" for topic, count in sorted(report.topics.items()))
+    done = "would go back" if dry_run else "sent back"
+    parts = [f"{report.sent:,} dead letters of {group} {done}{f' ({to})' if dry_run and to else ''}"]
     parts += [f"{report.duplicates:,} had been before"] * bool(report.duplicates)
     parts += [f"{report.skipped:,} skipped"] * bool(report.skipped)
     return "; ".join(parts) + "."

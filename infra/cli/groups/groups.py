@@ -19,7 +19,8 @@ from ....coordinator import (
     Schedule,
 )
 from ...console import completion, output
-from ...console.session import Session, confirm_options, confirmed, group_options
+from ...console.listing import CommandGroup
+from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
 from ...console.values import Duration, Position
 from .lag import describe, lag, settings_document, settings_facts
 from .parked import parked, release, skip
@@ -58,7 +59,7 @@ class _Filter(click.ParamType["tuple[str, str]"]):
         return topic, tags
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Create, list, describe, alter, delete and reset consumer groups; their lag; their parked message groups."""
 
@@ -127,7 +128,8 @@ def create(session: Session, /, group: str, delivery_order: str, **settings: Any
 @command.command("list")
 @group_options
 @click.pass_obj
-def list_groups(session: Session) -> None:
+@exit_code_option
+def list_groups(session: Session) -> bool:
     """List the consumer groups of the lake."""
     with session.connect(read_only=True) as lake:
         groups = lake.groups()
@@ -137,6 +139,7 @@ def list_groups(session: Session) -> None:
     else:
         rows = [(name, *(value for _, value in settings_facts(settings))) for name, settings in groups.items()]
         output.table(("group", *(name for name, _ in settings_facts(GroupSettings()))), rows)
+    return bool(groups)
 
 
 @command.command()

@@ -56,23 +56,28 @@ def at_most(limit: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
             return
 
 
-def show(topic: str, batches: Iterator[pa.RecordBatch]) -> bool:
-    """Show one line a dead letter, under one heading. Returns whether there was any."""
+def show(topic: str, batches: Iterator[pa.RecordBatch]) -> int:
+    """Show one line a dead letter, under one heading. Returns how many there are."""
+    count = 0
     cells: dict[str, int] | None = None
     for batch in batches:
         rows = [_line(letter) for letter in views(topic, batch)]
+        count += len(rows)
         if cells is None:
             cells = _cells(rows)
             output.say(click.style(_joined({name: name for name in cells}, cells), bold=True))
         output.say("\n".join(_joined(row, cells) for row in rows))
-    return cells is not None
+    return count
 
 
-def show_json(topic: str, batches: Iterator[pa.RecordBatch]) -> None:
-    """Show one JSON object a dead letter."""
+def show_json(topic: str, batches: Iterator[pa.RecordBatch]) -> int:
+    """Show one JSON object a dead letter. Returns how many there are."""
+    count = 0
     for batch in batches:
+        count += batch.num_rows
         for letter in views(topic, batch):
             output.emit({**document(letter), "origin": _origin(letter)})
+    return count
 
 
 def _line(letter: MessageView) -> dict[str, str]:

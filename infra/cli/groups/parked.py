@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ...console import completion, output
-from ...console.session import Session, confirm_options, confirmed, group_options
+from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
 
 if TYPE_CHECKING:
     from ....coordinator import ParkedGroup
@@ -34,7 +34,8 @@ def chosen(function: F) -> F:
 @chosen
 @group_options
 @click.pass_obj
-def parked(session: Session, /, group: str, **which: Any) -> None:  # noqa: ANN401 - as the library takes them
+@exit_code_option
+def parked(session: Session, /, group: str, **which: Any) -> bool:  # noqa: ANN401 - as the library takes them
     """List the message groups that are parked, with the message that each stands at."""
     with session.connect(read_only=True) as lake:
         found = lake.parked(group, **which)
@@ -45,6 +46,7 @@ def parked(session: Session, /, group: str, **which: Any) -> None:  # noqa: ANN4
         _table(found)
     else:
         output.note("Nothing is parked.")
+    return bool(found)
 
 
 @click.command()

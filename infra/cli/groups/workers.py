@@ -7,7 +7,7 @@ from datetime import timedelta
 import click
 
 from ...console import output
-from ...console.session import Session, group_options
+from ...console.session import Session, exit_code_option, group_options
 from ...console.values import Duration
 
 
@@ -21,7 +21,8 @@ from ...console.values import Duration
 )
 @group_options
 @click.pass_obj
-def command(session: Session, patience: timedelta) -> None:
+@exit_code_option
+def command(session: Session, patience: timedelta) -> bool:
     """Show the processes that consume, and whether each lives.
 
     Each is watched until its heart beats, which takes up to a third of its lease, or until its lease has run out. The states are lives: it
@@ -43,3 +44,4 @@ def command(session: Session, patience: timedelta) -> None:
         rows.append((one.worker, heartbeat.label or None, one.state.value, lease, consumed or None))
     if not session.as_json:
         output.table(("worker", "process", "state", "lease", "consumes"), rows)
+    return bool(rows)

@@ -27,6 +27,8 @@ _QUIET = {"caught_up", "floor", "lag_ms"}
 """Figures of a step that alone do not make it worth a line."""
 _LOOKS, _LOOKS_MIN, _LOOKS_MAX = timedelta(seconds=30), timedelta(seconds=1), timedelta(hours=1)
 """The time between two looks at all groups for their metrics, and its bounds."""
+_QUIET_OF = {"publish": {*_QUIET, "entries"}}
+"""The same of single steps. Entries without rows say that a topic was made, altered or deleted, and nothing becomes visible by them."""
 
 
 @click.command()
@@ -35,7 +37,8 @@ _LOOKS, _LOOKS_MIN, _LOOKS_MAX = timedelta(seconds=30), timedelta(seconds=1), ti
 @click.option(
     "--publish-interval",
     type=Duration(),
-    show_default="3.6s",
+    default="3.6s",
+    show_default=True,
     help="The time between commits to a topic's Delta table.",
 )
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus on this port.")
@@ -50,8 +53,7 @@ _LOOKS, _LOOKS_MIN, _LOOKS_MAX = timedelta(seconds=30), timedelta(seconds=1), ti
     "--metrics-interval",
     type=Duration(),
     metavar="DURATION",
-    show_default="30s",
-    help="With --metrics-port: the time between two looks at all groups, 1s to 1h.",
+    help=f"With --metrics-port: the time between two looks at all groups, 1s to 1h.  [default: {output.duration_text(_LOOKS)}]",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Also a line for steps that had nothing to do.")
 @group_options
@@ -60,7 +62,7 @@ def command(
     session: Session,
     topics: tuple[str, ...],
     once: bool,
-    publish_interval: timedelta | None,
+    publish_interval: timedelta,
     metrics_port: int | None,
     metrics_host: str,
     metrics_interval: timedelta | None,
@@ -93,7 +95,7 @@ def command(
     def report(topic: str, step: str, result: object) -> None:
         if isinstance(result, PenstockError):
             errors.append(result)
-        if verbose or once or isinstance(result, PenstockError) or _did_something(result):
+        if verbose or isinstance(result, PenstockError) or _did_something(step, result):
             _show(session, topic, step, result)
 
     if once:
@@ -130,7 +132,7 @@ async def _until(
     lake: Lake,
     topics: Sequence[str],
     report: OnStep,
-    publish_interval: timedelta | None,
+    publish_interval: timedelta,
     metrics: Metrics,
     look_interval: timedelta | None,
 ) -> None:
@@ -153,8 +155,9 @@ def _figures(result: object) -> dict[str, object]:
     return {"rows": result} if isinstance(result, int) else {}
 
 
-def _did_something(result: object) -> bool:
-    return any(value for name, value in _figures(result).items() if name not in _QUIET)
+def _did_something(step: str, result: object) -> bool:
+    quiet = _QUIET_OF.get(step, _QUIET)
+    return any(value for name, value in _figures(result).items() if name not in quiet)
 
 
 def _show(session: Session, topic: str, step: str, result: object) -> None:

@@ -10,7 +10,8 @@ import click
 
 from ....log import MessageNotFound, PenstockError
 from ...console import completion, output
-from ...console.session import Session, command_options
+from ...console.listing import CommandGroup
+from ...console.session import Session, command_options, exit_code_option
 from ...console.values import Instant
 from ..messages.rendering import body_fields, body_start
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _SHOWN = 100
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Delayed messages that wait for their delivery time, in the timer logs %TIMER%TOPIC of topics of type DELAY."""
 
@@ -31,7 +32,8 @@ def command() -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="At most this many messages.")
 @command_options
 @click.pass_obj
-def list_waiting(session: Session, topic: str, until: datetime | None, limit: int) -> None:
+@exit_code_option
+def list_waiting(session: Session, topic: str, until: datetime | None, limit: int) -> bool:
     """List the messages that wait for a topic, by delivery time; --json gives the handles by which they are recalled."""
     with session.connect(read_only=True) as lake:
         found = lake.waiting(topic, until=until, limit=limit + 1)
@@ -45,6 +47,7 @@ def list_waiting(session: Session, topic: str, until: datetime | None, limit: in
         output.note("Nothing waits.")
     if len(found) > limit:
         output.note(f"More wait than these {limit:,}; --limit shows more.")
+    return bool(shown)
 
 
 @command.command("recall")

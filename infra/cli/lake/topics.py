@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ....log import ForeignObject, MessageType, TopicLimits
+from ....log.paths import DLQ_PREFIX
+from ....log.topic.settings import QUEUES_DEFAULT, RETENTION_DEFAULT
 from ...console import completion, output
 from ...console.exit_codes import show
-from ...console.session import Session, command_options, confirm_options, confirmed, group_options
+from ...console.listing import CommandGroup
+from ...console.session import Session, command_options, confirm_options, confirmed, exit_code_option, group_options
 from ...console.values import FOREVER, Duration, Retention, Size
 from .stored import run_async, run_on_store, stored, stored_topic
 
@@ -27,25 +30,59 @@ _QUEUES_SHOWN = 32
 _TYPE = click.Choice([kind.value for kind in MessageType], case_sensitive=False)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Create, list, describe, alter and delete topics."""
 
 
-def changeable(function: F) -> F:
-    """The options for settings that can be changed later."""
-    for option in reversed(
-        (
-            click.option("--retention", type=Retention(), help="How long messages are kept, e.g. 3d; forever keeps them."),
-            click.option("--retention-bytes", type=Size(), help="How much of a queue's table files is kept; 0: any amount."),
-            click.option("--body-bytes", type=Size(), help="The largest body."),
-            click.option("--properties-bytes", type=Size(), help="Properties, tag and keys of a message together."),
-            click.option("--properties", type=click.IntRange(min=1), help="The most properties of a message."),
-            click.option("--group-bytes", type=Size(), help="The longest message group."),
-            click.option("--delay", type=Duration(), help="How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
-        )
-    ):
-        function = option(function)
+_CHANGEABLE: dict[str, tuple[click.ParamType[Any], str]] = {
+    "retention": (Retention(), "How long messages are kept, e.g. 3d; forever keeps them."),
+    "retention_bytes": (Size(), "How much of a queue's table files is kept; 0: any amount."),
+    "body_bytes": (Size(), "The largest body."),
+    "properties_bytes": (Size(), "Properties, tag and keys of a message together."),
+    "properties": (click.IntRange(min=1), "The most properties of a message."),
+    "group_bytes": (Size(), "The longest message group."),
+    "delay": (Duration(), "How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
+}
+
+
+def _defaults() -> dict[str, str]:
+    """The values that a new topic has where none is given, for people."""
+    limits = TopicLimits()
+    sizes = {name: output.size_text(getattr(limits, name)) for name in ("body_bytes", "properties_bytes", "group_bytes")}
+    durations = {"retention": RETENTION_DEFAULT, "delay": limits.delay}
+    texts = {name: output.duration_text(duration) for name, duration in durations.items()}
+    return {**sizes, **texts, "retention_bytes": "0", "properties": str(limits.properties)}
+
+
+def changeable(*, new: bool) -> Callable[[F], F]:
+    """The options for settings that can be changed later; of a ``new`` topic with their defaults."""
+    defaults = _defaults() if new else {}
+
+    def given(function: F) -> F:
+        for name, (kind, text) in reversed(_CHANGEABLE.items()):
+            told = f"{text}  [default: {defaults[name]}]" if name in defaults else text
+            function = click.option(f"--{name.replace('_', '-')}", type=kind, help=told)(function)
+        return function
+
+    return given
+
+
+def _refuse_fixed(_: click.Context, param: click.Parameter, value: object) -> None:
+    if value is not None:
+        why = {
+            "queues": "The number of queues is fixed at creation, as a message group's queue follows from it: with another number its "
+            "messages would lie in two queues, and lose their order.",
+            "type": "A topic's type is fixed at creation: consumers and producers rely on what its messages have.",
+        }
+        assert param.name is not None, "it is one of these"
+        raise click.UsageError(f"{why[param.name]} Create another topic, and send what is to be in it there.")
+
+
+def fixed(function: F) -> F:
+    """Options for settings that cannot be changed, which say why."""
+    for name in ("--queues", "--type"):
+        function = click.option(name, hidden=True, expose_value=False, callback=_refuse_fixed)(function)
     return function
 
 
@@ -59,11 +96,13 @@ def changeable(function: F) -> F:
     show_default=True,
     help="FIFO messages have a message group, DELAY ones a delivery time, NORMAL ones neither; TRANSACTION ones are sent in transactions.",
 )
-@click.option("--queues", type=int, default=16, show_default=True, help="Fixed at creation; 1 gives a global order.")
-@changeable
+@click.option(
+    "--queues", type=int, help="Fixed at creation; 1 gives a global order.  [default: 16; 1 for a dead-letter queue, %DLQ%GROUP]"
+)
+@changeable(new=True)
 @command_options
 @click.pass_obj
-def create(session: Session, /, topic: str, message_type: str, queues: int, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+def create(session: Session, /, topic: str, message_type: str, queues: int | None, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Create a topic. Fine when it exists with the same settings.
 
     FIFO topics keep the order within a message group, and every message needs one; NORMAL topics take messages without a group. Messages of
@@ -71,6 +110,8 @@ def create(session: Session, /, topic: str, message_type: str, queues: int, **se
     programs send in transactions, which are visible once their transaction is committed (see penstock tx).
     """
     changes = _changes(TopicLimits(), settings)
+    if queues is None:
+        queues = 1 if topic.startswith(DLQ_PREFIX) else QUEUES_DEFAULT
     with session.connect() as lake:
         record = lake.create_topic(topic, message_type=message_type, queues=queues, **changes)
     if session.as_json:
@@ -82,7 +123,8 @@ def create(session: Session, /, topic: str, message_type: str, queues: int, **se
 @command.command("list")
 @command_options
 @click.pass_obj
-def list_topics(session: Session) -> None:
+@exit_code_option
+def list_topics(session: Session) -> bool:
     """List the topics of the lake. When the settings of one are damaged, the others are listed all the same."""
     found = run_on_store(session, stored)
     topics = sorted(found.records.items())
@@ -97,6 +139,7 @@ def list_topics(session: Session) -> None:
         show(error, as_json=session.as_json)
     if damaged:
         raise damaged[-1]
+    return bool(topics)
 
 
 @command.command()
@@ -125,7 +168,8 @@ def describe(session: Session, topic: str, all_queues: bool) -> None:
 
 @command.command()
 @click.argument("topic", shell_complete=completion.topics)
-@changeable
+@changeable(new=False)
+@fixed
 @confirm_options
 @command_options
 @click.pass_obj

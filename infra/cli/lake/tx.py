@@ -12,7 +12,8 @@ import click
 from ....log import InvalidArgument
 from ...console import output
 from ...console.exit_codes import OTHER
-from ...console.session import Session, confirm_options, confirmed, group_options
+from ...console.listing import CommandGroup
+from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
 from ..messages.rendering import body_fields, body_start
 from .stored import run_async
 
@@ -35,7 +36,7 @@ _WHO = {
 }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Transactions of producer groups: list, describe, commit, roll back."""
 
@@ -45,7 +46,8 @@ def command() -> None:
 @click.option("--all", "everything", is_flag=True, help="Also those that other processes than their senders finished within a day.")
 @group_options
 @click.pass_obj
-def list_transactions(session: Session, groups: tuple[str, ...], everything: bool) -> None:
+@exit_code_option
+def list_transactions(session: Session, groups: tuple[str, ...], everything: bool) -> bool:
     """List the transactions that are not done with, of these producer groups or of all, the oldest first.
 
     A producer group is known from its first transaction on, for good; one that never had any is an error.
@@ -61,6 +63,7 @@ def list_transactions(session: Session, groups: tuple[str, ...], everything: boo
         output.table(columns, (_columns(*one) for one in found))
     else:
         output.note("No transaction is open.")
+    return bool(found)
 
 
 @command.command()

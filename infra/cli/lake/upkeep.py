@@ -55,7 +55,7 @@ async def maintain_forever(
     report: OnStep,
     stop: asyncio.Event,
     *,
-    publish_interval: timedelta | None = None,
+    publish_interval: timedelta,
     metrics: Metrics,
     look_interval: timedelta | None = None,
 ) -> None:
@@ -65,8 +65,7 @@ async def maintain_forever(
     timers = Timers(lake)
     metrics.watch(lambda: timer_samples(dict(timers.statistics)))
     metrics.watch(lambda: transaction_samples(lake.transaction_statistics()))
-    options = MaintenanceOptions() if publish_interval is None else MaintenanceOptions(publish_interval=publish_interval)
-    upkeep, chosen = await _prepared(lake, names, report, options, timers)
+    upkeep, chosen = await _prepared(lake, names, report, MaintenanceOptions(publish_interval=publish_interval), timers)
 
     async def named() -> Sequence[str]:
         return chosen

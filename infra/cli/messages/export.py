@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import BinaryIO
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ....log import MESSAGE_SCHEMA, InvalidArgument, views
+from ....log import MESSAGE_SCHEMA, InvalidArgument, MessageView, views
+from ....log.message.message import OF_A_DELIVERY
 from ...console import output
+from ...console.session import Session
 from ...files import is_packed, open_file, plain_name
 from .rendering import JsonLines, Sink, document
 
 _ROW_GROUP_BYTES = 64 * 2**20
+CSV_COLUMNS = (*(name for name in MessageView._fields if name not in OF_A_DELIVERY), "body_base64")
 
 
 @contextmanager
-def export(url: str, topic: str) -> Iterator[Sink]:
-    """A file of Parquet or JSON lines, by its name (``-``: JSON lines on standard output). It is complete when the block has ended."""
+def export(url: str, topic: str, *, as_csv: bool = False) -> Iterator[Sink]:
+    """A file of Parquet, JSON lines or CSV, by its name (``-``: JSON lines or CSV on standard output). It is complete when the block has
+    ended.
+    """
     name = plain_name(url)
     if url == "-":
-        yield JsonLines(topic)
+        yield CsvLines(topic) if as_csv else JsonLines(topic)
     elif name.endswith((".parquet", ".pq")) and not is_packed(url):
         with open_file(url, "wb") as file, pq.ParquetWriter(file, MESSAGE_SCHEMA, compression="zstd") as writer:
             groups = _RowGroups(writer)
@@ -31,9 +41,15 @@ def export(url: str, topic: str) -> Iterator[Sink]:
     elif name.endswith((".jsonl", ".ndjson", ".json")):
         with open_file(url, "wb") as file:
             yield _JsonFile(topic, file)
+    elif name.endswith(".csv"):
+        with open_file(url, "wb") as file:
+            yield _CsvFile(topic, file)
     else:
         raise InvalidArgument(
-            "the name does not tell the format", operation="export", object=url, expected=".parquet, .jsonl or .jsonl.gz"
+            "the name does not tell the format",
+            operation="export",
+            object=url,
+            expected=".parquet, .jsonl, .csv, .jsonl.gz or .csv.gz",
         )
 
 
@@ -65,6 +81,61 @@ class _JsonFile:
     def write(self, batch: pa.RecordBatch) -> None:
         lines = (output.json_line(document(message)) for message in views(self._topic, batch))
         self._file.write("".join(lines).encode())
+
+
+def check_csv(session: Session, file: str | None, *, as_csv: bool) -> None:
+    """Raise a usage error where ``--csv`` contradicts another option."""
+    if as_csv and session.as_json:
+        raise click.UsageError("Either --csv or --json.")
+    if as_csv and file not in (None, "-"):
+        raise click.UsageError("--csv is for standard output; a file's name says what it holds: give -o FILE.csv.")
+
+
+class CsvLines:
+    """CSV on standard output."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        output.write_text(csv_lines([CSV_COLUMNS]))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        output.write_text(csv_lines(map(_csv_row, views(self._topic, batch))))
+
+
+class _CsvFile:
+    def __init__(self, topic: str, file: BinaryIO) -> None:
+        self._topic = topic
+        self._file = file
+        file.write(csv_lines([CSV_COLUMNS]).encode())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._file.write(csv_lines(map(_csv_row, views(self._topic, batch))).encode())
+
+
+def csv_lines(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV, each with the end of its line."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _csv_row(message: MessageView) -> list[object]:
+    """The JSON document's values: lists and properties as JSON, and an empty cell for nothing."""
+    return [_cell(value) for value in document(message).values()]
+
+
+def _cell(value: object) -> object:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case list() | dict():
+            return json.dumps(value, ensure_ascii=False) if value else ""
+        case datetime():
+            return value.isoformat()
+        case _:
+            return value
 
 
 def written(batches: Iterable[pa.RecordBatch], sink: Sink) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ...console import completion, output
-from ...console.session import Session, command_options
+from ...console.session import Session, command_options, exit_code_option
 from ...console.values import Position
 from .rendering import JsonLines, Lines, Sink
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ....blocking.topics import Reader
 
 F = TypeVar("F", bound=Callable[..., object])
+
+
+csv_option = click.option("--csv", "as_csv", is_flag=True, help="CSV with a heading line, on standard output.")
 
 
 def conditions(function: F) -> F:
@@ -52,32 +55,41 @@ def conditions(function: F) -> F:
 @click.option("--start", type=Position(), default="earliest", show_default=True, help="The first position.")
 @click.option("--end", type=Position(), default="latest", show_default=True, help="The position to stop before.")
 @click.option(
-    "-o", "--output", "file", metavar="FILE", help="Export to .parquet, .jsonl or .jsonl.gz, a path or any URL fsspec opens."
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    help="Export to .parquet, .jsonl, .csv, .jsonl.gz or .csv.gz, a path or any URL fsspec opens; - is standard output.",
 )
+@csv_option
 @command_options
 @click.pass_obj
-def command(session: Session, /, topic: str, file: str | None, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
+@exit_code_option
+def command(session: Session, /, topic: str, file: str | None, as_csv: bool, **where: Any) -> bool:  # noqa: ANN401 - the fields of a Selection
     """Show messages of a topic, or export them with -o. --id, --key and --group find theirs without reading everything."""
-    from .export import export, written
+    from .export import CsvLines, check_csv, export, written
     from .selection import Selection, checked
 
+    check_csv(session, file, as_csv=as_csv)
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
         selection = checked(Selection(**where), reader)
         if file is None:
-            sink: Sink = JsonLines(topic) if session.as_json else Lines(topic)
-            if not written(selection.batches(reader), sink) and not session.as_json:
+            sink: Sink = CsvLines(topic) if as_csv else JsonLines(topic) if session.as_json else Lines(topic)
+            count = written(selection.batches(reader), sink)
+            if not count and not session.as_json:
                 output.note("No messages.")
             _tell(left_out := _documents(reader))
             if session.as_json and left_out:
                 output.emit({"topic": topic, "left_out": left_out})
-            return
-        with export(file, topic) as sink, output.progress("exporting") as tell:
+            return bool(count)
+        with export(file, topic, as_csv=as_csv) as sink, output.progress("exporting") as tell:
             count = written(_counted(selection.batches(reader), tell), sink)
         _tell(left_out := _documents(reader))
     if session.as_json and file != "-":
         output.emit({"topic": topic, "messages": count, "file": file} | ({"left_out": left_out} if left_out else {}))
     else:
         output.note(f"{count:,} messages of {topic} to {'standard output' if file == '-' else file}.")
+    return bool(count)
 
 
 def _documents(reader: Reader) -> list[dict[str, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ...console import completion, output
-from ...console.session import Session, group_options
+from ...console.session import Session, exit_code_option, group_options
 
 
 @click.command(
@@ -17,21 +17,24 @@ from ...console.session import Session, group_options
 )
 @group_options
 @click.pass_obj
-def command(session: Session, /, message_id: str, topic: str | None) -> None:
+@exit_code_option
+def command(session: Session, /, message_id: str, topic: str | None) -> bool:
     """Tell the life of one message: where it is stored, and how it stands in every consumer group."""
     from .life import as_json_values, pictured
 
     with session.connect(read_only=True) as lake, output.progress("looking through topics") as tell:
         found = lake.trace(message_id, topic=topic, progress=lambda done, _: tell(done))
+    there = bool(found.places) or found.transaction is not None or found.gathered is not None
     if session.as_json:
         output.emit(as_json_values(found))
-        return
+        return there
     for part in pictured(found):
         output.draw(part)
     for one in found.unread:
         output.note(f"Could not be read: {one}")
-    if not found.places and found.transaction is None and found.gathered is None:
+    if not there:
         count = len(found.topics)
         where = f"topic {topic}" if topic is not None else f"{count:,} topic{'s' * (count != 1)}"
         never = "this lake" if topic is None else "it"
         output.note(f"No message of this id in {where}: it was never sent to {never}, or retention has taken it.")
+    return there

@@ -11,12 +11,13 @@ from typing import NoReturn
 import click
 
 from ...console import output
+from ...console.listing import CommandGroup
 from ...console.session import Session, command_options, group_options
 
 _ROLES = ("reader", "producer", "transactions", "consumer", "capture", "sync", "maintenance")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Policies, Terraform, the DynamoDB table, and S3 and DynamoDB on this machine."""
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -152,3 +153,34 @@ def test_nothing_chosen(buried: Penstock) -> None:
 def test_help(penstock: Penstock) -> None:
     assert "Dead letters of consumer groups: list, read, send back." in penstock("--help").out
     assert "those left out by an option may go back later" in " ".join(penstock("dlq", "redrive", "--help").out.split())
+
+
+def test_a_dry_run_says_what_would_go_back_and_sends_nothing(buried: Penstock) -> None:
+    assert buried("dlq", "redrive", "billing", "--key", "k3").out == "1 dead letters of billing sent back; 7 skipped.\n"
+    for _ in range(2):
+        told = buried("dlq", "redrive", "billing", "--dry-run").out
+        assert told == "7 dead letters of billing would go back (5 to orders, 2 to refunds); 1 had been before.\n"
+    (report,) = buried("dlq", "redrive", "billing", "--dry-run", "--json", "--limit", "3").rows
+    assert (report["dry_run"], report["sent"], report["topics"]) == (True, 3, {"orders": 3})
+    assert len(sent_back(buried, "orders")) == 1
+    assert not sent_back(buried, "refunds")
+    buried("topic", "delete", "refunds", "--yes")
+    outcome = buried("dlq", "redrive", "billing", "--dry-run")
+    assert outcome.out == "5 dead letters of billing would go back (5 to orders); 1 had been before; 2 skipped.\n"
+    assert outcome.err == "2 skipped: there is no topic refunds.\n"
+
+
+def test_a_script_can_ask_whether_anything_went_back(buried: Penstock) -> None:
+    buried("dlq", "read", "billing", "--exit-code")
+    buried("dlq", "read", "billing", "--key", "none", "--exit-code", code=1)
+    buried("dlq", "redrive", "billing", "--exit-code")
+    buried("dlq", "redrive", "billing", "--exit-code", code=1)
+
+
+def test_dead_letters_are_exported_as_csv(buried: Penstock, tmp_path: Path) -> None:
+    file = tmp_path / "dead.csv"
+    buried("dlq", "read", "billing", "-o", file)
+    with file.open(newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert len(rows) == 8
+    assert json.loads(rows[0]["properties"])["DLQ_ORIGIN_TOPIC"] == "orders"

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import base64
+import csv
 import gzip
+import io
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -215,3 +217,45 @@ def test_a_failed_export_leaves_the_file_that_was_there(orders: Penstock, lake: 
     orders("read", "orders", "-o", file, code=4)
     assert file.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "out.jsonl"]
+
+
+@pytest.fixture
+def labelled(penstock: Penstock, lake: Path) -> Penstock:
+    with connect(lake, maintenance=False) as opened:
+        opened.create_topic("labelled", message_type="FIFO", queues=1)
+        with opened.producer("labelled") as producer:
+            producer.send(Message(b'say "hi",\nor not', "ann", "paid", ["k1", "k2"], {"n": "1"}))
+            producer.send(Message(b"\xff\x00", "bob"))
+    return penstock
+
+
+def test_csv_has_the_fields_of_json_and_comes_back(labelled: Penstock, tmp_path: Path) -> None:
+    texts = [labelled("read", "labelled", "--csv").out, labelled("read", "labelled", "--csv", "-o", "-").out]
+    for name in ("out.csv", "out.csv.gz"):
+        labelled("read", "labelled", "-o", tmp_path / name)
+    texts.append((tmp_path / "out.csv").read_text())
+    texts.append(gzip.decompress((tmp_path / "out.csv.gz").read_bytes()).decode())
+    assert len({*texts}) == 1
+    first, second = csv.DictReader(io.StringIO(texts[0], newline=""))
+    document, _ = labelled("read", "labelled", "--json").rows
+    assert first.keys() == document.keys()
+    assert (first["body"], first["body_base64"]) == ('say "hi",\nor not', "false")
+    assert (json.loads(first["keys"]), json.loads(first["properties"])) == (["k1", "k2"], {"n": "1"})
+    assert datetime.fromisoformat(first["store_timestamp"]) == datetime.fromisoformat(document["store_timestamp"])
+    assert (base64.b64decode(second["body"]), second["body_base64"], second["tag"], second["keys"]) == (b"\xff\x00", "true", "", "")
+    labelled("topic", "create", "copy", "--type", "FIFO", "--queues", "1")
+    labelled("produce", "copy", tmp_path / "out.csv", "--body", "body", "--group", "message_group", "--tag", "tag")
+    copied, _ = labelled("read", "copy", "--json").rows
+    assert (copied["body"], copied["message_group"], copied["tag"]) == (document["body"], "ann", "paid")
+
+
+def test_csv_of_nothing_is_its_heading(labelled: Penstock) -> None:
+    told = labelled("read", "labelled", "--tag", "none", "--csv")
+    assert told.out.startswith("topic,queue,offset,message_id,")
+    assert (len(told.out.splitlines()), told.err) == (1, "No messages.\n")
+
+
+def test_csv_is_one_form_of_output(labelled: Penstock, tmp_path: Path) -> None:
+    assert "Either --csv or --json." in labelled("read", "labelled", "--csv", "--json", code=2).err
+    assert "a file's name says what it holds" in labelled("read", "labelled", "--csv", "-o", tmp_path / "x.jsonl", code=2).err
+    assert ".csv.gz" in labelled("read", "labelled", "-o", tmp_path / "x.xlsx", code=2).err

@@ -96,3 +96,34 @@ def test_deleting_asks_first(penstock: Penstock) -> None:
 def test_wrong_calls_are_told(penstock: Penstock, args: list[str], message: str) -> None:
     penstock("topic", "create", "there")
     assert message in penstock("topic", *args, code=2).err
+
+
+def test_a_dead_letter_queue_is_made_as_the_first_dead_letter_would(penstock: Penstock) -> None:
+    assert (
+        penstock("topic", "create", "%DLQ%billing", "--retention", "30d").out == "Topic %DLQ%billing: NORMAL, 1 queues, kept 30d.\n"
+    )
+    for wrong in (("--queues", "3"), ("--type", "FIFO")):
+        told = penstock("topic", "create", "%DLQ%audit", *wrong, code=2).err
+        assert "a dead-letter queue takes messages of any group, in one queue" in told
+        assert "message_type NORMAL and queues 1" in told
+    assert [row["topic"] for row in penstock("topic", "list", "--json").rows] == ["%DLQ%billing"]
+
+
+def test_what_is_fixed_says_why(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders")
+    assert "The number of queues is fixed at creation" in penstock("topic", "alter", "orders", "--queues", "3", code=2).err
+    assert "A topic's type is fixed at creation" in penstock("topic", "alter", "orders", "--type", "FIFO", code=2).err
+
+
+def test_a_new_topic_tells_its_defaults_and_a_change_has_none(penstock: Penstock) -> None:
+    told = " ".join(penstock("topic", "create", "--help").out.split())
+    for default in ("[default: 3d]", "[default: 4.0 MiB]", "[default: 40d]", "[default: 16; 1 for a dead-letter queue"):
+        assert default in told
+    assert "[default:" not in penstock("topic", "alter", "--help").out
+
+
+@pytest.mark.parametrize("group", ["topic", "group", "dlq", "timer", "tx", "infra"])
+def test_listings_of_commands_are_whole_sentences(penstock: Penstock, group: str) -> None:
+    listed = penstock(group, "--help").out.partition("Commands:")[2]
+    assert "..." not in listed
+    assert "…" not in listed

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from penstock import PermissionDenied
+from penstock.infra.cli.lake import maintain
 from penstock.infra.cli.setup.doctor import Requirement
+from penstock.infra.console.values import parse_duration
 from penstock.log.stores.local import LocalStore
 from penstock.log.stores.remote_errors import REFUSED_HINT
+from penstock.log.table.maintenance import MaintenanceOptions
 from tests.infra.cli.conftest import Penstock
 
 
@@ -34,13 +37,27 @@ def spoil(file: Path) -> None:
 
 
 def test_maintaining_once_publishes_and_says_so(orders: Penstock) -> None:
-    steps = {row["step"]: row for row in orders("maintain", "--once", "--json").rows}
-    assert steps["publish"]["rows"] == 3
-    assert {"compact", "retain", "trim", "collect"} <= steps.keys()
+    (step,) = orders("maintain", "--once", "--json").rows
+    assert (step["step"], step["rows"]) == ("publish", 3)
     (report,) = orders("verify", "--json").rows
     assert (report["ok"], report["log_rows"], report["table_rows"], report["compared_rows"]) == (True, 3, 3, 3)
     assert "orders: ok" in orders("verify", "orders").out
-    assert "nothing to do" in orders("maintain", "orders", "--once").out
+    assert orders("maintain", "--once").out == ""
+    assert "collect     nothing to do" in orders("maintain", "orders", "--once", "-v").out
+    steps = {row["step"] for row in orders("maintain", "--once", "-v", "--json").rows}
+    assert {"publish", "compact", "retain", "trim", "collect"} <= steps
+
+
+def test_topics_that_are_made_and_deleted_publish_nothing_to_tell_of(orders: Penstock) -> None:
+    orders("maintain", "--once")
+    orders("topic", "create", "empty")
+    orders("topic", "delete", "orders", "--yes")
+    assert [(row["topic"], row["step"]) for row in orders("maintain", "--once", "--json").rows] == [("orders", "empty")]
+
+
+def test_the_interval_of_publications_is_the_librarys() -> None:
+    (option,) = [one for one in maintain.command.params if one.name == "publish_interval"]
+    assert parse_duration(str(option.default)) == MaintenanceOptions().publish_interval
 
 
 def test_who_ends_at_once_serves_no_metrics(orders: Penstock) -> None:
