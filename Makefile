@@ -18,6 +18,8 @@ INSTALLED := $(VENV)/.installed
 # The JARs are looked for again when what chooses them has changed.
 JARS_KEY := $(shell cat $(wildcard spark/prefetch.py spark/jars.py spark/*.xml) | cksum | cut -d" " -f1)
 JARS := $(PENSTOCK_CACHE)/stamps/jars-$(JARS_KEY)
+# An archive of classes is one environment's own: the JVM compares the paths of the JARs.
+CLASSES := $(VENV)/.classes
 
 # One more than there are cores: many tests wait for servers, processes or Spark.
 WORKERS ?= $(shell expr $$(nproc 2> /dev/null || sysctl -n hw.ncpu) + 1)
@@ -38,10 +40,10 @@ help: ## this list
 		/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(INSTALLED) java servers postgres $(JARS) ## .venv, Java, Spark's JARs and the test servers (all cached)
+setup: $(INSTALLED) java servers postgres $(CLASSES) ## .venv, Java, Spark's JARs and classes, and the test servers (all cached)
 
 .PHONY: demo
-demo: $(INSTALLED) java $(JARS) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
+demo: $(INSTALLED) java $(CLASSES) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
 	@$(WITH_JAVA) $(VENV)/bin/penstock demo $(ARGS)
 
 ##@ Checks
@@ -159,5 +161,10 @@ postgres: | $(INSTALLED)
 
 $(JARS): | $(INSTALLED) java
 	@echo "setup: Spark's JARs into $(PENSTOCK_CACHE)"
-	@$(PY) -m penstock.spark.prefetch
+	@$(PY) -m penstock.spark.prefetch --no-archive
 	@mkdir -p $(@D) && touch $@
+
+$(CLASSES): $(INSTALLED) $(JARS)
+	@echo "setup: an archive of Spark's classes into $(PENSTOCK_CACHE), from which sessions start sooner"
+	@$(PY) -m penstock.spark.prefetch
+	@touch $@

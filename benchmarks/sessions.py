@@ -22,8 +22,7 @@ def spark_session(*, short: bool = False) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
-    conf = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"} if short else {}
-    spark = running or session("penstock-bench", master=f"local[{CORES}]", conf=conf)
+    spark = running or session("penstock-bench", master=f"local[{CORES}]", quick_start=short)
     yield spark
     if running is None:
         spark.stop()

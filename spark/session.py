@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from ..log.errors import MissingDependency
 from . import jars
-from .java import find_java
+from .java import Java, find_java
+from .quick_start import driver_settings
 from .source.register import register
 
 if TYPE_CHECKING:
@@ -41,8 +42,13 @@ def session(
     master: str = "local[*]",
     s3: S3 | None = None,
     conf: Mapping[str, str] | None = None,
+    quick_start: bool = True,
 ) -> SparkSession:
     """A session with Delta, with S3 when ``s3`` is given, and with ``format("penstock")``. The running session, if there is one.
+
+    ``quick_start`` suits drivers that plan, and jobs of some minutes: they take half the processor time until their first results. The JVM
+    compiles with its first compiler alone, and loads classes from the archive that ``python -m penstock.spark.prefetch`` made, if it did.
+    Turn it off for hours of computing in a ``local`` master, whose code the second compiler makes faster.
 
     Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process, as Spark takes them from nowhere else. ``conf`` overrides
     Penstock's settings. The first session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
@@ -53,6 +59,7 @@ def session(
     check_versions()
     from pyspark.sql import SparkSession
 
+    java = find_java()
     builder = SparkSession.builder.appName(app_name).master(master)
     settings = {
         "spark.ui.enabled": "false",
@@ -63,9 +70,11 @@ def session(
         settings["spark.sql.shuffle.partitions"] = str(cores)
         # A laptop's host name may lead nowhere, or to an address that a VPN removes.
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+    if quick_start:
+        settings |= driver_settings(java, jars.ensure())
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = configure(builder, s3=s3, conf=conf).getOrCreate()
+    spark = _configure(builder, java, s3, conf).getOrCreate()
     register(spark)
     return spark
 
@@ -81,7 +90,11 @@ def configure(
     ``spark.jars`` is taken: name JARs of your own, after Penstock's, in ``conf``, or use ``spark.jars.packages``.
     """
     check_versions()
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    return _configure(builder, find_java(), s3, conf)
+
+
+def _configure(builder: SparkSession.Builder, java: Java, s3: S3 | None, conf: Mapping[str, str] | None) -> SparkSession.Builder:
+    os.environ["JAVA_HOME"] = str(java.home)
     # Workers would run the first python3 of the PATH, which need not have pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {

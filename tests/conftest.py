@@ -143,7 +143,7 @@ def spark(java: Java) -> Iterator[SparkSession]:
         for name, value in S3Server("").environment.items():
             if "ENDPOINT" not in name:
                 environment.setenv(name, value)
-        running = session("penstock-tests", master="local[2]", s3=S3(path_style=True), conf=quick.DRIVER)
+        running = session("penstock-tests", master="local[2]", s3=S3(path_style=True), conf=quick.QUERIES)
     yield running
     running.stop()
 

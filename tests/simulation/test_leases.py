@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.simulation]
 
 SEEDS = thoroughly(tuple(range(24)), (0, 1, 8, 9, 13))
 """The few meet everything that the fleets are for."""
-BLOCKS = thoroughly(2, 1)
+BLOCKS = thoroughly(6, 1)
 
 
 def check(fleet: Fleet) -> None:

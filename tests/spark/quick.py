@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Without the second compiler, which no test runs long enough to need, tests take half the time."""
+from penstock.spark.quick_start import FIRST_COMPILER
+
+JVM = FIRST_COMPILER
+"""Executors' options. A session's driver has them by itself."""
 QUERIES = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Plans stay as they are, but are run as they stand: to write Java for each, and compile it, takes a good fourth of the processor's time. The demo,
 the README's and submitted jobs run as users' sessions do.
 """
-DRIVER = {"spark.driver.defaultJavaOptions": JVM, **QUERIES}

@@ -106,7 +106,7 @@ _JOB = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import penstock.spark
-spark = penstock.spark.session(master="local[1]", conf={"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"})
+spark = penstock.spark.session(master="local[1]")
 print("ROWS", spark.read.format("penstock").option("lake", sys.argv[2]).load("orders").count())
 penstock.spark.session().stop()
 """

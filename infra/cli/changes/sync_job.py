@@ -21,9 +21,6 @@ from typing import Any
 from ....spark import S3, SyncRun, session, sync
 from .sync_failed import as_ours
 
-# A short job ends sooner without the second compiler; a long one needs it.
-_QUICK_START = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-
 
 def main() -> int:
     """Sync, and tell the parent."""
@@ -48,8 +45,9 @@ def main() -> int:
             spark = None
             if task["engine"] == "spark":
                 # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
-                conf = {"spark.sql.warehouse.dir": scratch, **(_QUICK_START if interval_s is None else {})}
-                spark = session("penstock-sync", s3=s3, conf=conf)
+                conf = {"spark.sql.warehouse.dir": scratch}
+                # A sync that runs for days needs the second compiler.
+                spark = session("penstock-sync", s3=s3, conf=conf, quick_start=interval_s is None)
             elif s3 is not None:
                 environment = {"AWS_ENDPOINT_URL_S3": s3.endpoint, "AWS_REGION": s3.region}
                 os.environ |= {name: value for name, value in environment.items() if value}

@@ -5,7 +5,6 @@ It is a process of its own because Spark takes over the signals of its process, 
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from datetime import timedelta
@@ -13,23 +12,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-import penstock
-
 from ....cdc.sync.options import NO_STEPS
 from ....log.errors import PenstockError
 from ....spark import S3, session, sync
+from ....spark.training import train
 from .child import Parent
 from .reports import DriverTask, Failed, Halted, Synced, Syncing
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ....cdc.sync.options import Batch
     from ....cdc.sync.run import SyncRun
-
-# Such a short job is over before the second compiler would pay off: this halves its time.
-_QUICK_START = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-_WARM_EVENTS, _WARM_BATCH = 12, 6
 
 
 class Halt:
@@ -78,11 +70,11 @@ def main() -> int:
 
 def _sync(parent: Parent, task: DriverTask, scratch: str) -> None:
     # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
-    conf = {**_QUICK_START, "spark.sql.warehouse.dir": scratch}
+    conf = {"spark.sql.warehouse.dir": scratch}
     spark = session("penstock-demo", s3=S3(**task.s3) if task.s3 else None, conf=conf)
     halt = None if task.halt_at is None else Halt(parent, task.halt_at)
     if task.warm_up:
-        _warm_up(spark, Path(scratch))
+        train(spark, Path(scratch))  # a sync that has run for a while is warm
 
     def begin(trigger: timedelta | Literal["available_now"]) -> SyncRun:
         return sync(
@@ -106,20 +98,6 @@ def _sync(parent: Parent, task: DriverTask, scratch: str) -> None:
     stops = [f"{table}: {stop.reason}" for table, stopped in rest.stopped.items() for stop in stopped]
     spark.stop()
     parent.tell(Synced(stops))
-
-
-def _warm_up(spark: SparkSession, scratch: Path) -> None:
-    """Load and compile what the shop's events will need, by a few events in a lake of its own: a sync that has run for a while is warm."""
-    lake, topic = scratch / "lake", "warm-up"
-    with penstock.connect(str(lake), maintenance=False) as opened:
-        opened.create_topic(topic, message_type="FIFO", queues=1)
-        with opened.producer(topic) as producer:
-            for number in range(_WARM_EVENTS):
-                key = {"id": number // 4}
-                source = {"schema": "public", "table": f"t{number % 2}"}
-                event = {"key": key, "value": {"op": "u", "after": {**key, "n": number}, "source": source}}
-                producer.send(penstock.Message(json.dumps(event).encode(), message_group=source["table"]))
-    sync(spark, str(lake), topic, into=scratch / "tables", max_events_per_batch=_WARM_BATCH).await_termination()
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ KILLED, SLOW = "killed", "slow"
 CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    **quick.DRIVER,
+    **quick.QUERIES,
     "spark.executor.defaultJavaOptions": quick.JVM,
     "spark.executor.memory": "512m",
     "spark.executorEnv.PYTHONPATH": str(ROOT),

@@ -38,7 +38,7 @@ def main(lake: str, folder: str, checkpoint: str, marks: str, step: str, occurre
         if (reached, met[reached]) == (step, int(occurrence)):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    spark = session("killed", master="local[2,4]", conf=quick.DRIVER)
+    spark = session("killed", master="local[2,4]", conf=quick.QUERIES)
     writer = OrderedWriter(
         LakePlace.of(lake),
         TOPIC,

@@ -90,7 +90,7 @@ def main(life: Life) -> None:
 
 
 def _spark(life: Life) -> SparkSession:
-    conf = dict(quick.DRIVER)
+    conf = dict(quick.QUERIES)
     if not life.master.startswith("local["):
         _home(Path(life.marks).with_name("spark"))
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
