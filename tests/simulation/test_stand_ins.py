@@ -26,6 +26,7 @@ def test_it_is_there(world: str, name: str, file: str, test: str) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("world", "name", "file", "test"), EACH)
 def test_it_fails_without_the_guard(world: str, name: str, file: str, test: str) -> None:
     ran = subprocess.run(
@@ -35,6 +36,7 @@ def test_it_fails_without_the_guard(world: str, name: str, file: str, test: str)
             "pytest",
             "-q",
             "-x",
+            "--timeout=60",  # without its guard a test may wait for ever
             "-p",
             "tests.simulation.without_guard",
             "-p",
@@ -45,7 +47,7 @@ def test_it_fails_without_the_guard(world: str, name: str, file: str, test: str)
         env={**os.environ, "PENSTOCK_WITHOUT_GUARD": f"{world}:{name}"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=200,
         check=False,
     )
     assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout + ran.stderr
