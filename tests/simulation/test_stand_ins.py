@@ -26,6 +26,7 @@ def test_it_is_there(world: str, name: str, file: str, test: str) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("world", "name", "file", "test"), EACH)
 def test_it_fails_without_the_guard(world: str, name: str, file: str, test: str) -> None:
