@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from .message.message import from_ms
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .message.message import from_ms, from_us
 from .read.reader import Reader
 from .topic.settings import TopicSettings
 from .topic.topics import Topic
 
 SAMPLE_MESSAGES = 10_000
 HOTTEST = 5
+SLOTS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,15 @@ class QueueDescription:
     """The offset of the next message."""
     sampled: int
     """Its share of the sample, in messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOverTime:
+    """The number of messages that were stored in each of `SLOTS` slots of equal length."""
+
+    start: datetime
+    end: datetime
+    counts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +61,8 @@ class TopicDescription:
     """The number of the newest messages on which the figures on skew are based."""
     hottest_groups: tuple[tuple[str, int], ...]
     """The message groups with most messages in the sample."""
+    over_time: StoredOverTime | None
+    """The messages since the moment from which the sample has all of them. None where they are too few, or of one moment."""
 
     @property
     def hottest_queues(self) -> tuple[QueueDescription, ...]:
@@ -65,14 +82,21 @@ async def describe(topic: Topic, reader: Reader) -> TopicDescription:
     total = sum(following - earliest for earliest, following in offsets.values())
     groups: Counter[str] = Counter()
     sampled: Counter[int] = Counter()
+    times_us: list[npt.NDArray[np.int64]] = []
+    whole_from_us = 0
     for queue, (earliest, following) in offsets.items():
         # Each queue gives its share of the sample, so that a hot queue's groups weigh as they do in the topic.
         share = -(-(following - earliest) * min(SAMPLE_MESSAGES, total) // total) if total else 0
-        async for batch in reader.read(
-            queue=queue, start=max(earliest, following - share), columns=["message_group"], damaged="skip"
-        ):
+        start = max(earliest, following - share)
+        first_us: int | None = None
+        async for batch in reader.read(queue=queue, start=start, columns=["message_group", "store_timestamp"], damaged="skip"):
+            times_us.append(batch.column("store_timestamp").cast(pa.int64()).to_numpy())
+            if first_us is None and batch.num_rows:
+                first_us = int(times_us[-1][0])
             sampled[queue] += batch.num_rows
             groups.update(group for group in batch.column("message_group").to_pylist() if group is not None)
+        if start > earliest and first_us is not None:
+            whole_from_us = max(whole_from_us, first_us)
     return TopicDescription(
         name=topic.paths.topic,
         settings=topic.settings,
@@ -83,4 +107,15 @@ async def describe(topic: Topic, reader: Reader) -> TopicDescription:
         named_producers={name: row.last for name, row in state.named.items()},
         sampled=sampled.total(),
         hottest_groups=tuple(groups.most_common(HOTTEST)),
+        over_time=stored_over_time(times_us, whole_from_us),
     )
+
+
+def stored_over_time(times_us: Sequence[npt.NDArray[np.int64]], from_us_on: int) -> StoredOverTime | None:
+    """The messages by their store times, leaving out those before a moment. None where they are too few, or of one moment."""
+    times = np.concatenate([np.empty(0, np.int64), *times_us])
+    times = times[times >= from_us_on]
+    if len(times) < 2 or times.min() == times.max():
+        return None
+    counts, _ = np.histogram(times, bins=SLOTS, range=(int(times.min()), int(times.max())))
+    return StoredOverTime(from_us(int(times.min())), from_us(int(times.max())), tuple(map(int, counts)))

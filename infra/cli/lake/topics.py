@@ -16,6 +16,7 @@ from ...console import completion, output
 from ...console.exit_codes import show
 from ...console.listing import CommandGroup
 from ...console.session import Session, command_options, confirm_options, confirmed, exit_code_option, group_options
+from ...console.sparkline import sparkline
 from ...console.values import FOREVER, Duration, Retention, Size
 from .stored import run_async, run_on_store, stored, stored_topic
 
@@ -285,6 +286,11 @@ def _show(found: TopicDescription, pending: Pending, *, all_queues: bool) -> Non
     ]
     facts += pending_facts(found.name, pending)
     output.table((found.name, ""), [(name, output.shown(value)) for name, value in facts])
+    if (stored_lately := found.over_time) is not None:
+        slot = (stored_lately.end - stored_lately.start) / len(stored_lately.counts)
+        output.say(click.style(f"\nStored, {sum(stored_lately.counts):,} messages", bold=True))
+        output.say(f"{sparkline(stored_lately.counts)}  at most {max(stored_lately.counts):,} in {output.duration_text(slot)}")
+        output.say(f"{output.time_text(stored_lately.start)} to {output.time_text(stored_lately.end)}")
     few = all_queues or len(found.queues) <= _QUEUES_SHOWN
     queues = found.queues if few else found.hottest_queues
     share = [f"{100 * one.sampled / found.sampled:.1f} %" if found.sampled else "-" for one in queues]

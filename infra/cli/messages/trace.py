@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import click
 
 from ...console import completion, output
@@ -21,6 +23,7 @@ from ...console.session import Session, exit_code_option, group_options
 def command(session: Session, /, message_id: str, topic: str | None) -> bool:
     """Tell the life of one message: where it is stored, and how it stands in every consumer group."""
     from .life import as_json_values, pictured
+    from .timeline import timeline
 
     with session.connect(read_only=True) as lake, output.progress("looking through topics") as tell:
         found = lake.trace(message_id, topic=topic, progress=lambda done, _: tell(done))
@@ -30,6 +33,9 @@ def command(session: Session, /, message_id: str, topic: str | None) -> bool:
         return there
     for part in pictured(found):
         output.draw(part)
+    if drawn := list(timeline(found, datetime.now(UTC))):
+        output.say(click.style("\nIn time", bold=True))
+        output.say("\n".join(drawn))
     for one in found.unread:
         output.note(f"Could not be read: {one}")
     if not there:

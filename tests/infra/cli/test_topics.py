@@ -127,3 +127,16 @@ def test_listings_of_commands_are_whole_sentences(penstock: Penstock, group: str
     listed = penstock(group, "--help").out.partition("Commands:")[2]
     assert "..." not in listed
     assert "…" not in listed
+
+
+def test_what_was_stored_is_drawn_over_time(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders", "--queues", "2")
+    assert "Stored," not in penstock("topic", "describe", "orders").out
+    for _ in range(2):
+        penstock("produce", "orders", stdin='{"n": 1}\n{"n": 2}\n{"n": 3}\n')
+    told = penstock("topic", "describe", "orders").out
+    assert "Stored, 6 messages" in told
+    drawn = next(line for line in told.splitlines() if "at most 3 in" in line)
+    assert (drawn[0], drawn[39], set(drawn[1:39])) == ("█", "█", {"·"})
+    (described,) = penstock("topic", "describe", "orders", "--json").rows
+    assert (described["over_time"]["counts"][0], sum(described["over_time"]["counts"])) == (3, 6)

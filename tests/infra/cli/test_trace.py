@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from penstock import Lake, Message, MessageView, connect
+from penstock.consumers.dead_letters.writer import Origin
 from penstock.consumers.trace.status import Fate
-from penstock.consumers.trace.trace import GroupTrace, MemberTrace, StoredTrace, Trace
+from penstock.consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
 from penstock.coordinator.timers.tracing import Delay, DelayTrace
 from penstock.coordinator.transactions.tracing import TransactionTrace
 from penstock.infra.cli.messages.life import pictured
+from penstock.infra.cli.messages.timeline import timeline
 from penstock.infra.console import output
 from penstock.log.read.places import PublishedRow
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, until_settled
@@ -247,3 +249,49 @@ def test_times_are_those_of_the_message(penstock: Penstock, lake: Path) -> None:
     opened.close()
     (row,) = penstock("trace", message_id, "--json").rows
     assert before <= datetime.fromisoformat(row["places"][0]["born_timestamp"]) < before + timedelta(seconds=TIMEOUT_S)
+
+
+def test_the_life_of_a_message_is_drawn_in_time() -> None:
+    retried = GroupTrace(group="billing", fate=Fate.WAITING, owner="", epoch=0, floor=1, due=NOON + timedelta(hours=2))
+    wait = VIEW._replace(topic="%TIMER%orders", queue=0, offset=7, store_timestamp=NOON + timedelta(milliseconds=250))
+    there = VIEW._replace(store_timestamp=NOON + timedelta(minutes=30, milliseconds=3))
+    due = DelayTrace(topic="orders", due=NOON + timedelta(minutes=30), delay=Delay.DELIVERED)
+    places = (
+        StoredTrace(message=wait, entry=1, published=None, delay=due),
+        StoredTrace(message=there, entry=2, published=None, groups=(retried,)),
+    )
+    found = Trace(message_id="m-1", places=places, topics=("orders",))
+    assert list(timeline(found, NOON + timedelta(hours=1))) == [
+        "  2026-01-31T12:00:00.000Z  ● sent",
+        "                     250ms  │",
+        "  2026-01-31T12:00:00.250Z  ● stored: %TIMER%orders, queue 0, offset 7",
+        "                   29m 59s  │",
+        "  2026-01-31T12:30:00.000Z  ● due in orders",
+        "                       3ms  │",
+        "  2026-01-31T12:30:00.003Z  ● stored: orders, queue 3, offset 41",
+        "                1h 29m 59s  ┆",
+        "  2026-01-31T14:00:00.000Z  ○ comes back to billing",
+    ]
+
+
+def test_a_dead_letters_way_is_drawn() -> None:
+    letter = DeadLetterTrace(group="billing", origin=Origin("orders", 3, 41, 16, "why"), redrive="sent")
+    dead = VIEW._replace(topic="%DLQ%billing", queue=0, offset=9, store_timestamp=NOON + timedelta(minutes=2))
+    again = VIEW._replace(offset=50, store_timestamp=NOON + timedelta(minutes=3))
+    places = (
+        StoredTrace(message=VIEW, entry=1, published=None),
+        StoredTrace(message=dead, entry=1, published=None, dead_letter=letter),
+        StoredTrace(message=again, entry=1, published=None, redriven_from=9),
+    )
+    drawn = list(timeline(Trace(message_id="m-1", places=places, topics=("orders",)), NOON + timedelta(hours=1)))
+    assert [line.partition("● ")[2] for line in drawn if "●" in line] == [
+        "sent",
+        "stored: orders, queue 3, offset 41",
+        "given up by billing: %DLQ%billing, queue 0, offset 9",
+        "sent back: orders, queue 3, offset 50",
+    ]
+
+
+def test_one_moment_is_no_line() -> None:
+    waits = DelayTrace(topic="orders", due=NOON, delay=Delay.WAITING)
+    assert not list(timeline(Trace(message_id="m-1", places=(), gathered=waits, topics=("orders",)), NOON))
