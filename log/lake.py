@@ -75,10 +75,10 @@ class Lake:
     async def create_topic(self, name: str, settings: TopicSettings) -> TopicRecord:
         """Create a topic. Nothing happens when it exists with these settings. Raises `TopicExists` when it has others."""
         check_own(name, operation="create_topic")
-        check_dead_letter_topic(name, settings)
         timed = settings.message_type is MessageType.DELAY
         if timed:
             check_delay_topic_name(name)
+        check_dead_letter_topic(name, settings)
         await self._writable("create_topic")
         record = await create_topic(self.store, self.runtime, name, settings)
         if timed:

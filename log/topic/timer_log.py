@@ -37,11 +37,8 @@ def check_own(topic: str, *, operation: str) -> None:
 
 def check_dead_letter_topic(name: str, settings: TopicSettings) -> None:
     """Raise `InvalidArgument` unless a dead-letter queue can have these settings: those with which the first dead letter makes it."""
-    if (
-        isinstance(name, str)
-        and name.startswith(DLQ_PREFIX)
-        and (settings.message_type, settings.queues) != (MessageType.NORMAL, 1)
-    ):
+    check_topic_name(name)
+    if name.startswith(DLQ_PREFIX) and (settings.message_type, settings.queues) != (MessageType.NORMAL, 1):
         raise InvalidArgument(
             "a dead-letter queue takes messages of any group, in one queue",
             operation="create_topic",
