@@ -21,6 +21,7 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -67,8 +68,9 @@ class Command:
 def user_pages() -> list[Path]:
     """The pages whose code is run."""
     docs = ROOT / "docs"
-    tutorial = [docs / "tutorial.md"] if (docs / "tutorial.md").exists() else []
-    return [ROOT / "README.md", *tutorial, *sorted(docs.glob("guides/*.md")), *sorted(docs.glob("coming-from/*.md"))]
+    single = [docs / f"{name}.md" for name in ("tutorial", "troubleshooting", "faq") if (docs / f"{name}.md").exists()]
+    rooms = [page for room in ("guides", "coming-from", "reference") for page in sorted(docs.glob(f"{room}/*.md"))]
+    return [page for page in (ROOT / "README.md", *single, *rooms) if blocks(page)]
 
 
 def blocks(page: Path) -> list[Block]:
@@ -127,7 +129,7 @@ class Run:
     def all(self) -> None:
         """Run all blocks, each of which must print what is shown."""
         found = blocks(self._page)
-        for block, following in zip(found, [*found[1:], None], strict=True):
+        for block, following in zip_longest(found, found[1:]):
             if block.language == "console":
                 for command in commands(block):
                     self.command(command)

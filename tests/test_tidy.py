@@ -155,11 +155,11 @@ def hard_to_read(page: str) -> Iterator[tuple[int, str]]:
 
 
 def paragraphs(page: str) -> Iterator[tuple[int, list[str]]]:
-    """The paragraphs and items of lists, with their first lines. Code, tables, headings and HTML are not prose."""
+    """The paragraphs and items of lists, with their first lines. Code, tables, headings, HTML and what mkdocstrings fills in are not prose."""
     lines, begun, is_code = list[str](), 0, False
     for number, line in enumerate([*page.splitlines(), ""], 1):
         is_fence = line.lstrip().startswith("```")
-        is_prose = not (is_code or is_fence or re.match(r"\s*$|[|#<]", line))
+        is_prose = not (is_code or is_fence or re.match(r"\s*$|[|#<]|:::", line))
         if lines and (not is_prose or re.match(r"\s*(?:[-*]|\d+\.) ", line)):
             yield begun, lines
             lines = []

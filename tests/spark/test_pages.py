@@ -36,6 +36,7 @@ def spark_pages() -> list[Path]:
     return [page for page in user_pages() if page not in others and "def test_" not in page.read_text()]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("page", spark_pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_s_code_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:

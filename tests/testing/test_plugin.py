@@ -1,8 +1,7 @@
-"""The fixtures do what docs/testing.md says: its examples run as tests of a project of their own."""
+"""The fixtures do what docs/guides/testing-your-code.md says: its examples run as tests of a project of their own."""
 
 from __future__ import annotations
 
-import re
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -10,21 +9,22 @@ import pytest
 
 from penstock.log import InvalidArgument
 from penstock.testing import HandClock, s3_server
+from tests.pages import blocks
 from tests.tree import ROOT
 
 pytest_plugins = ["pytester"]
 
 OPTIONS = ("-p", "no:cacheprovider", "-p", "no:xdist")
-PAGE = ROOT / "docs" / "testing.md"
+PAGE = ROOT / "docs" / "guides" / "testing-your-code.md"
 
 
 @pytest.mark.s3
 @pytest.mark.timeout(600)
 def test_the_pages_examples_pass(pytester: pytest.Pytester) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    pytester.makepyfile(**{f"test_example_{number}": block for number, block in enumerate(blocks)})
+    found = [block.code for block in blocks(PAGE) if block.language == "python"]
+    pytester.makepyfile(**{f"test_example_{number}": code for number, code in enumerate(found)})
     result = pytester.runpytest_subprocess(*OPTIONS, timeout=500)
-    result.assert_outcomes(passed=sum(block.count("\ndef test_") for block in blocks))
+    result.assert_outcomes(passed=sum(code.count("\ndef test_") for code in found))
 
 
 def test_without_moto_the_s3_lake_is_skipped_and_says_why(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,79 @@
+"""The reference names what there is: every public error with its kind, every public name of the library."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import penstock
+from penstock.log.errors import PenstockError
+from tests.tree import AREAS, DOOR, ROOT, dotted, modules
+
+REFERENCE = ROOT / "docs" / "reference"
+
+# Errors that no call of a user's raises, each with the reason.
+INSIDE = {
+    "CellChanged": "the reply of a table to a conditional write",
+    "CellFull": "a queue's owner makes room",
+    "Conflict": "a store's reply to a conditional write",
+    "DemoFailed": "the demo's own",
+    "NestedTooDeep": "an event that stops its table",
+    "ObjectMissing": "a store's reply to a read",
+    "PoisonEvent": "an event that stops its table",
+    "SequencesTaken": "the writer of dead letters takes other sequences",
+    "SettlingLost": "told as OwnershipLost",
+    "ViewLost": "readers open themselves again",
+}
+
+# Public names that the pages of the reference have elsewhere.
+ELSEWHERE = {"aio", "__version__"}
+
+
+def errors() -> dict[str, str]:
+    """The kind of every error by name, read without importing what defines it."""
+    classes = {node.name: node for path, tree in modules(*AREAS, DOOR) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    kinds = {"PenstockError": PenstockError.kind}
+    left = {name: {dotted(base).rpartition(".")[2] for base in node.bases} for name, node in classes.items()}
+    while found := {name: bases & kinds.keys() for name, bases in left.items() if name not in kinds and bases & kinds.keys()}:
+        for name, bases in found.items():
+            kinds[name] = next((kind for step in classes[name].body if (kind := _kind(step))), kinds[min(bases)])
+    return kinds
+
+
+def _kind(step: ast.stmt) -> str | None:
+    """The kind that a line of a class states."""
+    match step:
+        case ast.Assign([ast.Name("kind")], ast.Constant(str(kind))) | ast.AnnAssign(ast.Name("kind"), _, ast.Constant(str(kind))):
+            return kind
+    return None
+
+
+def test_the_page_of_errors_names_all_of_them_by_kind() -> None:
+    page = (REFERENCE / "errors.md").read_text()
+    told = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
+    told |= dict(re.findall(r"`(\w+)` \(`(\w+)`\)", page))
+    found = errors()
+    assert len(found) > len(INSIDE) + 50
+    assert told | {"PenstockError": "penstock"} == {name: kind for name, kind in found.items() if name not in INSIDE}
+    assert not INSIDE.keys() - found.keys()
+
+
+def test_the_reference_has_every_public_name() -> None:
+    described = set(re.findall(r"^::: penstock\.(\w+)$", (REFERENCE / "api.md").read_text(), re.MULTILINE))
+    public = {name for name in penstock.__all__ if not _is_error(name)}
+    assert described == public - ELSEWHERE
+
+
+def test_the_reference_has_every_public_name_for_asyncio_and_spark() -> None:
+    import penstock.aio
+    import penstock.spark
+    import penstock.testing
+
+    for page, module in (("aio.md", penstock.aio), ("api.md", penstock.spark), ("api.md", penstock.testing)):
+        found = set(re.findall(rf"^::: {re.escape(module.__name__)}\.(\w+)$", (REFERENCE / page).read_text(), re.MULTILINE))
+        assert found == set(module.__all__), module.__name__
+
+
+def _is_error(name: str) -> bool:
+    value = getattr(penstock, name)
+    return isinstance(value, type) and issubclass(value, PenstockError)
