@@ -33,6 +33,8 @@ from tests.tree import ROOT
 
 OTHER_SYSTEMS = frozenset({"Celery", "Kafka", "RocketMQ", "SQS"})
 END = "--the command ended--"
+OF_THE_SHELL = re.compile(r"[|&;]|2>| --call ")
+"""Commands of ``penstock`` that the shell runs: as told, or for a function of the page's own file, which a process imports but once."""
 
 
 @dataclass(frozen=True)
@@ -153,27 +155,32 @@ class Run:
         return shown.getvalue()
 
     def command(self, command: Command) -> None:
-        """Run a command. ``penstock`` runs in this process, as many of its own would take long, unless the shell is to do more with it."""
+        """Run a command. ``penstock`` runs in this process, as many of its own would take long, unless the shell must."""
         before, found, call = command.text.partition("penstock ")
         if command.text.startswith("export "):
             name, value = command.text.removeprefix("export ").split("=", 1)
             os.environ[name] = self._in_shell(f"printf %s {value}")[1]
             self._in_shell(command.text)
             return
-        words, _, file = re.sub(r"\s+# .*$", "", call).partition(" > ")
-        if not found or re.search(r"[|&;]", words) or (before and not before.endswith("| ")):
+        call = re.sub(r"\s+# .*$", "", call)
+        unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", "", call)
+        if not found or OF_THE_SHELL.search(unquoted) or (before and not before.endswith("| ")):
             code, printed = self._in_shell(re.sub(r"\s+# exit \d+$", "", command.text))
-            output = printed
         else:
-            # Bytes, as they may be packed; so not by the shell that shows what a reader sees.
-            given = subprocess.run(["bash", "-c", before.rstrip("| ") or ":"], check=True, capture_output=True).stdout
-            result = CliRunner().invoke(main, shlex.split(os.path.expandvars(words)), input=given)
-            code, printed, output = result.exit_code, result.output, result.stdout
+            code, printed = self._in_process(call, given=before.rstrip("| "))
         assert code == command.code, f"{command.text}\n{printed}"
-        if file and found:
-            Path(file).write_text(output)
-        elif command.expected:
+        if command.expected:
             assert is_as_shown(printed, command.expected), f"{command.text} printed:\n{printed}"
+
+    def _in_process(self, call: str, *, given: str) -> tuple[int, str]:
+        """The exit code of a ``penstock`` command, and what a reader sees of its output. ``given`` writes its standard input."""
+        words, _, file = call.partition(" > ")
+        # Bytes, as they may be packed; so not by the shell that shows what a reader sees.
+        piped = subprocess.run(["bash", "-c", given or ":"], check=True, capture_output=True).stdout
+        result = CliRunner().invoke(main, shlex.split(os.path.expandvars(words)), input=piped)
+        if file:
+            Path(file).write_text(result.stdout)
+        return result.exit_code, result.stderr if file else result.output
 
     def _in_shell(self, text: str) -> tuple[int, str]:
         """A command's exit code and all that the shell's processes print until it ends."""
