@@ -65,7 +65,7 @@ def test_the_clock_begins_at_the_present() -> None:
 
 
 def test_the_clock_refuses_what_makes_no_sense() -> None:
-    with pytest.raises(InvalidArgument, match="too short.*operation: advance"):
+    with pytest.raises(InvalidArgument, match=r"too short.*operation: advance"):
         HandClock().advance(timedelta(seconds=-1))
     with pytest.raises(InvalidArgument, match="must have a zone"):
         HandClock(datetime(2026, 1, 1))  # noqa: DTZ001 - what is refused
