@@ -7,7 +7,7 @@ A page is one program. Of its fenced blocks
 - ``text`` behind a block of Python is what that prints. A block that prints and has none is an error.
 - ``console`` has commands after ``$``, and what they print, if that is shown. ``# exit 2`` behind a command is its exit code.
 
-``…`` stands for anything in a line, and for any lines when it stands alone. What else is fenced (``sh``, ``yaml``, …) is not run.
+``…`` stands for anything in a line, and for any lines, or none, when it stands alone. What else is fenced (``sh``, ``yaml``, …) is not run.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def commands(block: Block) -> list[Command]:
 
 def is_as_shown(printed: str, expected: list[str]) -> bool:
     """Whether a text is what the page shows."""
-    lines = [".*(?:\n.*)*?" if line == "…" else re.escape(line).replace("…", ".*") for line in expected]
-    return re.fullmatch("\n".join(lines), printed.rstrip("\n")) is not None
+    lines = ["(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + "\n" for line in expected]
+    return re.fullmatch("".join(lines), f"{text}\n" if (text := printed.rstrip("\n")) else "") is not None
 
 
 class Run:
