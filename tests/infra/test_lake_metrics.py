@@ -262,6 +262,26 @@ def test_a_look_that_fails_leaves_the_last_one_for_a_while() -> None:
     play(script, wrap=wrap)
 
 
+def test_a_bug_in_a_look_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script(shop: Shop) -> None:
+        lake = await shop.operator("orders")
+        await write_groups(lake, "orders", 1)
+        exporter = shop.exporter()
+        await looked(shop, exporter)
+
+        async def look(**_: object) -> None:
+            raise ZeroDivisionError("by hand")
+
+        monkeypatch.setattr(exporter._metrics._view, "look", look)
+        await exporter.look()
+        ((name, step, error),) = shop.errors
+        assert (name, step, error.kind) == ("-", "metrics", "internal")
+        assert "by hand" in str(error)
+        assert exporter.values(TOPIC_QUEUES) == {("orders", "group-0000"): QUEUES}
+
+    play(script)
+
+
 @pytest.mark.parametrize("groups", [10, 100, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.thorough])])
 def test_a_look_costs_what_is_written(groups: int) -> None:
     """docs/operations.md has the formula, and these figures."""

@@ -19,7 +19,9 @@ _ROLES = ("reader", "producer", "transactions", "consumer", "capture", "sync", "
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Policies, Terraform, the DynamoDB table, and S3 and DynamoDB on this machine."""
+    """Files to run Penstock with (policies, Terraform, Docker, Kubernetes, Prometheus, Grafana), the DynamoDB table, and S3 and DynamoDB on this
+    machine.
+    """
 
 
 @command.command()
@@ -70,9 +72,49 @@ def policy(
 @click.pass_obj
 def terraform(session: Session, folder: Path) -> None:
     """Write Terraform files to FOLDER: a policy for each role, and the DynamoDB table. Files of these names are replaced."""
-    from ...deploy.hcl import files
+    _write(session, "terraform", folder)
 
-    found = files()
+
+@command.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@command_options
+@click.pass_obj
+def docker(session: Session, folder: Path) -> None:
+    """Write a Dockerfile to FOLDER, for an image with this version of Penstock from the package index. Files of these names are replaced."""
+    _write(session, "docker", folder)
+
+
+@command.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@command_options
+@click.pass_obj
+def kubernetes(session: Session, folder: Path) -> None:
+    """Write Kubernetes manifests to FOLDER: workers, upkeep, scaling on lag by KEDA, a PodMonitor. Files of these names are replaced."""
+    _write(session, "kubernetes", folder)
+
+
+@command.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@command_options
+@click.pass_obj
+def prometheus(session: Session, folder: Path) -> None:
+    """Write Prometheus's alerts to FOLDER, each with what to do. Files of these names are replaced."""
+    _write(session, "prometheus", folder)
+
+
+@command.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@command_options
+@click.pass_obj
+def grafana(session: Session, folder: Path) -> None:
+    """Write a Grafana dashboard to FOLDER, with all metrics. Files of these names are replaced."""
+    _write(session, "grafana", folder)
+
+
+def _write(session: Session, kind: str, folder: Path) -> None:
+    from ...deploy.written import KINDS
+
+    found = KINDS[kind].files()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in found.items():
@@ -82,7 +124,7 @@ def terraform(session: Session, folder: Path) -> None:
     if session.as_json:
         output.emit({"folder": str(folder), "files": sorted(found)})
     else:
-        output.say(f"{', '.join(sorted(found))} in {folder}. Next: terraform -chdir={folder} init")
+        output.say(f"{', '.join(sorted(found))} in {folder}. Next: {KINDS[kind].following.format(folder=folder)}")
 
 
 @command.group()

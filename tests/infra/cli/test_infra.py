@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from penstock.infra.deploy.access import Role
-from penstock.infra.deploy.hcl import files
 from penstock.infra.deploy.policies import policy
+from penstock.infra.deploy.written import KINDS
 from tests.infra.cli.conftest import Penstock
 from tests.lakes import TIMEOUT_S
 
@@ -56,18 +56,25 @@ def test_policy_says_what_is_wrong(penstock: Penstock) -> None:
     assert "bad topic name" in penstock("infra", "policy", "reader", "--lake", URL, "--topic", "a/b", code=2).err
 
 
-def test_terraform_writes_the_files(penstock: Penstock, tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "tf"
-    said = penstock("infra", "terraform", folder)
-    assert {path.name: path.read_text() for path in folder.iterdir()} == files()
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_files_are_written_and_those_of_the_same_names_replaced(penstock: Penstock, tmp_path: Path, kind: str) -> None:
+    folder, files = tmp_path / "new" / kind, KINDS[kind].files()
+    folder.mkdir(parents=True)
+    (folder / "mine").write_text("kept")
+    (folder / min(files)).write_text("of an older version")
+    said = penstock("infra", kind, folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {**files, "mine": "kept"}
     assert str(folder) in said.out
-    assert penstock("infra", "terraform", folder, "--json").rows == [{"folder": str(folder), "files": sorted(files())}]
+    assert "Next: " in said.out
+    assert penstock("infra", kind, folder, "--json").rows == [{"folder": str(folder), "files": sorted(files)}]
 
 
-def test_terraform_says_where_it_cannot_write(penstock: Penstock, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_it_is_said_where_files_cannot_be_written(penstock: Penstock, tmp_path: Path, kind: str) -> None:
     (tmp_path / "file").write_text("")
-    assert "file" in penstock("infra", "terraform", tmp_path / "file", code=2).err
-    assert "cannot be written: Not a directory" in penstock("infra", "terraform", tmp_path / "file" / "below", code=1).err
+    assert "file" in penstock("infra", kind, tmp_path / "file", code=2).err
+    assert "cannot be written: Not a directory" in penstock("infra", kind, tmp_path / "file" / "below", code=1).err
+    assert "Missing argument 'FOLDER'" in penstock("infra", kind, code=2).err
 
 
 def test_table_create_wants_a_table(penstock: Penstock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import subprocess
 from pathlib import Path
@@ -16,6 +17,7 @@ from penstock.consumers.statistics import CATALOGUE
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.infra.cli.main import COMMANDS, main
 from penstock.infra.console.session import Session
+from penstock.infra.deploy.written import KINDS
 from tests.tree import AREAS, CONFIG, DOOR, ROOT
 
 FOLDER = ROOT / "infra" / "deploy"
@@ -157,8 +159,9 @@ def test_the_image_installs_by_hash_what_the_project_asks_for() -> None:
     ("release", "image", "ok"),
     [("", "python:3.11-slim", True), ("1", "python:3.11-slim", False), ("1", f"python:3.11-slim@sha256:{'0' * 64}", True)],
 )
-def test_a_release_of_the_image_needs_a_base_by_digest(release: str, image: str, ok: bool) -> None:
-    (check,) = re.findall(r"^RUN (case .*?esac)$", (FOLDER / "Dockerfile").read_text(), re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("dockerfile", ["Dockerfile", "Dockerfile.index"])
+def test_a_release_of_the_image_needs_a_base_by_digest(dockerfile: str, release: str, image: str, ok: bool) -> None:
+    (check,) = re.findall(r"^RUN (case .*?esac)$", (FOLDER / dockerfile).read_text(), re.MULTILINE | re.DOTALL)
     script = check.replace("\\\n", "\n")
     done = subprocess.run(["sh", "-c", script], env={"RELEASE": release, "BASE_IMAGE": image}, check=False, capture_output=True)
     assert (done.returncode == 0) == ok
@@ -173,3 +176,61 @@ def test_the_image_runs_as_nobody_and_has_the_extras_of_a_worker() -> None:
     assert re.search(r'^ENTRYPOINT \["penstock"\]$', lines, re.MULTILINE)
     for deployment in deployments().values():
         assert deployment["spec"]["template"]["spec"]["securityContext"]["runAsUser"] == 10001
+
+
+# --- What `penstock infra` writes for who installed by pip ------------------------------------------------------------------------
+
+
+def examples(kind: str) -> list[dict[str, Any]]:
+    return [one for path in (FOLDER / "kubernetes").iterdir() for one in documents(path) if one["kind"] == kind]
+
+
+def test_all_files_are_written_and_nothing_of_them_needs_a_clone() -> None:
+    written = {kind: one.files() for kind, one in KINDS.items()}
+    for kind in ("kubernetes", "prometheus", "terraform"):
+        assert written[kind].keys() == {path.name for path in (FOLDER / kind).iterdir()}
+    for files in written.values():
+        assert files
+        for text in files.values():
+            assert "infra/deploy/prom" not in text
+            assert "infra/deploy/kube" not in text
+    assert written["docker"].keys() == {"Dockerfile", "requirements.lock"}
+
+
+def test_the_written_image_installs_this_version_from_the_index_and_all_else_by_hash() -> None:
+    files = KINDS["docker"].files()
+    dockerfile, clone = files["Dockerfile"], (FOLDER / "Dockerfile").read_text()
+    assert f"\nARG VERSION={importlib.metadata.version('penstock')}\n" in dockerfile
+    assert files["requirements.lock"] == (FOLDER / "requirements.lock").read_text()
+    assert "--require-hashes --only-binary :all: --requirement /locks/requirements.lock" in dockerfile
+    assert '--no-deps --only-binary :all: "penstock==${VERSION}"' in dockerfile
+    copied = re.findall(r"^COPY (?!--chown)(\S+) ", dockerfile, re.MULTILINE)
+    assert set(copied) <= files.keys()
+    # What runs is the same in both images.
+    for line in ("ARG BASE_IMAGE=python:3.11-slim", "STOPSIGNAL SIGTERM", "USER 10001", 'ENTRYPOINT ["penstock"]', "EXPOSE 9464"):
+        assert line in dockerfile.splitlines()
+        assert line in clone.splitlines()
+
+
+def test_workers_are_scaled_by_a_lag_that_is_there_without_them() -> None:
+    (scaled,) = (one["spec"] for one in examples("ScaledObject"))
+    worker = deployments()[scaled["scaleTargetRef"]["name"]]["spec"]["template"]["spec"]["containers"][0]
+    ((kind, asked),) = ((one["type"], one["metadata"]) for one in scaled["triggers"])
+    assert (kind, scaled["minReplicaCount"]) == ("prometheus", 0)
+    named = re.findall(r"(?:rocketmq|penstock)_[a-z_]+", asked["query"])
+    assert named == ["rocketmq_consumer_lag_messages"]
+    chosen = dict(re.findall(r'(\w+)="([^"]*)"', asked["query"]))
+    assert chosen == {"topic": worker["args"][1], "consumer_group": worker["args"][2].partition("=")[2]}
+    # Workers and several exporters tell the same: what is summed is the largest of them.
+    assert "sum(max by (consumer_group, topic, queue)" in asked["query"]
+    assert float(asked["threshold"]) > float(asked["activationThreshold"]) >= 0
+
+
+def test_pods_that_serve_metrics_are_monitored() -> None:
+    (monitor,) = (one["spec"] for one in examples("PodMonitor"))
+    ((selected,),) = (monitor["selector"]["matchExpressions"],)
+    labels = [one["spec"]["template"]["metadata"]["labels"] for one in deployments().values()]
+    assert (selected["key"], selected["operator"]) == ("app", "In")
+    assert sorted(selected["values"]) == sorted(one["app"] for one in labels)
+    ((endpoint,),) = (monitor["podMetricsEndpoints"],)
+    assert (endpoint["port"], endpoint["path"]) == ("metrics", "/metrics")
