@@ -13,7 +13,6 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from ..console.completion import rejoin_words_of_bash
 from ..console.exit_codes import EXIT_CODES, ending
 from ..console.session import OutputFailed, Session, Signals, Stopped, json_option, writing_output
 
@@ -88,6 +87,8 @@ class _Commands(click.Group):
         # Also an error of the call itself, found before its options are read, is shown in the requested form.
         session = Session(signals=Signals(), as_json="--json" in (sys.argv[1:] if words is None else words))
         if "_PENSTOCK_COMPLETE" in os.environ:
+            from ..console.completion import rejoin_words_of_bash
+
             rejoin_words_of_bash()
         with session.signals.handled():
             try:

@@ -6,7 +6,6 @@ completed, and nothing is written; the command itself tells what is wrong.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import shlex
@@ -104,6 +103,8 @@ def _given(ctx: click.Context, option: str) -> str | None:
 
 
 def _looked_up(ctx: click.Context, look: Look) -> Names:
+    import asyncio
+
     from ...log.stores.open import open_store
 
     url = _given(ctx, "lake")
@@ -144,6 +145,8 @@ def _looked_up(ctx: click.Context, look: Look) -> Names:
 
 
 def _topics_from(incomplete: str) -> Look:
+    import asyncio
+
     from ...log.errors import PenstockError
     from ...log.paths import TOPICS, TopicPaths, topic_name
     from ...log.topic.records import read_record
@@ -168,6 +171,8 @@ def _topics_from(incomplete: str) -> Look:
 
 
 def _groups_from(coordination: str | None, incomplete: str) -> Look:
+    import asyncio
+
     from ...coordinator.cells.cells import Cells
     from ...coordinator.cells.keys import GROUPS
     from ...coordinator.groups.codec import decode_group

@@ -68,6 +68,11 @@ def test_the_help_of_every_command_loads_nothing_heavy() -> None:
     assert len(ours(loaded)) <= 100
 
 
+def test_the_programs_own_help_and_that_of_a_small_command_load_no_event_loop() -> None:
+    for words in (["--help"], ["read", "--help"], ["group", "--help"]):
+        assert "asyncio" not in loaded_by(CALL, words)
+
+
 def test_listing_the_topics_of_a_folder_loads_nothing_heavy(tmp_path: Path) -> None:
     loaded = loaded_by(CALL, ["topic", "list", "--lake", str(tmp_path / "lake")])
     assert not loaded & HEAVY
