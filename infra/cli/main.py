@@ -47,6 +47,7 @@ COMMANDS = {
     "repair": _Command("lake.repair", "Let a log go on that stops at a damaged entry."),
     "maintain": _Command("lake.maintain", "Publish, compact, expire, trim and collect, until stopped."),
     "doctor": _Command("setup.doctor", "Check a store and this machine, with a fix for every problem."),
+    "cost": _Command("setup.cost", "Estimate a workload's requests, storage and money."),
     "infra": _Command("setup.infra", "Policies, Terraform, the DynamoDB table, and S3 on this machine."),
     "demo": _Command(".demo.main", "A shop's change stream, in order, through a topic into Delta tables."),
     "completion": _Command("setup.completion", "Print the completion script of a shell."),
