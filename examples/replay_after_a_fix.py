@@ -96,7 +96,7 @@ def main(lake_url: str) -> None:
             ledger.wait(160)
         spoilt = ledger.balances()
         with lake.push_consumer("payments", group="ledger", listener=ledger.worker(right)):
-            lake.reset_offsets("payments", group="ledger", to=deployed)  # consumers may run meanwhile
+            lake.reset_offsets("ledger", "payments", to=deployed)  # consumers may run meanwhile
             ledger.wait(220)
         expected: Counter[str] = Counter()
         for message in lake.reader("payments").messages():

@@ -101,7 +101,7 @@ def test_a_reset_of_a_group_leaves_what_waits_for_its_time(penstock_memory_lake:
     penstock_clock.advance(2 * SOON)
     reader = lake.reader("orders")
     wait_until(lambda: list(reader.messages()), "the first is delivered", timeout_s=TIMEOUT_S)
-    offsets = [lake.reset_offsets("orders", "billing", place)[0] for place in ("earliest", "latest")]
+    offsets = [lake.reset_offsets("billing", "orders", place)[0] for place in ("earliest", "latest")]
     assert offsets == [0, 1]
     assert [one.body for one in lake.waiting("orders")] == [b"180"]
     penstock_clock.advance(2 * SOON)

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from ...log.errors import InvalidArgument, TopicNotFound
+from ...log.errors import CallError, InvalidArgument, TopicNotFound
 from ...log.lake import Lake
 from ...log.limits import WAIT_MAX, Duration, optional_duration, plain
 from ...log.message.message import from_ms
@@ -23,6 +24,7 @@ from ..coordination import Coordination
 from ..groups.record import (
     CommandKind,
     GroupInUse,
+    GroupNotFound,
     GroupRecord,
     GroupSettings,
 )
@@ -285,7 +287,7 @@ class Operators:
 
     # --- Orders -----------------------------------------------------------------------------------------------------------------
 
-    async def reset(self, topic: str, group: str, to: Place, queues: Sequence[int] | None = None) -> dict[int, int]:
+    async def reset(self, group: str, topic: str, to: Place, queues: Sequence[int] | None = None) -> dict[int, int]:
         """Let a group go on from another place on a topic, in all queues or some. Returns the offset of each.
 
         ``to`` is turned into offsets once, now. The members carry it out within seconds. Messages in flight do not count any more,
@@ -298,7 +300,13 @@ class Operators:
             raise InvalidArgument(
                 "no queue is named", operation="reset_offsets", object=topic, hint="leave queues out for all of them"
             )
-        await self._groups.get(group)
+        try:
+            await self._groups.get(group)
+        except GroupNotFound as error:
+            with suppress(CallError):  # a topic may have a name that no group can have
+                if await self._groups.read(topic) is not None:
+                    error.hint = f"the group is named before the topic, and {topic} is a group"
+            raise
         opened = await self._lake.topic(topic)
         offsets = await self._reader(opened).resolve(to, queues=queues)
         life = opened.life

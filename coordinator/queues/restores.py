@@ -94,8 +94,8 @@ def inconsistent(why: str, *, group: str, topic: str, queue: int) -> Inconsisten
         operation="consume",
         object=f"{group}, {topic} queue {queue}",
         observed=why,
-        hint=f"put back a coordination table that is as old as the bucket or older; or reset the group: lake.reset_offsets({topic!r}, "
-        f"group={group!r}, to='earliest'), `penstock group reset {group} {topic} --to earliest`, or to a time before the backup",
+        hint=f"put back a coordination table that is as old as the bucket or older; or reset the group: lake.reset_offsets({group!r}, "
+        f"{topic!r}, 'earliest'), `penstock group reset {group} {topic} --to earliest`, or to a time before the backup",
     )
 
 

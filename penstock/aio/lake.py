@@ -392,7 +392,7 @@ class Lake(LogLake):
 
     # --- Backtrack, parked message groups ---------------------------------------------------------------------------------------
 
-    async def reset_offsets(self, topic: str, group: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
+    async def reset_offsets(self, group: str, topic: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
         """Let a group go on from another place on a topic (backtrack), while its consumers run. Returns the offset of each queue.
 
         ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only
@@ -400,7 +400,7 @@ class Lake(LogLake):
         nothing after them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is
         not kept.
         """
-        return await self._operating.reset(topic, group, to, queues)
+        return await self._operating.reset(group, topic, to, queues)
 
     async def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None

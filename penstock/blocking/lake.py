@@ -284,7 +284,7 @@ class Lake(LakeFace[AsyncLake]):
         """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``."""
         return self._portal.run(lambda: self._core.workers(watch=watch))
 
-    def reset_offsets(self, topic: str, group: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
+    def reset_offsets(self, group: str, topic: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
         """Let a group go on from another place on a topic (backtrack), while its consumers run. Returns the offset of each queue.
 
         ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only
@@ -292,7 +292,7 @@ class Lake(LakeFace[AsyncLake]):
         nothing after them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is
         not kept.
         """
-        return self._portal.run(lambda: self._core.reset_offsets(topic, group, to, queues=queues))
+        return self._portal.run(lambda: self._core.reset_offsets(group, topic, to, queues=queues))
 
     def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None

@@ -62,7 +62,7 @@ def test_a_dead_letter_whose_message_is_gone_is_given_up_once_and_the_others_are
     with penstock.connect(store=store, runtime=Runtime(clock=clock), maintenance=False) as lake:
         fill(lake, "aabb")
         lake.create_group("billing", retry=AT_ONCE, max_attempts=1)
-        lake.reset_offsets("orders", "billing", "earliest")
+        lake.reset_offsets("billing", "orders", "earliest")
         asyncio.run(maintain(dying=False))
         for _ in range(DAYS):
             clock.advance(timedelta(hours=24))
@@ -88,7 +88,7 @@ def died_with(lake: penstock.Lake, store: MemoryStore, given_up: Sequence[int]) 
 
     fill(lake, "aabb")
     lake.create_group("billing", retry=AT_ONCE)
-    lake.reset_offsets("orders", "billing", "earliest")
+    lake.reset_offsets("billing", "orders", "earliest")
     asyncio.run(die())
 
 

@@ -25,7 +25,7 @@ def test_members_of_a_group_that_was_deleted_and_made_again_end_and_say_so_wheth
     lake.delete_group("billing", force=True)
     lake.create_group("billing", retry=AT_ONCE)
     if begun:
-        lake.reset_offsets("orders", "billing", "earliest")
+        lake.reset_offsets("billing", "orders", "earliest")
     for consumer in consumers:
         with pytest.raises(penstock.GroupDeleted, match=r"the consumer group was deleted after.*billing"):
             consumer.wait(timedelta(seconds=TIMEOUT_S))

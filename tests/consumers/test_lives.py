@@ -32,7 +32,7 @@ def given_up(store: MemoryStore, *, queue: int = 0, offsets: Sequence[int] = (0,
         async with aio.connect(store=store, maintenance=False) as lake:
             if before == "begun":
                 await lake.create_group("billing", retry=AT_ONCE)
-                await lake.reset_offsets("orders", "billing", "earliest")
+                await lake.reset_offsets("billing", "orders", "earliest")
             record = await lake.coordination.groups.get("billing")
             cell = QueueCell(generation=record.positions["orders"].generations[queue], owner="gone/1", epoch=1)
             cell = cell.with_settled(OffsetSet.of([(0, 1)])).with_dead_letters(offsets)
@@ -144,7 +144,7 @@ def test_a_member_that_has_not_heard_of_the_topic_s_end_settles_nothing_of_the_n
             await member.begin()
             await lake.delete_topic("orders")
             await lake.create_topic("orders", TopicSettings(queues=1))
-            await lake.reset_offsets("orders", "billing", "earliest")
+            await lake.reset_offsets("billing", "orders", "earliest")
             with pytest.raises(TopicDeleted, match="created again"):
                 await member.round()
             await member.end()

@@ -162,7 +162,7 @@ def test_a_commit_does_not_undo_a_reset_forward_that_the_reader_has_not_heard_of
         consumer = await opened(lake)
         await polled(consumer, 3)
         ((queue, owned),) = consumer._owned.items()
-        await lake.reset_offsets("orders", "audit", 8)
+        await lake.reset_offsets("audit", "orders", 8)
         record = await lake.coordination.groups.get("audit")
         await owned.keeper.change(lambda cell: caught_up(cell, record, *queue))
         await consumer._commit(queue, replace(owned, position=3, generation=owned.keeper.cell.generation - 1))
@@ -205,7 +205,7 @@ def test_a_seek_back_that_is_committed_does_not_undo_a_reset_that_the_reader_has
         await polled(consumer, 10)
         await consumer.commit()
         await consumer.seek("orders", 0, 6)
-        await lake.reset_offsets("orders", "audit", 1)
+        await lake.reset_offsets("audit", "orders", 1)
         await consumer.commit()
         assert (await lake.coordination.groups.get("audit")).positions["orders"].offsets == (1,)
         assert await polled(consumer, 9) == list(range(1, 10))
@@ -222,7 +222,7 @@ def test_a_seek_back_that_is_committed_moves_no_group_that_was_made_after_the_re
         await consumer.seek("orders", 0, 6)
         await lake.delete_group("audit", force=True)
         await lake.create_group("audit")
-        await lake.reset_offsets("orders", "audit", "earliest")
+        await lake.reset_offsets("audit", "orders", "earliest")
         with pytest.raises(GroupDeleted):
             await consumer.commit()
         assert (await lake.coordination.groups.get("audit")).positions["orders"].offsets == (0,)
@@ -284,7 +284,7 @@ def test_a_reset_by_an_operator_moves_a_reader() -> None:
         consumer = await opened(lake)
         await polled(consumer, 10)
         await consumer.commit()
-        await lake.reset_offsets("orders", "audit", 6)
+        await lake.reset_offsets("audit", "orders", 6)
         assert await polled(consumer, 4) == [6, 7, 8, 9]
         await consumer.close()
 
@@ -376,7 +376,7 @@ def test_what_was_handed_out_before_a_reset_is_not_committed_after_it() -> None:
         consumer = await opened(lake)
         await polled(consumer, 10)
         owned = consumer._owned["orders", 0]
-        await lake.reset_offsets("orders", "audit", 6)
+        await lake.reset_offsets("audit", "orders", 6)
         record = await lake.coordination.groups.get("audit")
         carrying_out = asyncio.ensure_future(owned.keeper.change(lambda cell: caught_up(cell, record, "orders", 0)))
         await asyncio.gather(carrying_out, consumer.commit())

@@ -93,7 +93,7 @@ def test_a_group_is_reset_while_its_consumer_runs_and_what_is_in_flight_counts_n
     with consuming(lake, heard, delivery_order=order):
         assert entered.wait(TIMEOUT_S)
         heard.until_done(3)
-        lake.reset_offsets("orders", "billing", 2)
+        lake.reset_offsets("billing", "orders", 2)
         wait_until(lambda: lake.describe_group("billing").queues[0].generation == 1, "the new generation")
         release.set()
         heard.until(lambda one: [m.offset for m in one.done].count(3) >= 2, "the messages from offset 2 on, again")
@@ -107,7 +107,7 @@ def test_a_reset_to_the_end_leaves_a_failing_message_behind(lake: penstock.Lake)
     heard = Heard(failing(b"a0", lambda: FAILURE, attempts=10**6))
     with consuming(lake, heard, max_attempts=None):
         heard.until(lambda one: len(one.begun) > 3, "retries")
-        lake.reset_offsets("orders", "billing", "latest")
+        lake.reset_offsets("billing", "orders", "latest")
         until_settled(lake)
         send(lake, "b")
         heard.until_done(1)
@@ -355,7 +355,7 @@ def test_messages_that_retention_took_before_the_group_had_them_are_named_and_pa
     with penstock.connect(store=store, runtime=Runtime(clock=clock), maintenance=False) as lake:
         fill(lake, "aabb")
         lake.create_group("billing", retry=AT_ONCE)
-        lake.reset_offsets("orders", "billing", "earliest")
+        lake.reset_offsets("billing", "orders", "earliest")
         for _ in range(5):  # kept for 72 hours: those of the first two days go
             asyncio.run(maintain())
             clock.advance(timedelta(hours=20))

@@ -63,7 +63,7 @@ def refusal(lake: penstock.Lake) -> str:
 
 
 def reset_and_consumed(lake: penstock.Lake, count: int) -> list[str]:
-    lake.reset_offsets("orders", "billing", "earliest")
+    lake.reset_offsets("billing", "orders", "earliest")
     heard = Heard()
     with consuming(lake, heard):
         heard.until_done(count)
@@ -157,7 +157,7 @@ def test_a_record_that_is_older_than_a_reset_is_noticed_and_the_next_reset_count
     old = backup(store)
     for _ in range(2):
         with connected(store) as lake:
-            lake.reset_offsets("orders", "billing", "earliest")
+            lake.reset_offsets("billing", "orders", "earliest")
         consumed(store, 2)
     put_back(store, old, only=of_the_record)
     with connected(store) as lake:
@@ -169,7 +169,7 @@ def test_a_reset_after_an_older_record_was_put_back_gives_no_generation_again() 
     store = filled_and_consumed()
     old = backup(store)
     with connected(store) as lake:
-        lake.reset_offsets("orders", "billing", "earliest")
+        lake.reset_offsets("billing", "orders", "earliest")
     consumed(store, 2)
     put_back(store, old, only=of_the_record)
     with connected(store) as lake:

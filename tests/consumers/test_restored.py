@@ -43,7 +43,7 @@ def test_what_dies_after_a_loss_of_cells_has_its_dead_letter(kept: str) -> None:
         lake.create_topic("orders", message_type="FIFO", queues=1)
         backup = Backup(store, "coordination/")
         lake.create_group("billing", retry=AT_ONCE, max_attempts=1)
-        lake.reset_offsets("orders", "billing", "earliest")
+        lake.reset_offsets("billing", "orders", "earliest")
         if kept != "nothing":
             backup = Backup(store, "coordination/")
         with consuming(lake, dying):
@@ -58,7 +58,7 @@ def test_what_dies_after_a_loss_of_cells_has_its_dead_letter(kept: str) -> None:
     with penstock.connect(store=store, maintenance=False) as lake:
         if kept == "nothing":
             lake.create_group("billing", retry=AT_ONCE, max_attempts=1)
-        lake.reset_offsets("orders", "billing", "latest")
+        lake.reset_offsets("billing", "orders", "latest")
         with consuming(lake, dying):
             until_settled(lake)
             send(lake, "xy")

@@ -341,7 +341,7 @@ def test_a_reset_fences_what_is_out(order: str) -> None:
         await scene.let_pass(2)  # all are there: the first receive is given all
         out = await one.receive()
         await one.ack(out[0])
-        await one.run(one.operators.reset("orders", "audit", 0, None))
+        await one.run(one.operators.reset("audit", "orders", 0, None))
         await scene.let_pass(10)  # it was noticed, and all are there again
         again = await one.receive(wait=timedelta(seconds=20))
         assert attempts(again) == {"a1": 1, "a2": 1, "b1": 1}

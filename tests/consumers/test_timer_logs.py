@@ -47,7 +47,7 @@ def test_no_consumer_subscribes_to_it(delayed: penstock.Lake, subscribe: Callabl
 def test_no_reset_lets_a_group_begin_there(delayed: penstock.Lake) -> None:
     delayed.create_group("early")
     with pytest.raises(penstock.InvalidArgument, match=SAID.format("reset_offsets")):
-        delayed.reset_offsets("%TIMER%orders", "early", "earliest")
+        delayed.reset_offsets("early", "%TIMER%orders", "earliest")
 
 
 def test_readers_see_what_waits(delayed: penstock.Lake) -> None:

@@ -139,7 +139,7 @@ def test_left_out_fresh_and_passed_over(lake: penstock.Lake) -> None:
     fill(lake, "abc", tags="xyx")
     known = ids(lake)
     lake.create_group("billing", filters={"orders": "SQL92: TAGS = 'x'"})
-    lake.reset_offsets("orders", "billing", 1)
+    lake.reset_offsets("billing", "orders", 1)
     assert fate(lake, known["a0"]) is Fate.PASSED_OVER
     assert fate(lake, known["b0"]) is Fate.LEFT_OUT
     assert in_group(lake.trace(known["c0"])) == GroupTrace(

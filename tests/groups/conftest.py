@@ -48,7 +48,7 @@ class Shop:
     def begin(self, *offsets: int, group: str = "billing") -> None:
         """As the first consumer does."""
         for queue, offset in enumerate(offsets):
-            assert self.lake.reset_offsets("orders", group, offset, queues=None if queue == 0 else [queue])[queue] == offset
+            assert self.lake.reset_offsets(group, "orders", offset, queues=None if queue == 0 else [queue])[queue] == offset
 
     def change(self, queue: int, change: Callable[[QueueCell], QueueCell] = lambda cell: cell) -> QueueCell:
         """What the owner of a queue does to its cell."""

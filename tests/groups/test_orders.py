@@ -31,11 +31,11 @@ def test_a_group_is_reset_by_time_offset_and_to_either_end(shop: Shop) -> None:
         (start - MINUTE, {0: 6, 1: 2}),
     ]
     for generation, (place, offsets) in enumerate(places):
-        assert shop.lake.reset_offsets("orders", "billing", place) == offsets
+        assert shop.lake.reset_offsets("billing", "orders", place) == offsets
         found = shop.lake.describe_group("billing").queues
         assert {one.queue: one.floor for one in found} == offsets
         assert {one.generation for one in found} == {generation}
-    assert shop.lake.reset_offsets("orders", "billing", "latest", queues=[1]) == {1: 6}
+    assert shop.lake.reset_offsets("billing", "orders", "latest", queues=[1]) == {1: 6}
     found = shop.lake.describe_group("billing").queues
     assert [(one.floor, one.generation) for one in found] == [(6, 4), (6, 5)]
 
@@ -47,7 +47,7 @@ def test_a_reset_of_one_queue_leaves_what_others_have_done(shop: Shop) -> None:
     done = OffsetSet.of([(0, 2)])
     for queue in (0, 1):
         shop.change(queue, lambda cell: cell.with_granted(done).with_settled(done))
-    shop.lake.reset_offsets("orders", "billing", "earliest", queues=[0])
+    shop.lake.reset_offsets("billing", "orders", "earliest", queues=[0])
     assert shop.change(0).settled.floor == 0
     assert shop.change(1).settled.floor == 2
 
@@ -71,17 +71,23 @@ def test_a_reset_that_cannot_be(shop: Shop, place: Any, queues: Any, error: type
     shop.send(1, "cid")
     shop.begin(0, 0)
     with pytest.raises(error, match=said):
-        shop.lake.reset_offsets("orders", "billing", place, queues=queues)
+        shop.lake.reset_offsets("billing", "orders", place, queues=queues)
     assert [one.generation for one in shop.lake.describe_group("billing").queues] == [0, 1]
 
 
 def test_a_reset_of_what_is_not_there(shop: Shop) -> None:
     with pytest.raises(penstock.GroupNotFound, match=r"no such consumer group.*audit"):
-        shop.lake.reset_offsets("orders", "audit", "latest")
+        shop.lake.reset_offsets("audit", "orders", "latest")
+    with pytest.raises(
+        penstock.GroupNotFound, match=r"object: orders.*the group is named before the topic, and billing is a group"
+    ):
+        shop.lake.reset_offsets("orders", "billing", "latest")
+    with pytest.raises(penstock.GroupNotFound, match=r"object: audit.*create it with"):
+        shop.lake.reset_offsets("audit", "no group's name!", "latest")
     with pytest.raises(penstock.TopicNotFound, match=r"no such topic.*events"):
-        shop.lake.reset_offsets("events", "billing", "latest")
+        shop.lake.reset_offsets("billing", "events", "latest")
     with pytest.raises(penstock.InvalidArgument, match=r"has not begun on this topic.*reset all queues"):
-        shop.lake.reset_offsets("orders", "billing", "latest", queues=[0])
+        shop.lake.reset_offsets("billing", "orders", "latest", queues=[0])
 
 
 # --- Parked, released, skipped ---------------------------------------------------------------------------------------------------------
@@ -161,7 +167,7 @@ def test_what_cannot_be_released_or_skipped(stuck: Shop, order: str, chosen: dic
 
 def test_a_reset_after_a_skip_makes_it_void(stuck: Shop) -> None:
     stuck.lake.skip("billing", queue=0)
-    stuck.lake.reset_offsets("orders", "billing", "earliest", queues=[0])
+    stuck.lake.reset_offsets("billing", "orders", "earliest", queues=[0])
     cell = stuck.change(0)
     assert (cell.settled.floor, cell.markers, cell.dead_letters.assigned) == (0, {}, ())
     assert len(stuck.lake.parked("billing")) == 1

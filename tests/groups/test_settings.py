@@ -152,7 +152,7 @@ def test_a_lake_opened_for_reading_writes_no_cell(shop: Shop) -> None:
             lambda: lake.create_group("audit"),
             lambda: lake.alter_group("billing", max_attempts=1),
             lambda: lake.delete_group("billing"),
-            lambda: lake.reset_offsets("orders", "billing", "latest"),
+            lambda: lake.reset_offsets("billing", "orders", "latest"),
             lambda: lake.release("billing"),
             lambda: lake.skip("billing"),
         ):

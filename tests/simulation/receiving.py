@@ -109,7 +109,7 @@ class Play:
             operator = self.scene.member("operator")
             with suppress(PenstockError, Crashed):
                 try:
-                    await operator.run(operator.operators.reset("orders", "audit", "earliest"))
+                    await operator.run(operator.operators.reset("audit", "orders", "earliest"))
                 except asyncio.CancelledError:
                     operator.process.crash()  # nobody would hear what became of it
                     raise

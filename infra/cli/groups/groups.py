@@ -207,7 +207,12 @@ def reset(session: Session, group: str, topic: str, to: LogPosition, queues: tup
     Messages in flight are fenced, nothing before the new place is handed out again, and nothing after it is lost.
     """
     with session.connect(read_only=True) as lake:
-        found = lake.describe_group(group)
+        try:
+            found = lake.describe_group(group)
+        except GroupNotFound as error:
+            if topic in lake.groups():
+                error.hint = f"the group is named before the topic, and {topic} is a group"
+            raise
         with lake.reader(topic) as reader:
             offsets = reader.resolve(to, queues=queues or None)
     floors = {one.queue: one.floor for one in found.queues if one.topic == topic}
@@ -216,7 +221,7 @@ def reset(session: Session, group: str, topic: str, to: LogPosition, queues: tup
         again, skipped = (_distance(rows, sign) for sign in (1, -1))
         confirmed(f"Reset group {group} on {topic}: {again:,} messages again, {skipped:,} skipped. Go on?", yes=yes)
         with session.connect() as lake:
-            offsets = lake.reset_offsets(topic, group, to, queues=queues or None)
+            offsets = lake.reset_offsets(group, topic, to, queues=queues or None)
             rows = [(queue, floors.get(queue), offset) for queue, offset in offsets.items()]
     if session.as_json:
         document: dict[str, object] = {"group": group, "topic": topic, "offsets": offsets}

@@ -39,7 +39,7 @@ def shop(lake: Path) -> Path:
             for queue, group in ((0, "ann"), (0, "bob"), (0, "ann"), (0, "bob"), (1, "cid")):
                 producer.send(Message(b"body", message_group=group), queue=queue)
         opened.create_group("billing", dead_letter_policy="park")
-        opened.reset_offsets("orders", "billing", "earliest")
+        opened.reset_offsets("billing", "orders", "earliest")
     return lake
 
 
@@ -124,6 +124,7 @@ def test_altering_says_what_changes(penstock: Penstock) -> None:
         (["parked", "absent"], "there is no such consumer group"),
         (["reset", "absent", "orders", "--to", "latest"], "there is no such consumer group"),
         (["reset", "billing", "absent", "--to", "latest"], "there is no such topic"),
+        (["reset", "orders", "billing", "--to", "latest"], "the group is named before the topic, and billing is a group"),
         (["reset", "billing", "orders"], "Missing option '--to'"),
         (["reset", "billing", "orders", "--to", "yesterday"], "'yesterday' is no position"),
         (["reset", "billing", "orders", "--to", "99", "--yes"], "the next one to be written is 4"),
@@ -286,7 +287,7 @@ def test_watching_tells_what_changes_until_it_is_stopped(command: list[str], sho
         first = json.loads(out.readline())
         assert [queue["floor"] for queue in first["queues"]] == [0, 0]
         with connect(shop) as lake:
-            lake.reset_offsets("orders", "billing", "latest")
+            lake.reset_offsets("billing", "orders", "latest")
         wait_until(lambda: _floors(out.readline()) == [4, 1], "the reset shown")
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_S) == 130
@@ -309,7 +310,7 @@ def test_watching_refreshes_in_place_on_a_terminal(command: list[str], shop: Pat
 
         wait_until(lambda: shows(rb"lag\s+5"), "the lag")
         with connect(shop) as lake:
-            lake.reset_offsets("orders", "billing", "latest")
+            lake.reset_offsets("billing", "orders", "latest")
         shown = b""
         wait_until(lambda: shows(rb"lag\s+0"), "the lag after the reset")
         assert b"\x1b[1A" in shown, "the cursor goes up to where the table begins"

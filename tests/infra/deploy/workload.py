@@ -246,7 +246,7 @@ class World:
             await lake.delete_topic("events")
             await lake.create_topic("events", TopicSettings(queues=1))
             await lake.create_group("audit", delivery_order="CONCURRENT")
-            await lake.reset_offsets("orders", GROUP, "latest")
+            await lake.reset_offsets(GROUP, "orders", "latest")
             await lake.release(GROUP)
             await lake.workers()
             await lake.delete_group("audit")

@@ -369,7 +369,7 @@ class Chaos:
         standing = self.chance.choice(lake.describe_group(group).queues)
         offset = max(0, standing.floor - self.chance.randrange(1, 100))
         self.orders.write(Order.RESET, group, standing.queue, offset, time.monotonic())
-        lake.reset_offsets(TOPIC, group, offset, queues=[standing.queue])
+        lake.reset_offsets(group, TOPIC, offset, queues=[standing.queue])
 
     def _order(self, lake: penstock.Lake, deed: str) -> bool:
         """Release or skip what is parked. Whether anything was."""

@@ -114,7 +114,7 @@ class Breaking:
 
         return Standing()
 
-    def reset_offsets(self, topic: str, group: str, offset: int, *, queues: list[int]) -> None:
+    def reset_offsets(self, group: str, topic: str, offset: int, *, queues: list[int]) -> None:
         self.known += read_orders(self._folder).resets
         raise KeyboardInterrupt
 

@@ -295,7 +295,7 @@ class Lives(Consuming):
                     await operators.delete(GROUP, force=rng.random() < 0.7)
                     await asyncio.sleep(rng.choice([0.0, log_uniform(rng, 0.1, 8.0)]))
                 elif what == "reset":
-                    await operators.reset(TOPIC, GROUP, "earliest")
+                    await operators.reset(GROUP, TOPIC, "earliest")
                 else:
                     self._letters_lost = True
                     await lake.delete_topic(_LETTERS)

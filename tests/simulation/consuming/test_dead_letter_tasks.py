@@ -117,7 +117,7 @@ def test_what_a_reset_finds_assigned_is_written_first_and_dies_again_under_a_new
         gate = held_letter(stage, 0, "before")
         await gate.reached()
         await kill(stage, 0)
-        await stage.operate(lambda operators: operators.reset(TOPIC, GROUP, "earliest"))
+        await stage.operate(lambda operators: operators.reset(GROUP, TOPIC, "earliest"))
         stage.start(1)
         await stage.until("done again", lambda: all(stage.cell(q).generation == 1 and stage.is_settled(1, q) for q in range(2)))
         gate.release()

@@ -175,7 +175,7 @@ def test_an_order_for_sixteen_queues_is_one_order() -> None:
         crash = Where(process="operator", verb="put", key=lambda key: key.startswith("groups/"))
         stage.world.table.plan = ScriptedFaults([(crash, Fault.CRASH_AFTER)])
         with pytest.raises(Crashed):
-            await stage.operate(lambda operators: operators.reset(TOPIC, GROUP, 1))
+            await stage.operate(lambda operators: operators.reset(GROUP, TOPIC, 1))
         await stage.until("reset", lambda: all(stage.cell(queue).generation == 1 for queue in range(16)), within_s=30)
         await stage.until("done again", lambda: all(stage.is_settled(2, queue) for queue in range(16)))
 

@@ -27,7 +27,7 @@ def test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset() -> N
         await stage.send("a", "b", "c")
         stage.start()
         await stage.until("done", lambda: stage.is_settled(3))
-        await stage.operate(lambda operators: operators.reset(TOPIC, GROUP, 1))
+        await stage.operate(lambda operators: operators.reset(GROUP, TOPIC, 1))
         await stage.until("done again", lambda: stage.cell().generation == 1 and stage.is_settled(3))
 
     stage.play(script, behave=_at_once)
@@ -48,7 +48,7 @@ def test_a_reset_waits_for_the_handler_that_still_runs() -> None:
         await stage.send("other", group="h")
         stage.start()
         await stage.until("started", lambda: stage.started(0) == 1)
-        await stage.operate(lambda operators: operators.reset(TOPIC, GROUP, "earliest"))
+        await stage.operate(lambda operators: operators.reset(GROUP, TOPIC, "earliest"))
         await stage.until("the other one again", lambda: stage.started(2) == 2, within_s=5)
         assert stage.started(0) == 1
         await stage.until("done", lambda: stage.is_settled(3))

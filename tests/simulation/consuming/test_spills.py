@@ -163,7 +163,7 @@ def test_a_reset_overtakes_what_comes_back(guard: Patch | None) -> None:
         reading = stage.world.store.hold("after", verb="get", key=lambda key: key.startswith(WAITING))
         stage.process().crash()
         await reading.reached()
-        await stage.operate(lambda operators: operators.reset(TOPIC, "billing", "latest", None))
+        await stage.operate(lambda operators: operators.reset("billing", TOPIC, "latest", None))
         await stage.until("reset", lambda: stage.bare().generation > before)
         await asyncio.sleep(1)
         reading.release()

@@ -337,7 +337,7 @@ class Consuming:
                 reader = await lake.reader(TOPIC)
                 _, following = (await reader.offsets())[queue]
                 place, queues = rng.randint(0, following), [queue]
-            await operators.reset(TOPIC, group, place, queues)
+            await operators.reset(group, TOPIC, place, queues)
         elif what == "release":
             await operators.release(group)
         elif what == "skip":
