@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from ..log.errors import ClosedError, InvalidArgument, PenstockError, unforeseen
-from ..log.limits import WAIT_MAX, Duration, optional_duration
+from ..log.limits import WAIT_MAX, Duration, optional_duration, shown
 from .membership import Membership
 
 log = logging.getLogger("penstock.consumers")
@@ -30,6 +30,10 @@ class Consumer:
         self._closing: asyncio.Task[None] | None = None
         self.error: PenstockError | None = None
         """Why the consumer ended by itself."""
+
+    def __repr__(self) -> str:
+        ended = "" if self.error is None else f"ended by {type(self.error).__name__}"
+        return shown(self, f"of group {self.group}", "closed" if self._closing is not None else ended)
 
     async def start(self) -> None:
         """Begin. Raises before anything is consumed when topic, group or settings do not fit."""

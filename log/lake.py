@@ -15,6 +15,7 @@ from .clock import StoreClock, too_far
 from .describe import TopicDescription, describe
 from .errors import ClosedError, InvalidArgument, PenstockError, RetryError, TopicNotFound
 from .format.header import Epoch
+from .limits import shown
 from .message.message_type import MessageType
 from .paths import check_topic_name, timer_log_name
 from .produce.accumulator import ProducerOptions, ProducerStatistics
@@ -64,6 +65,9 @@ class Lake:
         self._time: asyncio.Task[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return shown(self, self.url, "read-only" if self.read_only else "", "closed" if self._closing is not None else "")
 
     @property
     def url(self) -> str:

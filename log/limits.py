@@ -7,6 +7,7 @@ constants are part of the stored format or of a proof in ``docs/0001-the-log-pro
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -111,6 +112,7 @@ MEMORY_BYTES_MAX = 1024 * 1024 * MIB
 MESSAGES_MAX = 1_000_000
 """The most messages of a cache, or of one answer."""
 SHOWN_CHARS_MAX = 200
+BODY_SHOWN_BYTES = 64
 FILTER_DEPTH_MAX = 64
 """The deepest nesting of parentheses and NOTs."""
 
@@ -260,6 +262,24 @@ def check_flag(name: str, value: object, *, operation: str) -> None:
     """Raise `InvalidArgument` unless the value is True or False: the text "false" would be taken for true."""
     if not isinstance(value, bool):
         raise InvalidArgument(f"{name} must be True or False", operation=operation, observed=plain(value))
+
+
+def shown(self: object, what: str, *states: str) -> str:
+    """The ``repr`` of an object that is no value: its class, what it is of, and the states that it is in."""
+    return f"<{type(self).__name__} {', '.join([what, *filter(None, states)])}>"
+
+
+def bytes_text(value: object) -> str:
+    """The beginning of a message's body, and its size where that is not all."""
+    if not isinstance(value, bytes | bytearray | memoryview) or len(value) <= BODY_SHOWN_BYTES:
+        return repr(value)
+    return f"{bytes(value[:BODY_SHOWN_BYTES])!r}… of {len(value):,} bytes"
+
+
+def named_tuple_text(value: tuple[object, ...], names: Iterable[str]) -> str:
+    """The ``repr`` of a named tuple with a body, of which only the beginning is shown."""
+    fields = ", ".join(f"{name}={bytes_text(one)}" for name, one in zip(names, value, strict=True))
+    return f"{type(value).__name__}({fields})"
 
 
 def plain(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ContextDecorator, contextmanager
+from copy import copy
 from types import TracebackType
 
 from ..log import errors
@@ -15,7 +16,8 @@ _WITHOUT_US = re.compile(r"^ModuleNotFoundError: No module named 'penstock.*$", 
 
 
 class Legible(ContextDecorator):
-    """Wraps a method that Spark calls. It lets our errors pass without the calls and causes behind them, which say nothing to a user.
+    """Wraps a method that Spark calls. It lets our errors pass without the calls and causes behind them, which say nothing to a
+    user, and says them before Spark's own calls.
 
     A bug's error keeps them.
     """
@@ -25,7 +27,7 @@ class Legible(ContextDecorator):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if isinstance(error, PenstockError) and not isinstance(error, InternalError):
-            raise error.with_traceback(None) from None
+            raise error.with_traceback(None) from copy(error)  # a cause is told first, and this one has no calls
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ..errors import CallError, InvalidArgument, LimitExceeded, MessageTypeMismatch
-from ..limits import KEYS_MAX, TAG_BYTES_MAX, Duration, TopicLimits
+from ..limits import KEYS_MAX, TAG_BYTES_MAX, Duration, TopicLimits, named_tuple_text
 from .message_type import MessageType
 
 T = TypeVar("T")
@@ -39,6 +39,9 @@ class Message(NamedTuple):
     properties: Mapping[str, str] = {}
     delivery_timestamp: datetime | None = None
     delay: Duration | None = None
+
+    def __repr__(self) -> str:
+        return named_tuple_text(self, self._fields)
 
     @staticmethod
     def json(
@@ -91,6 +94,9 @@ class MessageView(NamedTuple):
     """The epoch of the queue's ownership under which this delivery was made. Set by consumers."""
     receipt_handle: str = ""
     """The handle that acknowledges this delivery, also from another process. Set by ``receive``; empty otherwise."""
+
+    def __repr__(self) -> str:
+        return named_tuple_text(self, self._fields)
 
     @property
     def fencing_token(self) -> tuple[int, int, int, int]:

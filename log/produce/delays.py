@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ..errors import InvalidArgument, LimitExceeded
 from ..format.stored_json import whole_number
-from ..limits import QUEUES_MAX, TopicLimits, checked_duration, duration_text
+from ..limits import QUEUES_MAX, TopicLimits, checked_duration, duration_text, named_tuple_text
 from ..message.arrow import check_delivery_times
 from ..message.batch_rows import MessageIds, message_id
 from ..message.message import LOG_SCHEMA, Message, from_us, limit_hint, to_us, views
@@ -159,6 +159,9 @@ class WaitingMessage(NamedTuple):
     producer: str
     recall_handle: str
     """The handle with which ``lake.recall`` calls it back."""
+
+    def __repr__(self) -> str:
+        return named_tuple_text(self, self._fields)
 
 
 def waiting_messages(topic: str, rows: pa.Table) -> Iterator[WaitingMessage]:

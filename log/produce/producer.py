@@ -20,7 +20,7 @@ from ..append.appender import Appender
 from ..append.in_flight import Outcome, Written
 from ..errors import CallError, ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
 from ..format.header import Batch, Epoch
-from ..limits import HANDED_BYTES_MAX
+from ..limits import HANDED_BYTES_MAX, shown
 from ..message.arrow import check_arrow, check_rising
 from ..message.batch_rows import BatchRows, MessageIds, Places, rows_of_arrow, rows_of_messages
 from ..message.message import COPY_SCHEMA, Message, check_message, checked_each, frozen
@@ -103,6 +103,10 @@ class Producer:
         self._duplicates = BatchBuilder(2**64, 0.0, self._accumulator.id_prefix)
         self._duplicates.settle(SettledBatch(Written(0, 0, {}), Places(np.empty(0, np.int32))))
         self._task = asyncio.ensure_future(self._run())
+
+    def __repr__(self) -> str:
+        state = "failed" if self._accumulator.failure is not None else "closed" if self._accumulator.closed else ""
+        return shown(self, f"of {self.topic}", f"name {self.id}" if self._epoch is not None else "", state)
 
     @property
     def last_sequence(self) -> int:

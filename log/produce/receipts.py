@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from ..append.in_flight import Written
 from ..errors import ForkedError, StoreUnavailable
-from ..limits import WAIT_MAX, Duration, optional_duration
+from ..limits import WAIT_MAX, Duration, optional_duration, shown
 from ..message.batch_rows import Places, message_id
 from ..runtime.portal import patiently
 from .delays import QUEUE, Delayed, RecallHandles
@@ -115,6 +115,21 @@ class _Awaitable:
     def _future(self) -> Future[SettledBatch]:
         raise NotImplementedError
 
+    def __repr__(self) -> str:
+        return shown(self, self._what, self._state())
+
+    @property
+    def _what(self) -> str:
+        raise NotImplementedError
+
+    def _state(self) -> str:
+        """How the send stands. Looking at it is not hearing of an error."""
+        future = self._future
+        if not future.done():
+            return "on its way"
+        error = Future.exception(future)
+        return "durable" if error is None else type(error).__name__
+
     def done(self) -> bool:
         """Whether the outcome is known."""
         return self._future.done()
@@ -149,6 +164,10 @@ class Receipt(_Awaitable):
     @property
     def _future(self) -> Future[SettledBatch]:
         return self.batch.future
+
+    @property
+    def _what(self) -> str:
+        return f"of message {self.message_id}"
 
     @property
     def message_id(self) -> str:
@@ -194,6 +213,10 @@ class BatchReceipt(_Awaitable):
     @property
     def _future(self) -> Future[SettledBatch]:
         return self._shared
+
+    @property
+    def _what(self) -> str:
+        return "of a batch"
 
     def result(self, timeout: Duration | None = None) -> BatchResult:
         """The places of the rows, once they are durable. ``timeout`` is as for `Receipt.result`."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ..errors import InvalidArgument, MissingDependency
 from ..filter.filters import filters_of
 from ..filter.tags import is_unicode
-from ..limits import check_flag, plain
+from ..limits import check_flag, plain, shown
 from ..message.message import MESSAGE_SCHEMA, MessageView, to_us, views
 from ..table.delta.lookup import Lookup, lookup
 from ..table.delta.scan import GROUPS_AHEAD, offset_at
@@ -51,6 +51,9 @@ class Reader:
         self._closed = asyncio.Event()
         self._rows = MergedRows(topic, self._closed, groups_ahead=groups_ahead)
         self._left_out: list[tuple[int, int, int]] = []
+
+    def __repr__(self) -> str:
+        return shown(self, f"of {self.topic}", "closed" if self._closed.is_set() else "")
 
     @property
     def topic(self) -> str:
@@ -167,9 +170,9 @@ class Reader:
         return table.select(names)
 
     async def to_pandas(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; pandas is optional
-        """All that `read` yields, as a pandas DataFrame, by queue and offset."""
+        """All that `read` yields, as a pandas DataFrame, by queue and offset; ``properties`` is a dict in each row."""
         table = await self.to_arrow(**where)
-        return await self._topic.runtime.offload(table.to_pandas)
+        return await self._topic.runtime.offload(lambda: table.to_pandas(maps_as_pydicts="lossy"))
 
     async def to_polars(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; polars is optional
         """All that `read` yields, as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""

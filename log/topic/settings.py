@@ -79,17 +79,17 @@ class TopicRecord:
     """The content of ``topic.json``: the settings, and the life of the topic that they belong to."""
 
     settings: TopicSettings
-    incarnation: str
+    incarnation: str = field(repr=False)
     """A fresh id for every creation."""
-    replaces: str = ""
+    replaces: str = field(default="", repr=False)
     """The incarnation before it; empty: the name was not used before."""
     table: str = "table"
     """The folder of the Delta table: ``table``, or ``table-<entry>`` when the name was used before."""
     created_ms: int = 0
     deleted: bool = False
-    of: str = ""
+    of: str = field(default="", repr=False)
     """The incarnation of the topic whose messages wait here, if this is a timer log."""
-    write_id: str = ""
+    write_id: str = field(default="", repr=False)
     """A fresh id for every write, as equal bytes have equal versions."""
 
 

@@ -18,7 +18,7 @@ from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.coordinator.transactions.service import Transactions
 from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.log import InvalidArgument
-from penstock.log.limits import Duration, checked_duration
+from penstock.log.limits import Duration, checked_duration, shown
 from penstock.log.topic.topics import read_only
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ class Checking:
         self._stop = asyncio.Event()
         self._task = asyncio.ensure_future(self._run())
         self._task.add_done_callback(self._ended)
+
+    def __repr__(self) -> str:
+        return shown(self, f"for producer group {self.producer_group}", "closed" if self.closed else "")
 
     @property
     def closed(self) -> bool:

@@ -36,6 +36,9 @@ class Face(Generic[CoreT]):
         self._core = core
         self._portal = portal
 
+    def __repr__(self) -> str:
+        return repr(self._core)
+
     def __enter__(self) -> Self:
         return self
 

@@ -155,7 +155,7 @@ class Reader(ClosableFace[AsyncReader]):
         )
 
     def to_pandas(self, **where: Any) -> Any:
-        """All that `read` yields, as a pandas DataFrame, by queue and offset."""
+        """All that `read` yields, as a pandas DataFrame, by queue and offset; ``properties`` is a dict in each row."""
         return self._portal.run(lambda: self._core.to_pandas(**where))
 
     def to_polars(self, **where: Any) -> Any:

@@ -15,6 +15,7 @@ from ....log.errors import (
     PenstockError,
     RetryError,
 )
+from ....log.limits import shown
 from ....log.message.batch_rows import MessageIds
 from ....log.message.message import Message, MessageView
 from ....log.stage.half_messages import check_half, message_ids
@@ -93,6 +94,10 @@ class Transaction:
         self._ended: TransactionEnded | None = None
         self._tried = False
         self._refused = False
+
+    def __repr__(self) -> str:
+        state = "committed" if self._receipt is not None else "rolled back" if self._rolled_back else "ended" if self._ended else ""
+        return shown(self, f"of producer group {self._group}", self.id or "", state)
 
     @property
     def id(self) -> str | None:
