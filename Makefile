@@ -134,6 +134,16 @@ bench: $(INSTALLED) ## the figures we build for, as a table and JSON
 bench-peers: $(INSTALLED) java ## Kafka and RocketMQ beside ours, on this machine
 	$(PY) -m benchmarks.peers $(ARGS)
 
+##@ Releases
+
+.PHONY: release
+release: ## build what would be uploaded, check it, install and try it; signs and uploads nothing (URL=https://… of the repository)
+	python3 scripts/release.py $(if $(URL),--url $(URL)) $(ARGS)
+
+.PHONY: test-oldest
+test-oldest: ## the quick tests with the oldest versions that pyproject.toml allows (ARGS="tests/log -k name")
+	python3 scripts/test_oldest.py $(ARGS)
+
 ##@ Housekeeping
 
 .PHONY: clean

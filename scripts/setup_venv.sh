@@ -33,7 +33,12 @@ if ! new_enough .venv/bin/python; then
     fi
 fi
 
+# A source distribution has no links; the tests and the tools look for the parts by them.
+for area in cdc consumers coordinator infra log spark; do
+    [ -e "penstock/$area" ] || ln -s "../$area" "penstock/$area"
+done
+
 echo "setup: Penstock and its tools into .venv (some minutes the first time)"
 .venv/bin/python -m pip install --quiet --upgrade 'pip>=25.1' # the first that knows dependency groups
 # setuptools warns that an editable install cannot see new files everywhere; with the links in penstock/ it can.
-.venv/bin/python -m pip install --quiet --editable '.[all,postgres]' --group dev --group docs 2>&1 | sed '/Editable installation/,/strategy, WheelFile/d'
+.venv/bin/python -m pip install --quiet --editable '.[all,testing,postgres]' --group dev --group docs 2>&1 | sed '/Editable installation/,/strategy, WheelFile/d'

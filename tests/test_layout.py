@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -132,11 +133,11 @@ def test_what_a_package_imports_lazily_is_what_type_checkers_see(path: Path) -> 
     assert not given.keys() & {one.stem for one in path.parent.iterdir()} - {*modules}
 
 
-def test_all_extras_are_in_all_but_the_one_whose_licence_users_are_to_choose() -> None:
+def test_all_extras_are_in_all_but_test_tools_and_the_one_whose_licence_users_are_to_choose() -> None:
     extras = CONFIG["project"]["optional-dependencies"]
     (everything,) = extras["all"]
     named = set(everything.removeprefix("penstock[").removesuffix("]").split(","))
-    assert named == extras.keys() - {"all", "postgres"}
+    assert named == extras.keys() - {"all", "postgres", "testing"}
 
 
 def test_entry_points_can_be_loaded() -> None:
@@ -147,18 +148,22 @@ def test_entry_points_can_be_loaded() -> None:
 
 
 @pytest.mark.slow
-def test_wheel_holds_the_whole_library_even_without_links(tmp_path: Path) -> None:
+def test_source_distribution_holds_every_file_and_its_wheel_the_whole_library_without_links(tmp_path: Path) -> None:
     # An archive of the repository, or a clone on Windows, has no links: the mapping alone must do.
     source = tmp_path / "source"
-    for path in [*library_files(), FOUND_BY_SPARK, *(ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE"))]:
+    for path in files():
         copy = source / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source],
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, source],
         check=True,
         capture_output=True,
     )
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as packed_source:
+        kept = {name.partition("/")[2] for name in packed_source.getnames() if not name.endswith(".egg-info")}
+    assert {str(path.relative_to(ROOT)) for path in files()} <= kept
     (wheel,) = tmp_path.glob("*.whl")
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     parts = [path.relative_to(ROOT).parts for path in library_files()]

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType
+else:
+
+    class ParamType(click.ParamType):
+        """Click's, which says what it gives: so do those of older versions, for a type checker only."""
+
+        def __class_getitem__(cls, kind: object) -> type[click.ParamType]:
+            return cls
+
 
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _UNITS_BYTES = {
@@ -22,7 +34,7 @@ _UNITS_BYTES = {
 }
 
 
-class Duration(click.ParamType[timedelta]):
+class Duration(ParamType[timedelta]):
     """``3d``, ``12h``, ``1h30m``, ``45s``, ``500ms``."""
 
     name = "duration"
@@ -49,7 +61,7 @@ FOREVER = timedelta.max
 """The value that `Retention` makes of ``forever``."""
 
 
-class Size(click.ParamType[int]):
+class Size(ParamType[int]):
     """``10GiB``, ``500MB``, ``1048576``."""
 
     name = "size"
@@ -64,7 +76,7 @@ class Size(click.ParamType[int]):
         return int(number * _UNITS_BYTES[match[2]])
 
 
-class Position(click.ParamType["int | datetime | str"]):
+class Position(ParamType["int | datetime | str"]):
     """``earliest``, ``latest``, an offset, an ISO time (local unless it names a zone), or a time ago such as ``-10m``."""
 
     name = "position"
@@ -82,7 +94,7 @@ class Position(click.ParamType["int | datetime | str"]):
             self.fail(f"{value!r} is no position; write earliest, latest, an offset, 2026-01-31T12:00 or -10m.", param, ctx)
 
 
-class Instant(click.ParamType[datetime]):
+class Instant(ParamType[datetime]):
     """An ISO time (local unless it names a zone), or a time from now such as ``+10m``."""
 
     name = "time"

@@ -132,9 +132,9 @@ def test_groups_and_topics_that_are_gone_are_told_no_more() -> None:
         await send(lake, "events", 4)
         for topic in ("orders", "events"):
             await lake.create_group("billing")
-            await lake.reset_offsets(topic, "billing", "earliest")
+            await lake.reset_offsets("billing", topic, "earliest")
         await lake.create_group("audit")
-        await lake.reset_offsets("orders", "audit", "earliest")
+        await lake.reset_offsets("audit", "orders", "earliest")
         exporter = shop.exporter()
         await looked(shop, exporter)
         assert total(exporter, LAG_MESSAGES) == 8 + 8 + 4
@@ -188,7 +188,7 @@ def test_only_named_topics_are_told() -> None:
     async def script(shop: Shop) -> None:
         lake = await shop.operator("orders", "events")
         await write_groups(lake, "orders", 1)
-        await lake.reset_offsets("events", "group-0000", "earliest")
+        await lake.reset_offsets("group-0000", "events", "earliest")
         exporter = shop.exporter(only=("events",))
         await looked(shop, exporter)
         assert set(exporter.values(TOPIC_QUEUES)) == {("events", "group-0000")}
@@ -215,7 +215,7 @@ def test_what_cannot_be_read_is_left_out_and_counted(refused: str, kind: str, na
         lake = await shop.operator("orders", "events")
         await write_groups(lake, "orders", 2)
         for number in range(2):
-            await lake.reset_offsets("events", f"group-{number:04}", "earliest")
+            await lake.reset_offsets(f"group-{number:04}", "events", "earliest")
         exporter = shop.exporter()
         stores[0].refused = refused
         await exporter.look()

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
 
 import penstock
 from penstock.infra.console.log_options import log_options
 from penstock.infra.logs import LOGGER, LogFormat, logging_to
 from tests.lakes import send_all
+from tests.runner import cli_runner
 from tests.waiting import wait_until
 
 log = logging.getLogger("penstock.consumers.test")
@@ -134,13 +134,13 @@ def command(twice: bool) -> None:
 
 
 def test_commands_log_to_stderr_as_they_are_told() -> None:
-    plain = CliRunner().invoke(command, [])
+    plain = cli_runner().invoke(command, [])
     assert plain.stdout == ""
     assert plain.stderr.rstrip().endswith("INFO penstock.consumers.test: begun")
-    detailed = CliRunner().invoke(command, ["--twice", "--log-format", "json", "--log-level", "debug"])
+    detailed = cli_runner().invoke(command, ["--twice", "--log-format", "json", "--log-level", "debug"])
     assert [json.loads(line)["message"] for line in detailed.stderr.splitlines()] == ["begun", "seen"]
     assert json.loads(detailed.stderr.splitlines()[0])["twice"] is True
-    refused = CliRunner().invoke(command, ["--log-format", "xml"])
+    refused = cli_runner().invoke(command, ["--log-format", "xml"])
     assert refused.exit_code == 2
 
 
@@ -166,5 +166,5 @@ def test_a_failed_attempt_is_told_with_all_its_facts() -> None:
     assert told["next_ms"] > 0
 
 
-def _raising(_: object) -> None:
+def _raising(_: object) -> object:
     raise ValueError("no such customer")

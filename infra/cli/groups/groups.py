@@ -21,7 +21,7 @@ from ....coordinator import (
 from ...console import completion, output
 from ...console.listing import CommandGroup
 from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
-from ...console.values import Duration, Position
+from ...console.values import Duration, ParamType, Position
 from .lag import describe, lag, settings_document, settings_facts
 from .parked import parked, release, skip
 
@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., object])
 _RETRY = {"retry": "schedule", "retry_interval": "interval", "retry_interval_max": "interval_max", "retry_jitter": "jitter"}
 
 
-class _Attempts(click.ParamType["int | str"]):
+class _Attempts(ParamType["int | str"]):
     """A number, or ``unlimited``."""
 
     name = "number|unlimited"
@@ -45,7 +45,7 @@ class _Attempts(click.ParamType["int | str"]):
         return text if text == "unlimited" else int(text)
 
 
-class _Filter(click.ParamType["tuple[str, str]"]):
+class _Filter(ParamType["tuple[str, str]"]):
     """``TOPIC=TAGS``."""
 
     name = "topic=tags"

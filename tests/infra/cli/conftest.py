@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from penstock.infra.cli import main
+from tests.runner import cli_runner
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def penstock(lake: Path, monkeypatch: pytest.MonkeyPatch) -> Penstock:
     monkeypatch.setenv("COLUMNS", "150")
 
     def call(*args: str | Path, code: int = 0, stdin: bytes | str | None = None) -> Outcome:
-        result = CliRunner().invoke(main, [os.fspath(arg) for arg in args], input=stdin)
+        result = cli_runner().invoke(main, [os.fspath(arg) for arg in args], input=stdin)
         outcome = Outcome(result.exit_code, result.stdout, result.stderr)
         assert outcome.code == code, f"{args}: {outcome}"
         assert "Traceback" not in outcome.err

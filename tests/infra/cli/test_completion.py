@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from penstock import connect
 from penstock.infra.cli import main
@@ -18,6 +17,7 @@ from penstock.infra.console import completion
 from penstock.infra.console.completion import rejoined
 from tests.infra.cli.conftest import Penstock
 from tests.infra.cli.test_start import CALL, HEAVY, loaded_by
+from tests.runner import cli_runner
 from tests.tree import ROOT
 
 Tab = Callable[..., list[str]]
@@ -39,7 +39,7 @@ def tab(lake: Path, monkeypatch: pytest.MonkeyPatch) -> Tab:
             "COMP_CWORD": str(len(line) - 1 if cursor is None else cursor),
             **environment,
         }
-        result = CliRunner().invoke(main, [], env=env, prog_name="penstock")
+        result = cli_runner().invoke(main, [], env=env, prog_name="penstock")
         assert result.exit_code == 0
         assert not result.stderr
         return [item.removeprefix("plain,") for item in result.stdout.splitlines() if item]

@@ -107,7 +107,7 @@ def test_a_wrong_call_is_told_as_it_was_asked_for(penstock: Penstock, args: tupl
 def test_an_answer_of_no_is_told_as_it_was_asked_for(penstock: Penstock) -> None:
     penstock("topic", "create", "orders")
     told = penstock("topic", "delete", "orders", "--json", stdin="n\n", code=1).err
-    assert json.loads(told.splitlines()[-1]) == {"error": "aborted", "message": "Nothing was done."}
+    assert json.loads(told[told.index("{") :]) == {"error": "aborted", "message": "Nothing was done."}
 
 
 def test_hints_speak_the_words_of_the_command_line() -> None:

@@ -31,7 +31,7 @@ def test_who_maintains_shows_what_waits_what_went_and_what_is_open() -> None:
             producer.send(Message(b"x", delay=delay))
         await producer.close()
         await lake.create_group("audit")
-        await lake.reset_offsets("paid", "audit", "earliest")
+        await lake.reset_offsets("audit", "paid", "earliest")
         transaction = lake.transaction(producer_group="pay", checker=lambda _: TransactionResolution.UNKNOWN)
         await transaction.send("paid", Message(b"x"))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import penstock
 from penstock.infra.cli import main
@@ -28,6 +28,7 @@ from penstock.spark.java import find_java
 from tests.infra.demo.shop import before, last_update, lines, write_capture, write_dumps
 from tests.infra.demo.test_check import apply
 from tests.lakes import TIMEOUT_S
+from tests.runner import cli_runner
 from tests.servers import moto_server, versitygw_server
 from tests.waiting import wait_until
 
@@ -102,7 +103,7 @@ def test_on_local_files(tmp_path: Path) -> None:
     found = run(capture(tmp_path), {"PENSTOCK_LAKE": str(tmp_path / "daily")}, here=here)
     assert_faithful(found)
     assert_killed(found)
-    described = CliRunner().invoke(main, ["group", "describe", "sync-shop", "--lake", str(here / "penstock-demo"), "--json"])
+    described = cli_runner().invoke(main, ["group", "describe", "sync-shop", "--lake", str(here / "penstock-demo"), "--json"])
     assert described.exit_code == 0, described.output
     assert [path.name for path in here.iterdir()] == ["penstock-demo"]
     assert not (tmp_path / "daily").exists()
@@ -152,7 +153,7 @@ def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def demo(folder: Path, stream: Sequence[bytes], *options: str) -> Result:
-    return CliRunner().invoke(main, ["demo", "--lake", str(folder / "lake"), *capture(folder, stream), *options])
+    return cli_runner().invoke(main, ["demo", "--lake", str(folder / "lake"), *capture(folder, stream), *options])
 
 
 @pytest.mark.processes
@@ -200,7 +201,7 @@ def test_what_it_says_to_try_next_can_be_tried(tmp_path: Path) -> None:
     for command in commands:
         if command[:2] == ["group", "describe"]:
             continue  # of the sync, which did not run here
-        assert CliRunner().invoke(main, command).exit_code == 0, command
+        assert cli_runner().invoke(main, command).exit_code == 0, command
 
 
 HELD = """

@@ -1,0 +1,77 @@
+#!/usr/bin/env python
+"""Run the quick tests with the oldest versions that pyproject.toml allows: `make test-oldest`. Arguments go to pytest.
+
+They are installed into an environment of their own in the cache, which stays, and is made anew when the versions change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EXTRAS = ("dynamodb", "delta", "metrics", "opentelemetry", "pandas", "polars", "testing")
+"""Those that the quick tests use. Spark is exact: its versions are another matter."""
+TOOLS = ("build", "hypothesis", "opentelemetry-sdk", "psutil", "pytest-timeout", "pytest-xdist", "pyyaml", "setuptools>=77")
+QUICK = " and ".join(
+    f"not {kind}" for kind in ("slow", "spark", "s3", "versitygw", "dynamodb", "dynoxide", "postgres", "processes", "simulation")
+)
+FLOOR = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?>=([0-9][0-9.]*)")
+CHECKS = (
+    "tests/test_layout.py",
+    "tests/test_tidy.py",
+    "tests/test_documents.py",
+    "tests/test_site.py",
+    "tests/test_reference.py",
+    "tests/infra/cli/test_docs.py",
+)
+"""Tests of the repository and its pages, which show what the newest versions print."""
+
+
+def floors(project: dict[str, dict[str, list[str]]]) -> dict[str, str]:
+    """The lowest allowed version of each library, by name."""
+    wanted = [*project["dependencies"], *(one for extra in EXTRAS for one in project["optional-dependencies"][extra])]
+    return {found[1]: found[2] for one in wanted if (found := FLOOR.match(one))}
+
+
+def environment(oldest: dict[str, str]) -> Path:
+    """The Python of an environment with these versions."""
+    pins = f"# {ROOT}\n" + "".join(f"{name}=={version}\n" for name, version in sorted(oldest.items()))
+    cache = Path(os.environ.get("PENSTOCK_CACHE", Path.home() / ".cache" / "penstock"))
+    folder = cache / "oldest" / hashlib.sha256(pins.encode()).hexdigest()[:12]
+    python, complete = folder / "bin" / "python", folder / "complete"
+    if not complete.exists():
+        print(f"the oldest versions into {folder}:\n{pins}", flush=True)
+        venv.create(folder, with_pip=True, clear=True)
+        (folder / "constraints.txt").write_text(pins)
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, "--upgrade", "pip>=25.1"], check=True)  # older ones look for hours for versions that fit
+        subprocess.run([*install, "--constraint", folder / "constraints.txt", *oldest, "moto[server]", *TOOLS], check=True)
+        subprocess.run([*install, "--no-deps", "--editable", ROOT], check=True)  # the doctor and the plugin ask for its version
+        complete.touch()
+    return python
+
+
+def main() -> int:
+    oldest = floors(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
+    python = environment(oldest)
+    chosen = sys.argv[1:] or [
+        "-n",
+        str((os.cpu_count() or 1) + 1),
+        "--dist",
+        "loadfile",
+        "tests",
+        *(f"--ignore={one}" for one in CHECKS),
+    ]
+    command = [python, "-m", "pytest", "-m", QUICK, "-p", "no:cacheprovider", *chosen]
+    return subprocess.run(command, check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""What `make release` and `make test-oldest` decide before they install anything."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.tree import CONFIG, ROOT
+
+URL = "https://host.example/penstock"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+release, test_oldest = script("release"), script("test_oldest")
+
+
+def source(folder: Path, **changes: str) -> Path:
+    """A repository of what the script looks at."""
+    (folder / "penstock").mkdir()
+    kept = {"pyproject.toml": (ROOT / "pyproject.toml").read_text(), "README.md": (ROOT / "README.md").read_text()}
+    version = CONFIG["project"]["version"]
+    kept |= {"penstock/__init__.py": f'__version__ = "{version}"\n', "CHANGELOG.md": f"## [{version}]\n"}
+    for name, text in (kept | changes).items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_a_release_has_its_urls_and_links_that_hold_elsewhere(tmp_path: Path) -> None:
+    made = source(tmp_path)
+    version = release.checked_version(made)
+    release.name_the_place(made, URL, version)
+    project = tomllib.loads((made / "pyproject.toml").read_text())["project"]
+    assert project["urls"]["Changelog"] == f"{URL}/blob/v{version}/CHANGELOG.md"
+    assert {**project, "urls": None} == {**CONFIG["project"], "urls": None}
+    readme = (made / "README.md").read_text()
+    assert f"]({URL}/blob/v{version}/docs/README.md)" in readme
+    assert "](docs/" not in readme
+    assert "](examples" not in readme
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("[a](docs/a.md#part)", "[a](B/docs/a.md#part)"),
+        ("[a](./a.md) and [b](b)", "[a](B/a.md) and [b](B/b)"),
+        ("[a](https://elsewhere/a)", "[a](https://elsewhere/a)"),
+        ("[a](#part) [b](mailto:b@c)", "[a](#part) [b](mailto:b@c)"),
+    ],
+)
+def test_links(text: str, made: str) -> None:
+    assert release.absolute_links(text, "B") == made
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"penstock/__init__.py": '__version__ = "9.9"'}, "another version than pyproject.toml"),
+        ({"CHANGELOG.md": "## [9.9]"}, "has no section"),
+    ],
+)
+def test_versions_that_disagree_end_a_release(tmp_path: Path, changes: dict[str, str], said: str) -> None:
+    with pytest.raises(SystemExit, match=said):
+        release.checked_version(source(tmp_path, **changes))
+
+
+def test_a_command_that_fails_ends_a_release_with_what_it_said(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"(?s)failed:.*no-such-option"):
+        release.run("git", "--no-such-option", at=tmp_path)
+
+
+def test_every_library_has_a_floor_to_be_tested_with() -> None:
+    oldest = test_oldest.floors(CONFIG["project"])
+    assert {"pyarrow", "numpy", "fsspec", "click", "rich", "msgspec", "xxhash", "obstore", "boto3", "deltalake"} <= oldest.keys()
+    assert "pyspark" not in oldest
+    assert len(CONFIG["project"]["dependencies"]) == len(
+        {*oldest} & {one.split(">=")[0] for one in CONFIG["project"]["dependencies"]}
+    )
