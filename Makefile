@@ -131,8 +131,8 @@ bench: $(INSTALLED) ## the figures we build for, as a table and JSON
 	$(PY) -m benchmarks $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: $(INSTALLED) java ## Kafka and RocketMQ beside ours, on this machine
-	$(PY) -m benchmarks.peers $(ARGS)
+bench-peers: $(INSTALLED) java ## Kafka and RocketMQ beside ours, on this machine, below 10 minutes (MINUTES=9, ARGS="--only ours,kafka", "--thorough")
+	$(PY) -m benchmarks.peers $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 ##@ Releases
 

@@ -1,83 +1,135 @@
-"""``python -m benchmarks.peers``: Kafka's and RocketMQ's send and consume rates on this machine, beside ours."""
+"""``python -m benchmarks.peers``: Kafka's and RocketMQ's send and consume rates on this machine, beside ours.
+
+python -m benchmarks.peers [--only ours,kafka] [--minutes 9 | --thorough] [--repeats 5] [--json FILE]
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from functools import partial
 from pathlib import Path
 
-from benchmarks import reading, sending
-from benchmarks.consumers import throughput
-from benchmarks.figures import Figure, Options, table
+from rich.console import Console
+
+from benchmarks.figures import Figure
 from benchmarks.peers import servers
+from benchmarks.peers.children import documents
+from benchmarks.peers.plan import Planned, Step
+from benchmarks.peers.run import Doing, Event, StepFailed, run, shown, write
+from benchmarks.peers.screen import Screen
 
 _HERE = Path(__file__).parent
+_NOTE = "acknowledged without a flush to disk"
+_RESULTS = _HERE.parent / "results" / "peers.json"
+_SYSTEMS = ("ours", "kafka", "rocketmq")
+STEPS = (
+    Step(
+        name="ours: send",
+        system="ours",
+        about="send and send_batch on local files, beside raw Parquet writes",
+        start_s=15,
+        repeat_s=20,
+    ),
+    Step(name="ours: read", system="ours", about="replay of a topic, beside pyarrow on the same files", start_s=3, repeat_s=9),
+    Step(name="ours: push", system="ours", about="a PushConsumer that settles a backlog", start_s=10, repeat_s=30),
+    Step(name="kafka", system="kafka", about="produce and consume with Kafka's C client", start_s=30, repeat_s=15),
+    Step(name="rocketmq", system="rocketmq", about="send, receive and push with RocketMQ's Python client", start_s=70, repeat_s=20),
+)
+MINUTES = 9.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="Measure beside Kafka and RocketMQ.")
-    parser.add_argument("--only", default="ours,kafka,rocketmq", help="comma-separated: ours, kafka, rocketmq")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default=",".join(_SYSTEMS), help=f"comma-separated: {', '.join(_SYSTEMS)}")
+    parser.add_argument("--repeats", type=int, default=5, help="at most so many of each measurement (%(default)s)")
+    time_given = parser.add_mutually_exclusive_group()
+    time_given.add_argument(
+        "--minutes", type=float, default=MINUTES, help="measure only what fits in so many minutes (%(default)g)"
+    )
+    time_given.add_argument("--thorough", action="store_true", help="all repeats, however long they take")
+    parser.add_argument(
+        "--json", type=Path, default=_RESULTS, help="write the figures so far to this file after each step (%(default)s)"
+    )
     given = parser.parse_args(arguments)
     names = given.only.split(",")
-    missing = servers.missing_tools()
-    if missing and {"kafka", "rocketmq"} & set(names):
-        print(f"skipped: the peers need {' and '.join(missing)} (Java 17 and Maven on the path)")
-        return 0
-    figures: list[Figure] = []
-    if "ours" in names:
-        options = Options(repeats=given.repeats)
-        measured = (*sending.measure(options), *reading.measure(options), *throughput.measure(options, throughput.compared()))
-        figures += [figure for figure in measured if figure.unit != "%"]
+    if unknown := sorted(set(names) - set(_SYSTEMS)):
+        parser.error(f"unknown: {', '.join(unknown)}")
+    if given.repeats < 1 or given.minutes <= 0:
+        parser.error("--repeats and --minutes must be above 0")
+    screen = Screen(Console(stderr=True))
     with tempfile.TemporaryDirectory(prefix="penstock-peers-", ignore_cleanup_errors=True) as folder:
-        if "kafka" in names:
-            figures += _kafka(Path(folder), given.repeats)
-        if "rocketmq" in names:
-            figures += _rocketmq(Path(folder), given.repeats)
-    print(table(figures))
-    return 0
+        report = run(
+            [step for step in STEPS if step.system in names],
+            partial(measure, Path(folder)),
+            budget_s=None if given.thorough else 60 * given.minutes,
+            repeats=given.repeats,
+            screen=screen,
+            monotonic_s=time.monotonic,
+            save=partial(write, path=given.json),
+        )
+    print(shown(report))
+    screen.say(f"figures as JSON: {given.json}")
+    return report.exit_code
 
 
-def _kafka(folder: Path, repeats: int) -> list[Figure]:
-    python, home = servers.client_python(), folder / "kafka"
+def measure(folder: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:
+    """Measure a step in a fresh folder below ``folder``."""
+    if planned.step.system == "ours":
+        yield from _ours(planned, ends_s)
+        return
+    if missing := servers.missing_tools():
+        raise StepFailed(f"{' and '.join(missing)} not found; Kafka and RocketMQ need Java 17 and Maven on the path")
+    home = folder / planned.step.name
     home.mkdir()
+    yield from _kafka(home, planned, ends_s) if planned.step.system == "kafka" else _rocketmq(home, planned, ends_s)
+
+
+def _ours(planned: Planned, ends_s: float | None) -> Generator[Event]:
+    part = planned.step.name.removeprefix("ours: ")
+    yield Doing("write what is measured, then measure it")
+    for document in documents([sys.executable, "-m", "benchmarks.peers.ours", part, str(planned.repeats)], left_s=_left_s(ends_s)):
+        yield Figure(**document["figure"])
+
+
+def _kafka(home: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:
+    yield Doing("start (the first time, fetch the JARs and the client)")
+    python = servers.client_python()
     with servers.kafka(home):
-        command = [str(python), str(_HERE / "kafka_client.py"), f"127.0.0.1:{servers.KAFKA_PORT}", "500000", str(repeats)]
-        return list(_figures(command, note="acknowledged without a flush to disk"))
+        command = [str(python), str(_HERE / "kafka_client.py"), f"127.0.0.1:{servers.KAFKA_PORT}", "500000", str(planned.repeats)]
+        yield from _measured(command, ends_s)
 
 
-def _rocketmq(folder: Path, repeats: int) -> list[Figure]:
-    python, home, topic = servers.client_python(), folder / "rocketmq", f"topic-{uuid.uuid4().hex[:12]}"
-    home.mkdir()
+def _rocketmq(home: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:
+    yield Doing("start (the first time, fetch the JARs and the client)")
+    python, topic = servers.client_python(), f"topic-{uuid.uuid4().hex[:12]}"
     with servers.rocketmq(home):
+        groups = [f"group-{uuid.uuid4().hex[:12]}" for _ in range(min(3, planned.repeats))]
+        yield Doing("create a topic and consumer groups")
         servers.create_rocketmq_topic(home, topic)
-        groups = [f"group-{uuid.uuid4().hex[:12]}" for _ in range(min(3, repeats))]
         for group in groups:
             servers.create_rocketmq_group(home, group)
-        command = [
-            str(python),
-            str(_HERE / "rocketmq_client.py"),
-            f"127.0.0.1:{servers.ROCKETMQ_PORT}",
-            topic,
-            "5000",
-            str(repeats),
-            *groups,
-        ]
-        return list(_figures(command, note="acknowledged without a flush to disk"))
+        endpoint = f"127.0.0.1:{servers.ROCKETMQ_PORT}"
+        command = [str(python), str(_HERE / "rocketmq_client.py"), endpoint, topic, "5000", str(planned.repeats), *groups]
+        yield from _measured(command, ends_s)
 
 
-def _figures(command: Sequence[str], *, note: str) -> Iterator[Figure]:
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            found = json.loads(line)
-            yield Figure(name=found["name"], unit="messages/s", better="higher", values=found["rates"], note=note)
-            yield Figure(name=f"{found['name']}: client's processor time", unit="µs/message", values=found["cpu_us"])
+def _measured(command: Sequence[str], ends_s: float | None) -> Generator[Event]:
+    for document in documents(command, left_s=_left_s(ends_s)):
+        if "doing" in document:
+            yield Doing(document["doing"])
+        else:
+            name = document["name"]
+            yield Figure(name=name, unit="messages/s", better="higher", values=[document["rate"]], note=_NOTE)
+            yield Figure(name=f"{name}: client's processor time", unit="µs/message", values=[document["cpu_us"]])
+
+
+def _left_s(ends_s: float | None) -> float | None:
+    return None if ends_s is None else ends_s - time.monotonic()
 
 
 if __name__ == "__main__":

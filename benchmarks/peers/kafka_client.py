@@ -1,4 +1,4 @@
-"""Send and read rates of Kafka's C client; run by the interpreter that has it. Prints one JSON line a figure.
+"""Send and read rates of Kafka's C client; run by the interpreter that has it. Prints a JSON line before and after each measurement.
 
 Bodies of 100 bytes, keys from 10,000 groups, 8 partitions, acks=all, idempotent producer.
 """
@@ -9,6 +9,7 @@ import json
 import sys
 import time
 import uuid
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, Producer  # type: ignore[import-not-found]
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[import-not-found]
@@ -23,14 +24,22 @@ def main(bootstrap: str, count: int, repeats: int) -> None:
     admin.create_topics([NewTopic(topic, 8, 1)])[topic].result(30)
     settings = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 25}
     producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
-    send(producer, topic, count)  # warms the broker up
-    report("Kafka: produce, 100 B, linger 25 ms", [send(producer, topic, count) for _ in range(repeats)])
-    report("Kafka: consume in batches of 1,000", [read(bootstrap, topic, count, 1000) for _ in range(repeats)])
-    report("Kafka: consume, one poll a message", [read(bootstrap, topic, count, 1) for _ in range(repeats)])
+    say(doing="warm up")
+    send(producer, topic, count)
+    report("Kafka: produce, 100 B, linger 25 ms", repeats, lambda: send(producer, topic, count))
+    report("Kafka: consume in batches of 1,000", repeats, lambda: read(bootstrap, topic, count, 1000))
+    report("Kafka: consume, one poll a message", repeats, lambda: read(bootstrap, topic, count, 1))
 
 
-def report(name: str, measured: list[tuple[float, float]]) -> None:
-    print(json.dumps({"name": name, "rates": [rate for rate, _ in measured], "cpu_us": [cpu for _, cpu in measured]}), flush=True)
+def report(name: str, repeats: int, measure: Callable[[], tuple[float, float]]) -> None:
+    for number in range(1, repeats + 1):
+        say(doing=f"{name}, {number} of {repeats}")
+        rate, cpu_us = measure()
+        say(name=name, rate=rate, cpu_us=cpu_us)
+
+
+def say(**document: str | float) -> None:
+    print(json.dumps(document), flush=True)
 
 
 def send(producer: Producer, topic: str, count: int) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Send and read rates of RocketMQ 5's Python client; run by the interpreter that has it. Prints one JSON line a figure.
+"""Send and read rates of RocketMQ 5's Python client; run by the interpreter that has it. Prints a JSON line before and after each measurement.
 
 Bodies of 100 bytes, message groups from 10,000, a FIFO topic of 8 queues.
 """
@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import uuid
+from functools import partial
 
 os.environ["HOME"] = tempfile.mkdtemp(prefix="rocketmq-client.")  # where the client writes its log
 from rocketmq import (  # type: ignore[import-not-found]
@@ -36,15 +37,23 @@ def main(endpoint: str, topic: str, count: int, repeats: int, groups: list[str])
     producer = Producer(configuration, (topic,))
     producer.startup()
     time.sleep(1)  # the settings arrive after startup has returned
-    send(producer, topic, count)  # warms the broker up
-    report("RocketMQ: send, 100 B, 16 threads", [send(producer, topic, count) for _ in range(repeats)])
-    report("RocketMQ: receive and ack, 32 at a time", [read(configuration, topic, count)])
-    report("RocketMQ: push, ORDERLY, single messages", [push(configuration, topic, count, group) for group in groups])
+    say(doing="warm up")
+    send(producer, topic, count)
+    report("RocketMQ: send, 100 B, 16 threads", [partial(send, producer, topic, count)] * repeats)
+    report("RocketMQ: receive and ack, 32 at a time", [partial(read, configuration, topic, count)])
+    report("RocketMQ: push, ORDERLY, single messages", [partial(push, configuration, topic, count, group) for group in groups])
     producer.shutdown()
 
 
-def report(name: str, measured: list[tuple[float, float]]) -> None:
-    print(json.dumps({"name": name, "rates": [rate for rate, _ in measured], "cpu_us": [cpu for _, cpu in measured]}), flush=True)
+def report(name: str, measurements: list[partial[tuple[float, float]]]) -> None:
+    for number, measure in enumerate(measurements, 1):
+        say(doing=f"{name}, {number} of {len(measurements)}")
+        rate, cpu_us = measure()
+        say(name=name, rate=rate, cpu_us=cpu_us)
+
+
+def say(**document: str | float) -> None:
+    print(json.dumps(document), flush=True)
 
 
 def send(producer: Producer, topic: str, count: int, threads: int = 16) -> tuple[float, float]:

@@ -1,0 +1,28 @@
+"""``python -m benchmarks.peers.ours PART REPEATS``: the figures of Penstock to hold beside a peer's. Prints one JSON line a figure."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+from benchmarks import reading, sending
+from benchmarks.consumers import throughput
+from benchmarks.figures import Figure, Options
+
+PARTS: dict[str, Callable[[Options], Iterator[Figure]]] = {
+    "send": sending.measure,
+    "read": reading.measure,
+    "push": lambda options: throughput.measure(options, throughput.compared()),
+}
+
+
+def main(part: str, repeats: int) -> None:
+    for figure in PARTS[part](Options(repeats=repeats)):
+        if figure.unit != "%":
+            print(json.dumps({"figure": asdict(figure)}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
