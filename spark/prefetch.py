@@ -15,7 +15,7 @@ from .session import check_versions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill the cache and print its contents; 0 when everything is there."""
+    """Fill the cache and print its contents; 0 when every JAR is there. An archive that cannot be made is told, and is no failure."""
     parser = argparse.ArgumentParser(prog="python -m penstock.spark.prefetch", description=__doc__)
     parser.add_argument("--no-s3", dest="s3", action="store_false", help="leave out what S3 needs (36 of 40 files)")
     parser.add_argument(
@@ -25,14 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_versions()
         files = jars.ensure(s3=options.s3)
-        archive = make_archive() if options.archive else None
     except PenstockError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     sys.stdout.write(f"{len(files)} JARs, {size_mb:.0f} MB, in {files[0].parent}\n")
-    if archive is not None:
-        sys.stdout.write(f"an archive of classes, {archive.stat().st_size / 1e6:.0f} MB, in {archive.parent}\n")
+    if options.archive:
+        try:
+            archive = make_archive()
+        except PenstockError as error:  # sessions work without it
+            sys.stderr.write(f"{error}\n")
+        else:
+            sys.stdout.write(f"an archive of classes, {archive.stat().st_size / 1e6:.0f} MB, in {archive.parent}\n")
     return 0
 
 
