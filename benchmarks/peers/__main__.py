@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(folder: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:
     """Measure a step in a fresh folder below ``folder``."""
     if planned.step.system == "ours":
-        yield from _ours(planned, ends_s)
+        yield from _ours(folder, planned, ends_s)
         return
     if missing := servers.missing_tools():
         raise StepFailed(f"{' and '.join(missing)} not found; Kafka and RocketMQ need Java 17 and Maven on the path")
@@ -89,10 +89,12 @@ def measure(folder: Path, planned: Planned, ends_s: float | None) -> Generator[E
     yield from _kafka(home, planned, ends_s) if planned.step.system == "kafka" else _rocketmq(home, planned, ends_s)
 
 
-def _ours(planned: Planned, ends_s: float | None) -> Generator[Event]:
+def _ours(folder: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:
     part = planned.step.name.removeprefix("ours: ")
     yield Doing("write what is measured, then measure it")
-    for document in documents([sys.executable, "-m", "benchmarks.peers.ours", part, str(planned.repeats)], left_s=_left_s(ends_s)):
+    for document in documents(
+        [sys.executable, "-m", "benchmarks.peers.ours", part, str(planned.repeats)], left_s=_left_s(ends_s), folder=folder
+    ):
         yield Figure(**document["figure"])
 
 
@@ -101,7 +103,7 @@ def _kafka(home: Path, planned: Planned, ends_s: float | None) -> Generator[Even
     python = servers.client_python()
     with servers.kafka(home):
         command = [str(python), str(_HERE / "kafka_client.py"), f"127.0.0.1:{servers.KAFKA_PORT}", "500000", str(planned.repeats)]
-        yield from _measured(command, ends_s)
+        yield from _measured(command, ends_s, home)
 
 
 def _rocketmq(home: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:
@@ -115,11 +117,11 @@ def _rocketmq(home: Path, planned: Planned, ends_s: float | None) -> Generator[E
             servers.create_rocketmq_group(home, group)
         endpoint = f"127.0.0.1:{servers.ROCKETMQ_PORT}"
         command = [str(python), str(_HERE / "rocketmq_client.py"), endpoint, topic, "5000", str(planned.repeats), *groups]
-        yield from _measured(command, ends_s)
+        yield from _measured(command, ends_s, home)
 
 
-def _measured(command: Sequence[str], ends_s: float | None) -> Generator[Event]:
-    for document in documents(command, left_s=_left_s(ends_s)):
+def _measured(command: Sequence[str], ends_s: float | None, home: Path) -> Generator[Event]:
+    for document in documents(command, left_s=_left_s(ends_s), folder=home):
         if "doing" in document:
             yield Doing(document["doing"])
         else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.run import OutOfTime, StepFailed
@@ -14,14 +16,18 @@ from benchmarks.peers.run import OutOfTime, StepFailed
 _SAID_CHARACTERS = 1_500
 
 
-def documents(command: Sequence[str], *, left_s: float | None) -> Iterator[dict[str, Any]]:
+def documents(command: Sequence[str], *, left_s: float | None, folder: Path) -> Iterator[dict[str, Any]]:
     """The JSON lines of a process, as it prints them. Raises `OutOfTime` where it takes longer than ``left_s``, and `StepFailed` with the end
-    of what it wrote to stderr where it fails. It has ended when the iterator has, or is closed.
+    of what it wrote to stderr where it fails. Its temporary files lie in ``folder``. It has ended when the iterator has, or is
+    closed.
     """
     if left_s is not None and left_s <= 0:
         raise OutOfTime
+    environment = {**os.environ, "TMPDIR": str(folder)}
     with tempfile.TemporaryFile() as stderr:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, stdin=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=stderr, stdin=subprocess.DEVNULL, text=True, env=environment
+        )
         late = threading.Event()
 
         def end() -> None:

@@ -133,8 +133,10 @@ def _step(
         outcome, said = "out of time", "the time budget ended"
     except KeyboardInterrupt:
         outcome, said = "interrupted", "Ctrl-C"
-    except (StepFailed, OSError, RuntimeError) as error:
+    except StepFailed as error:
         outcome, said = "failed", str(error)
+    except Exception as error:  # noqa: BLE001 - whatever a system fails with is told, and the others go on
+        outcome, said = "failed", f"{type(error).__name__}: {error}"
     took_s = monotonic_s() - begun_s
     if outcome == "measured":
         screen.say(f"{name} took {took_s:.0f} s", mark="[green]✓[/] ")

@@ -33,7 +33,7 @@ class Screen:
             yield doing
 
     def measured(self, figure: Figure) -> None:
-        self.say(f"  {figure.name}: {short(figure.values[-1])} {figure.unit}", mark="[green]✓[/]")
+        self.say(f"  {figure.name}: {short(figure.median)} {figure.unit}", mark="[green]✓[/]")
 
     def say(self, line: str, *, mark: str = "") -> None:
         """Print a line. ``mark`` may hold rich's markup; the line is plain."""

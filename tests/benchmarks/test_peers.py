@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
+from subprocess import CalledProcessError
 
 import pytest
 from rich.console import Console
@@ -140,6 +141,19 @@ def test_when_a_peer_fails_the_others_go_on(tmp_path: Path) -> None:
     assert [one["name"] for one in document["figures"]] == ["a: produce", "b: produce", "c: produce"]
 
 
+@pytest.mark.parametrize("error", [CalledProcessError(1, ["mvn"]), KeyError("name"), FileNotFoundError("java")])
+def test_any_error_of_a_peer_is_told_by_its_kind(error: Exception, tmp_path: Path) -> None:
+    report, said = measured({"b": error}, tmp_path / "peers.json")
+    assert f"✗ b: failed after 20 s: {type(error).__name__}: {error}" in said
+    assert ([one.outcome for one in report.results], report.exit_code) == (["measured", "failed", "measured"], 1)
+
+
+def test_a_result_of_many_repeats_is_shown_by_its_median() -> None:
+    said = io.StringIO()
+    Screen(Console(file=said)).measured(Figure(name="x", unit="ms", values=[1, 2, 9]))
+    assert said.getvalue() == "✓  x: 2 ms\n"
+
+
 def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     report, said = measured({"b": KeyboardInterrupt()}, tmp_path / "peers.json")
     assert "interrupted; not measured: c" in said
@@ -167,24 +181,32 @@ def child(script: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", script]
 
 
-def test_a_childs_lines_come_as_it_prints_them() -> None:
+def test_a_childs_lines_come_as_it_prints_them(tmp_path: Path) -> None:
     lines = documents(
-        child("import sys; print('{\"doing\": \"x\"}', flush=True); sys.stdin.read(); print('noise'); print('{}')"), left_s=None
+        child("import sys; print('{\"doing\": \"x\"}', flush=True); sys.stdin.read(); print('noise'); print('{}')"),
+        left_s=None,
+        folder=tmp_path,
     )
     assert list(lines) == [{"doing": "x"}, {}]
 
 
-def test_a_child_that_fails_is_told_with_its_last_words() -> None:
-    lines = documents(child("print('{}', flush=True); raise SystemExit('no broker')"), left_s=60)
+def test_a_child_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+    lines = documents(child("print('{}', flush=True); raise SystemExit('no broker')"), left_s=60, folder=tmp_path)
     assert next(lines) == {}
     with pytest.raises(StepFailed, match="ended with 1: no broker"):
         next(lines)
 
 
+def test_what_a_child_leaves_behind_lies_in_its_folder(tmp_path: Path) -> None:
+    script = "import json, tempfile; print(json.dumps({'folder': tempfile.mkdtemp()}))"
+    (line,) = documents(child(script), left_s=None, folder=tmp_path)
+    assert Path(line["folder"]).parent == tmp_path
+
+
 @pytest.mark.parametrize("left_s", [-1.0, 0.2])
-def test_a_child_ends_with_the_time(left_s: float) -> None:
+def test_a_child_ends_with_the_time(left_s: float, tmp_path: Path) -> None:
     with pytest.raises(OutOfTime):
-        list(documents(child("import threading; threading.Event().wait()"), left_s=left_s))
+        list(documents(child("import threading; threading.Event().wait()"), left_s=left_s, folder=tmp_path))
 
 
 def test_without_java_and_maven_the_peers_fail_and_say_so(
