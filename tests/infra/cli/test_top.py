@@ -72,7 +72,7 @@ def test_the_command_shows_a_lake(penstock: Penstock, lake: Path) -> None:
         opened.create_group("billing")
         with opened.producer("orders") as producer:
             producer.send_batch([Message(b"1"), Message(b"2"), Message(b"3")])
-        opened.reset_offsets("orders", "billing", "earliest")
+        opened.reset_offsets("billing", "orders", "earliest")
     first_topic, first_group, topic, billing = penstock("top", "--count", "2", "--interval", "100ms", "--json").rows
     assert (first_topic["messages"], first_topic["stored_per_s"], first_group["settled_per_s"]) == (3, None, None)
     assert (topic["stored_per_s"], billing["settled_per_s"]) == (0.0, 0.0)

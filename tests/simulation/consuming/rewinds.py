@@ -125,7 +125,7 @@ class Rewinds(Consuming):
 
     async def _reset(self, process: SimProcess) -> None:
         lake, coordination = self.lake(process), self.coordination(process)
-        await Operators(lake, coordination).reset(TOPIC, GROUP, "earliest")
+        await Operators(lake, coordination).reset(GROUP, TOPIC, "earliest")
         await coordination.close()
         await lake.close()
 
