@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ...log.errors import InvalidArgument
-from ...log.limits import MIB, WAIT_MAX, DurationField, field_default, is_positive, set_durations
+from ...log.limits import DELAY_MAX, MIB, DurationField, field_default, is_positive, set_durations
 
 CLAIM_ROWS_MAX = 10_000
 
@@ -41,7 +41,7 @@ class TimerOptions:
     """How long before they are due messages are fetched from the runs."""
 
     def __post_init__(self) -> None:
-        set_durations(self, "tick", "probe", "settle", "flush_age", "ahead", most=WAIT_MAX, operation="timers")
+        set_durations(self, "tick", "probe", "settle", "flush_age", "ahead", most=DELAY_MAX, operation="timers")
         for name in (
             "claim_rows",
             "claim_bytes",

@@ -153,7 +153,9 @@ def test_lost_offsets_fail_the_stream_or_are_passed_over(topic: TopicFolder, cap
     topic.send(12)
     with pytest.raises(OffsetOutOfRange, match=r"queue 0 has no offset 0 any more.*failOnDataLoss=false") as raised:
         stream(topic).latestOffset(start, ALL)
-    assert raised.value.__cause__ is None
+    told_first = raised.value.__cause__
+    assert isinstance(told_first, OffsetOutOfRange)
+    assert (str(told_first), told_first.__cause__, told_first.__traceback__) == (str(raised.value), None, None)
     lenient = stream(topic, failOnDataLoss="false")
     with caplog.at_level(logging.WARNING, "penstock.spark"):
         batches, _ = drain(lenient, start)
