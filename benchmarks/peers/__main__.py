@@ -32,13 +32,23 @@ STEPS = (
         name="ours: send",
         system="ours",
         about="send and send_batch on local files, beside raw Parquet writes",
-        start_s=15,
-        repeat_s=20,
+        start_s=10,
+        repeat_s=25,
     ),
     Step(name="ours: read", system="ours", about="replay of a topic, beside pyarrow on the same files", start_s=3, repeat_s=9),
-    Step(name="ours: push", system="ours", about="a PushConsumer that settles a backlog", start_s=10, repeat_s=30),
-    Step(name="kafka", system="kafka", about="produce and consume with Kafka's C client", start_s=30, repeat_s=15),
+    Step(name="ours: push single messages", system="ours", about="a PushConsumer settles a backlog", start_s=8, repeat_s=25),
+    Step(name="ours: push lists of a group", system="ours", about="the same by lists of a message group", start_s=8, repeat_s=25),
+    Step(name="ours: push lists of a queue", system="ours", about="the same by lists of a queue", start_s=8, repeat_s=8),
+    Step(name="kafka", system="kafka", about="produce and consume with Kafka's C client", start_s=25, repeat_s=10),
     Step(name="rocketmq", system="rocketmq", about="send, receive and push with RocketMQ's Python client", start_s=70, repeat_s=20),
+    Step(
+        name="ours: push, other settings",
+        system="ours",
+        about="the same with 100 message groups, default limits, lists of 100",
+        start_s=15,
+        repeat_s=50,
+        thorough=True,
+    ),
 )
 MINUTES = 9.0
 
@@ -51,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     time_given.add_argument(
         "--minutes", type=float, default=MINUTES, help="measure only what fits in so many minutes (%(default)g)"
     )
-    time_given.add_argument("--thorough", action="store_true", help="all repeats, however long they take")
+    time_given.add_argument("--thorough", action="store_true", help="all repeats and more settings of ours, however long they take")
     parser.add_argument(
         "--json", type=Path, default=_RESULTS, help="write the figures so far to this file after each step (%(default)s)"
     )
@@ -64,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     screen = Screen(Console(stderr=True))
     with tempfile.TemporaryDirectory(prefix="penstock-peers-", ignore_cleanup_errors=True) as folder:
         report = run(
-            [step for step in STEPS if step.system in names],
+            [step for step in STEPS if step.system in names and (given.thorough or not step.thorough)],
             partial(measure, Path(folder)),
             budget_s=None if given.thorough else 60 * given.minutes,
             repeats=given.repeats,
@@ -101,7 +111,7 @@ def _ours(folder: Path, planned: Planned, ends_s: float | None) -> Generator[Eve
 def _kafka(home: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:
     yield Doing("start (the first time, fetch the JARs and the client)")
     python = servers.client_python()
-    with servers.kafka(home):
+    with servers.kafka(home, start_s=_start_s(servers.START_S, ends_s)):
         command = [str(python), str(_HERE / "kafka_client.py"), f"127.0.0.1:{servers.KAFKA_PORT}", "500000", str(planned.repeats)]
         yield from _measured(command, ends_s, home)
 
@@ -109,7 +119,7 @@ def _kafka(home: Path, planned: Planned, ends_s: float | None) -> Generator[Even
 def _rocketmq(home: Path, planned: Planned, ends_s: float | None) -> Generator[Event]:
     yield Doing("start (the first time, fetch the JARs and the client)")
     python, topic = servers.client_python(), f"topic-{uuid.uuid4().hex[:12]}"
-    with servers.rocketmq(home):
+    with servers.rocketmq(home, start_s=_start_s(3 * servers.START_S, ends_s)):
         groups = [f"group-{uuid.uuid4().hex[:12]}" for _ in range(min(3, planned.repeats))]
         yield Doing("create a topic and consumer groups")
         servers.create_rocketmq_topic(home, topic)
@@ -128,6 +138,11 @@ def _measured(command: Sequence[str], ends_s: float | None, home: Path) -> Gener
             name = document["name"]
             yield Figure(name=name, unit="messages/s", better="higher", values=[document["rate"]], note=_NOTE)
             yield Figure(name=f"{name}: client's processor time", unit="µs/message", values=[document["cpu_us"]])
+
+
+def _start_s(usual_s: float, ends_s: float | None) -> float:
+    left_s = _left_s(ends_s)
+    return usual_s if left_s is None else min(usual_s, left_s)
 
 
 def _left_s(ends_s: float | None) -> float | None:

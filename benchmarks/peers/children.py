@@ -53,4 +53,4 @@ def documents(command: Sequence[str], *, left_s: float | None, folder: Path) -> 
         if process.returncode:
             stderr.seek(0)
             said = stderr.read().decode(errors="replace").strip()[-_SAID_CHARACTERS:]
-            raise StepFailed(f"{' '.join(command[:2])} ended with {process.returncode}: {said}")
+            raise StepFailed(f"its process ended with exit code {process.returncode}:\n{said}")

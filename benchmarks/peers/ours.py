@@ -14,8 +14,15 @@ from benchmarks.figures import Figure, Options
 PARTS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "send": sending.measure,
     "read": reading.measure,
-    "push": lambda options: throughput.measure(options, throughput.compared()),
+    "push single messages": lambda options: throughput.measure(options, _shapes(None)),
+    "push lists of a group": lambda options: throughput.measure(options, _shapes("group")),
+    "push lists of a queue": lambda options: throughput.measure(options, _shapes("queue")),
+    "push, other settings": lambda options: throughput.measure(options, [shape for shape in throughput.compared() if shape.about]),
 }
+
+
+def _shapes(batch: str | None) -> list[throughput.Shape]:
+    return [shape for shape in throughput.compared() if shape.batch == batch and not shape.about]
 
 
 def main(part: str, repeats: int) -> None:

@@ -18,6 +18,8 @@ class Step:
     start_s: float
     """What it takes before and between the repeats."""
     repeat_s: float
+    thorough: bool = False
+    """Whether it is left to a thorough run: no peer has something like it."""
 
     def takes_s(self, repeats: int) -> float:
         return self.start_s + repeats * self.repeat_s

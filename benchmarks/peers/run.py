@@ -24,7 +24,7 @@ class StepFailed(Exception):
 
 
 class OutOfTime(Exception):
-    """The budget ended while a step ran."""
+    """What a step may take ended while it ran."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,9 @@ def run(
     monotonic_s: Callable[[], float],
     save: Callable[[Report], None],
 ) -> Report:
-    """Measure the steps that fit. ``save`` is called after each of them. The plan is made anew before each step, by the time that is left."""
+    """Measure the steps that fit. ``save`` is called after each of them. The plan is made anew before each step, by the time that is
+    left. A step that takes too long is ended in time for one repeat of each step behind it.
+    """
     begun_s = monotonic_s()
     ends_s = None if budget_s is None else begun_s + budget_s
     report, left = Report(), list(steps)
@@ -104,7 +106,10 @@ def run(
             break
         planned = plan.chosen[0]
         left.remove(planned.step)
-        report = _step(report, planned, measure, ends_s=ends_s, screen=screen, monotonic_s=monotonic_s)
+        kept_s = sum(step.takes_s(1) for step in left)
+        report = _step(
+            report, planned, measure, ends_s=None if ends_s is None else ends_s - kept_s, screen=screen, monotonic_s=monotonic_s
+        )
         save(report)
         if report.results[-1].outcome == "interrupted":
             screen.say(f"interrupted; not measured: {', '.join(step.name for step in left) or 'nothing else'}", mark="[red]✗[/] ")
@@ -130,7 +135,7 @@ def _step(
                     report = report.with_figure(event)
                     screen.measured(event)
     except OutOfTime:
-        outcome, said = "out of time", "the time budget ended"
+        outcome, said = "out of time", "its share of the time ended"
     except KeyboardInterrupt:
         outcome, said = "interrupted", "Ctrl-C"
     except StepFailed as error:
@@ -157,6 +162,12 @@ def shown(report: Report) -> str:
     """The table of figures, and below it what is missing in it."""
     lines = [table(report.figures)] if report.figures else []
     lines += [
-        f"{one.name}: {one.outcome}{': ' if one.said else ''}{one.said}" for one in report.results if one.outcome != "measured"
+        ": ".join(filter(None, [one.name, one.outcome, _brief(one.said)])) for one in report.results if one.outcome != "measured"
     ]
     return "\n".join(lines)
+
+
+def _brief(said: str) -> str:
+    """The first and the last line; all of them were shown when they came, and are in the JSON."""
+    lines = said.splitlines()
+    return " … ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else ""

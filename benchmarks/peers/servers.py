@@ -18,7 +18,8 @@ CACHE = Path(os.environ.get("PENSTOCK_CACHE", Path.home() / ".cache" / "penstock
 CLIENTS = ["confluent-kafka==2.16.1", "rocketmq-python-client==5.1.2"]
 KAFKA_PORT, ROCKETMQ_PORT = 19092, 18081
 _NAME_SERVER_PORT, _BROKER_PORT = 19876, 20911
-_START_S = 120.0
+START_S = 120.0
+"""How long one process may take until it answers."""
 _OPENED = [
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -46,7 +47,7 @@ def client_python() -> Path:
 
 
 @contextmanager
-def kafka(folder: Path) -> Iterator[None]:
+def kafka(folder: Path, *, start_s: float = START_S) -> Iterator[None]:
     """One node, broker and controller in one; flush settings are the defaults, so an acknowledgement waits for no disk."""
     jars, properties = _jars("kafka"), folder / "server.properties"
     settings = {
@@ -68,12 +69,13 @@ def kafka(folder: Path) -> Iterator[None]:
     tool = ["java", "-cp", jars, "kafka.tools.StorageTool"]
     cluster = subprocess.run([*tool, "random-uuid"], capture_output=True, text=True, check=True).stdout.split()[-1]
     subprocess.run([*tool, "format", "-t", cluster, "-c", str(properties)], capture_output=True, check=True)
-    with _process("kafka", folder, ["java", "-Xms1g", "-Xmx1g", "-cp", jars, "kafka.Kafka", str(properties)], KAFKA_PORT):
+    command = ["java", "-Xms1g", "-Xmx1g", "-cp", jars, "kafka.Kafka", str(properties)]
+    with _process("kafka", folder, command, KAFKA_PORT, until_s=time.monotonic() + start_s):
         yield
 
 
 @contextmanager
-def rocketmq(folder: Path, *, flush: str = "ASYNC_FLUSH") -> Iterator[None]:
+def rocketmq(folder: Path, *, flush: str = "ASYNC_FLUSH", start_s: float = 3 * START_S) -> Iterator[None]:
     """Name server, broker and gRPC proxy, each a process; ``flush`` is ASYNC_FLUSH (the broker's default) or SYNC_FLUSH."""
     jars = _jars("rocketmq")
     (folder / "conf").mkdir()
@@ -101,14 +103,14 @@ def rocketmq(folder: Path, *, flush: str = "ASYNC_FLUSH") -> Iterator[None]:
         home = [f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}"]
         return ["java", f"-Xms{heap}", f"-Xmx{heap}", "-XX:MaxDirectMemorySize=2g", *_OPENED, *home, "-cp", jars, *rest]
 
-    package = "org.apache.rocketmq"
+    package, until_s = "org.apache.rocketmq", time.monotonic() + start_s
     with ExitStack() as running:
         for name, heap, rest, port in (
             ("name-server", "256m", [f"{package}.namesrv.NamesrvStartup", "-c", str(name_server)], _NAME_SERVER_PORT),
             ("broker", "1g", [f"{package}.broker.BrokerStartup", "-c", str(broker)], _BROKER_PORT),
             ("proxy", "1g", [f"{package}.proxy.ProxyStartup", "-pc", str(proxy)], ROCKETMQ_PORT),
         ):
-            running.enter_context(_process(name, folder, command(heap, *rest), port))
+            running.enter_context(_process(name, folder, command(heap, *rest), port, until_s=until_s))
         yield
 
 
@@ -152,18 +154,17 @@ def _jars(name: str) -> str:
 
 
 @contextmanager
-def _process(name: str, folder: Path, command: Sequence[str], port: int) -> Iterator[None]:
+def _process(name: str, folder: Path, command: Sequence[str], port: int, *, until_s: float) -> Iterator[None]:
     """A process that answers on a port of loopback while the block runs. Started again where it ends early: RocketMQ's proxy does that as
     long as its broker is not known yet.
     """
     if _answers(port):
         raise RuntimeError(f"port {port} of 127.0.0.1 is taken")
     log = folder / f"{name}.log"
-    deadline_s = time.monotonic() + _START_S
     process = _start(command, log, folder)
     try:
         while not _answers(port):
-            if time.monotonic() > deadline_s:
+            if time.monotonic() > until_s:
                 raise RuntimeError(f"{name} did not start:\n{log.read_text()[-3000:]}")
             time.sleep(0.25)
             if process.poll() is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import sys
+import time
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.figures import Figure
-from benchmarks.peers import servers
+from benchmarks.peers import ours, servers
 from benchmarks.peers.__main__ import MINUTES, STEPS, main
 from benchmarks.peers.children import documents
 from benchmarks.peers.plan import Planned, Step, fit
@@ -56,10 +58,21 @@ def test_nothing_fits_in_no_time(budget_s: float) -> None:
 
 
 def test_everything_fits_in_the_default_time() -> None:
-    plan = fit(STEPS, budget_s=60 * MINUTES, repeats=5)
-    assert (plan.left_out, [one.step for one in plan.chosen]) == ((), [*STEPS])
+    steps = [step for step in STEPS if not step.thorough]
+    plan = fit(steps, budget_s=60 * MINUTES, repeats=5)
+    assert (plan.left_out, [one.step for one in plan.chosen]) == ((), steps)
     assert plan.takes_s <= 60 * MINUTES < 600
     assert min(one.repeats for one in plan.chosen) >= 3, "a median of fewer says little"
+
+
+def test_every_step_of_ours_measures_something_else() -> None:
+    assert [f"ours: {part}" for part in ours.PARTS] == [one.name for one in STEPS if one.system == "ours"]
+    shapes = [ours._shapes(batch) for batch in (None, "group", "queue")]
+    assert [[one.name for one in of_part] for of_part in shapes] == [
+        ["push ORDERLY, single messages, 10,000 groups"],
+        ["push ORDERLY, lists of a group, 10,000 groups"],
+        ["push ORDERLY, lists of a queue, 10,000 groups"],
+    ]
 
 
 class Clock:
@@ -177,6 +190,41 @@ def test_on_a_slower_machine_later_steps_get_what_time_is_left(tmp_path: Path) -
     assert "c: left out" in shown(report)
 
 
+def test_a_step_that_takes_too_long_leaves_time_for_those_behind_it(tmp_path: Path) -> None:
+    until: list[float | None] = []
+
+    def measure(planned: Planned, ends_s: float | None) -> Generator[Event]:
+        until.append(ends_s)
+        yield figure(planned.step.name, 1)
+
+    screen = Screen(Console(file=io.StringIO()))
+    run(
+        [A, B, C],
+        measure,
+        budget_s=100,
+        repeats=1,
+        screen=screen,
+        monotonic_s=lambda: 1000.0,
+        save=partial(write, path=tmp_path / "x.json"),
+    )
+    assert until == [1060.0, 1080.0, 1100.0]
+
+
+def test_the_table_is_followed_by_the_first_and_last_line_of_an_error(tmp_path: Path) -> None:
+    report, said = measured({"b": StepFailed("b did not start:\nlong\nstory\nport taken")}, tmp_path / "peers.json")
+    assert shown(report).splitlines()[-1] == "b: failed: b did not start: … port taken"
+    assert "story" in said
+
+
+def test_a_peer_that_never_answers_is_ended_with_the_time(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        silent = child("import threading; print('booting', flush=True); threading.Event().wait()")
+        started = servers._process("kafka", tmp_path, silent, unused.getsockname()[1], until_s=time.monotonic())
+        with pytest.raises(RuntimeError, match="kafka did not start"), started:
+            pytest.fail("it does not answer")
+
+
 def child(script: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", script]
 
@@ -193,7 +241,7 @@ def test_a_childs_lines_come_as_it_prints_them(tmp_path: Path) -> None:
 def test_a_child_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
     lines = documents(child("print('{}', flush=True); raise SystemExit('no broker')"), left_s=60, folder=tmp_path)
     assert next(lines) == {}
-    with pytest.raises(StepFailed, match="ended with 1: no broker"):
+    with pytest.raises(StepFailed, match="ended with exit code 1:\nno broker"):
         next(lines)
 
 
