@@ -21,20 +21,21 @@ _LOOKS_KEPT = 3
 """The number of intervals after which what the last look found is not shown any more."""
 
 
+def view_of(lake: Lake, *, precise: timedelta, only: Collection[str] = ()) -> LakeView:
+    """The looks at a lake, with its waiting timers counted."""
+    timers = timer_cells(lake)
+    return LakeView(
+        lake, lake.coordination.cells, waiting=lambda topic: sent_and_waiting(lake, timers, topic), only=only, precise=precise
+    )
+
+
 class LakeMetrics:
     """Looks at a lake, and shows what the last look found. A scrape makes no request."""
 
     def __init__(self, lake: Lake, *, only: Collection[str] = (), interval: timedelta) -> None:
-        timers = timer_cells(lake)
         self._clock = lake.runtime.clock
         self._interval_s = interval.total_seconds()
-        self._view = LakeView(
-            lake,
-            lake.coordination.cells,
-            waiting=lambda topic: sent_and_waiting(lake, timers, topic),
-            only=only,
-            precise=interval,
-        )
+        self._view = view_of(lake, precise=interval, only=only)
         self._seen: LakeSeen | None = None
 
     def samples(self) -> Iterator[Sample]:

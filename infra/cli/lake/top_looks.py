@@ -9,11 +9,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ....aio import Lake
-from ....coordinator.operators.lake_view import GroupSeen, LakeView, Unread
-from ....coordinator.timers.cell.cell import timer_cells
-from ....coordinator.timers.counting import sent_and_waiting
+from ....coordinator.operators.lake_view import GroupSeen, Unread
 from ....log import PenstockError, Reader, RetryError, TopicDeleted, TopicNotFound
 from ...console import output
+from ...lake_metrics import view_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,11 +51,8 @@ class Looks:
     """The looks of one process; what one has learnt makes the next one cheap."""
 
     def __init__(self, lake: Lake, interval: timedelta) -> None:
-        timers = timer_cells(lake)
         self._lake = lake
-        self._view = LakeView(
-            lake, lake.coordination.cells, waiting=lambda topic: sent_and_waiting(lake, timers, topic), precise=interval
-        )
+        self._view = view_of(lake, precise=interval)
 
     async def look(self) -> Look:
         """Look once. Raises what makes all of it impossible; what of it cannot be read is named."""
