@@ -66,49 +66,25 @@ def policy(
     output.say(json.dumps(document, indent=None if session.as_json else 2))
 
 
-@command.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@command_options
-@click.pass_obj
-def terraform(session: Session, folder: Path) -> None:
-    """Write Terraform files to FOLDER: a policy for each role, and the DynamoDB table. Files of these names are replaced."""
-    _write(session, "terraform", folder)
+def _add_writer(kind: str, text: str) -> None:
+    """Add the command that writes files of one kind."""
+
+    @command.command(kind, help=f"{text} Files of these names are replaced.")
+    @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+    @command_options
+    @click.pass_obj
+    def write(session: Session, folder: Path) -> None:
+        _write(session, kind, folder)
 
 
-@command.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@command_options
-@click.pass_obj
-def docker(session: Session, folder: Path) -> None:
-    """Write a Dockerfile to FOLDER, for an image with this version of Penstock from the package index. Files of these names are replaced."""
-    _write(session, "docker", folder)
-
-
-@command.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@command_options
-@click.pass_obj
-def kubernetes(session: Session, folder: Path) -> None:
-    """Write Kubernetes manifests to FOLDER: workers, upkeep, scaling on lag by KEDA, a PodMonitor. Files of these names are replaced."""
-    _write(session, "kubernetes", folder)
-
-
-@command.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@command_options
-@click.pass_obj
-def prometheus(session: Session, folder: Path) -> None:
-    """Write Prometheus's alerts to FOLDER, each with what to do. Files of these names are replaced."""
-    _write(session, "prometheus", folder)
-
-
-@command.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@command_options
-@click.pass_obj
-def grafana(session: Session, folder: Path) -> None:
-    """Write a Grafana dashboard to FOLDER, with all metrics. Files of these names are replaced."""
-    _write(session, "grafana", folder)
+for _kind, _text in {
+    "terraform": "Write Terraform files to FOLDER: a policy for each role, and the DynamoDB table.",
+    "docker": "Write a Dockerfile to FOLDER, for an image with this version of Penstock from the package index.",
+    "kubernetes": "Write Kubernetes manifests to FOLDER: workers, upkeep, scaling on lag by KEDA, a PodMonitor.",
+    "prometheus": "Write Prometheus's alerts to FOLDER, each with what to do.",
+    "grafana": "Write a Grafana dashboard to FOLDER, with all metrics.",
+}.items():
+    _add_writer(_kind, _text)
 
 
 def _write(session: Session, kind: str, folder: Path) -> None:
