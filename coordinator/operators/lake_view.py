@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 
-from ...log.errors import ForeignObject, PenstockError, TopicDeleted, TopicNotFound
+from ...log.errors import PenstockError, TopicDeleted, TopicNotFound
 from ...log.lake import Lake
 from ...log.message.message import to_us
-from ...log.paths import TOPICS, is_timer_log, topic_name, topic_of
+from ...log.paths import is_timer_log, topic_of
 from ...log.read.reader import Reader
+from ...log.topic.records import topic_names
 from ...log.topic.topics import Topic
 from ..cells.cells import Cells, Stored
 from ..cells.keys import GROUPS, QUEUES, WORKERS, queue_key
@@ -355,13 +356,7 @@ class LakeView:
         """The topics that may have delayed messages."""
         if self._only:
             return sorted(self._only)
-        names = []
-        for folder in await self._lake.store.list_folders(TOPICS):
-            try:
-                names.append(topic_name(folder))
-            except ForeignObject:
-                continue  # a folder of something else
-        return sorted(topic_of(name) for name in names if is_timer_log(name))
+        return [topic_of(name) for name in await topic_names(self._lake.store) if is_timer_log(name)]
 
     async def _timers(self, topics: Sequence[str], note: OnUnread) -> dict[str, int]:
         limit, found = asyncio.Semaphore(_AT_ONCE), dict[str, int]()

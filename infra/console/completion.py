@@ -147,18 +147,11 @@ def _looked_up(ctx: click.Context, look: Look) -> Names:
 def _topics_from(incomplete: str) -> Look:
     import asyncio
 
-    from ...log.errors import PenstockError
-    from ...log.paths import TOPICS, TopicPaths, topic_name
-    from ...log.topic.records import read_record
+    from ...log.paths import TopicPaths
+    from ...log.topic.records import read_record, topic_names
 
     async def look(store: ObjectStore) -> Names:
-        names = []
-        for folder in await store.list_folders(TOPICS):
-            try:
-                names.append(topic_name(folder))
-            except PenstockError:  # a folder of something else
-                continue
-        begun = [name for name in sorted(names) if name.startswith(incomplete)]
+        begun = [name for name in await topic_names(store) if name.startswith(incomplete)]
         wanted = [name for name in begun if incomplete or not name.startswith(_OF_OUR_OWN)][:NAMES_MAX]
         records = await asyncio.gather(*(read_record(store, TopicPaths.of(name)) for name in wanted), return_exceptions=True)
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..errors import DataDamaged, NewerFormatError, PenstockError, TopicNotFound
+from ..errors import DataDamaged, ForeignObject, NewerFormatError, TopicNotFound
 from ..paths import TOPICS, TopicPaths, topic_name
 from ..stores.protocol import ObjectMissing, ObjectStore, Version
 from .settings import TopicRecord, decode_record
@@ -19,14 +19,21 @@ async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecor
     return decode_record(stored.data, where=paths.settings), stored.version
 
 
-async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
-    """The topics of a lake by name, in order. Folders of other things are passed over."""
-    found: dict[str, TopicRecord] = {}
+async def topic_names(store: ObjectStore) -> list[str]:
+    """The names of a lake's topics in order, deleted ones too. Folders of other things are passed over."""
+    found = []
     for folder in await store.list_folders(TOPICS):
         try:
-            name = topic_name(folder)
-        except PenstockError:
+            found.append(topic_name(folder))
+        except ForeignObject:
             continue
+    return sorted(found)
+
+
+async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
+    """The topics of a lake by name, in order."""
+    found: dict[str, TopicRecord] = {}
+    for name in await topic_names(store):
         try:
             record = await read_record(store, TopicPaths.of(name))
         except (DataDamaged, NewerFormatError) as error:
@@ -36,7 +43,7 @@ async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] =
             raise
         if record is not None and not record[0].deleted:
             found[name] = record[0]
-    return dict(sorted(found.items()))
+    return found
 
 
 def not_found(name: str) -> TopicNotFound:
