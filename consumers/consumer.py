@@ -73,6 +73,11 @@ class Consumer:
         """Whether it was closed to the end."""
         return self._closing is not None and self._closing.done()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it works no more: it was closed to the end, or ended by itself."""
+        return self._loop is not None and self._loop.done()
+
     async def ended(self) -> None:
         """Wait until the consumer was closed or ended by itself. Raises the error that ended it."""
         assert self._loop is not None, "it was started"

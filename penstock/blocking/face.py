@@ -95,7 +95,8 @@ class ConsumerFace(ClosableFace[ConsumerT]):
 
         async def wait() -> bool:
             ending = asyncio.ensure_future(self._core.ended())
-            await asyncio.wait((ending,), timeout=None if patience is None else patience.total_seconds())
+            known = self._core.has_ended  # even with a timeout of 0, in which nothing can be waited for
+            await asyncio.wait((ending,), timeout=None if patience is None or known else patience.total_seconds())
             if not ending.done():
                 ending.cancel()
                 return False

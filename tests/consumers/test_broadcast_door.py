@@ -30,6 +30,8 @@ def test_every_member_gets_everything_and_a_name_goes_on_where_it_was(lake: pens
         one.until_done(4)
         two.until_done(3)  # the fourth failed, and nobody tries it again
         assert not first.wait(timedelta(milliseconds=1))
+        assert not first.wait(0)
+    assert first.wait(0)
     assert first.wait()
     assert one.offsets() == two.offsets() == [0, 1, 2, 3]
     send(lake, "c")
@@ -52,6 +54,8 @@ def test_another_process_of_the_name_ends_the_former() -> None:
             with pytest.raises(FencedError, match="another process goes by this member's name"):
                 former.wait(timedelta(seconds=TIMEOUT_S))
             assert isinstance(former.error, FencedError)
+            with pytest.raises(FencedError):
+                former.wait(0)
         with pytest.raises(FencedError):
             former.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +12,8 @@ from ...console.session import Session, command_options
 from ...console.values import Duration, Size
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from ...cost import Estimate, Prices, Requests, Workload
 
 _CELLS = ("dynamodb", "sqlite", "store")
@@ -21,7 +22,7 @@ _PARTS = ("producers", "consumers", "readers", "maintenance")
 
 @click.command()
 @click.option("--messages-per-second", "messages_per_s", type=float, required=True, help="Of all topics together; 0: all are idle.")
-@click.option("--message-bytes", type=Size(), default=1000, show_default="1KB", help="The mean size of a message as it is stored.")
+@click.option("--message-bytes", type=Size(), default="1KB", show_default=True, help="The mean size of a message as it is stored.")
 @click.option("--topics", type=int, default=1, show_default=True, help="Topics, which have equal shares.")
 @click.option("--queues", type=int, default=16, show_default=True, help="Queues of each topic.")
 @click.option("--producers", type=int, default=1, show_default=True, help="Processes that send to each topic.")
@@ -30,17 +31,15 @@ _PARTS = ("producers", "consumers", "readers", "maintenance")
 @click.option(
     "--readers", type=int, default=0, show_default=True, help="Other processes that follow each topic: readers, Spark, syncs."
 )
-@click.option(
-    "--linger", type=Duration(), default=timedelta(milliseconds=25), show_default="25ms", help="The producers' linger, up to 1h."
-)
+@click.option("--linger", type=Duration(), default="25ms", show_default=True, help="The producers' linger, up to 1h.")
 @click.option(
     "--publish-interval",
     type=Duration(),
-    default=timedelta(seconds=3.6),
-    show_default="3.6s",
+    default="3.6s",
+    show_default=True,
     help="The time between commits to a topic's Delta table.",
 )
-@click.option("--retention", type=Duration(), default=timedelta(days=3), show_default="3d", help="How long messages are kept.")
+@click.option("--retention", type=Duration(), default="3d", show_default=True, help="How long messages are kept.")
 @click.option(
     "--cells", type=click.Choice(_CELLS), default="dynamodb", show_default=True, help="The place of the coordination table."
 )

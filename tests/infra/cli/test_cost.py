@@ -52,7 +52,9 @@ def test_every_option_counts_in_json(penstock: Penstock) -> None:
 
 
 def test_defaults_are_those_of_the_formulas() -> None:
-    given = {option.name: option.default for option in command.params if isinstance(option, click.Option)}
+    context = click.Context(command)
+    options = [one for one in command.params if isinstance(one, click.Option) and not one.required]
+    given = {one.name: one.type_cast_value(context, one.get_default(context)) for one in options}
     workload, prices = Workload(messages_per_s=1), Prices()
     for name in ("message_bytes", "topics", "queues", "producers", "groups", "workers", "readers", "linger", "publish_interval"):
         assert given[name] == getattr(workload, name), name
@@ -61,6 +63,12 @@ def test_defaults_are_those_of_the_formulas() -> None:
     (cells,) = (option.type for option in command.params if option.name == "cells")
     assert isinstance(cells, click.Choice)
     assert list(cells.choices) == [one.value for one in Cells]
+
+
+def test_defaults_are_shown_as_they_are_given(penstock: Penstock) -> None:
+    shown = " ".join(penstock("cost", "--help").out.split())
+    for default in ("1KB", "25ms", "3.6s", "3d"):
+        assert f"[default: {default}]" in shown
 
 
 @pytest.mark.parametrize(
