@@ -1,4 +1,4 @@
-"""The reference names what there is: every public error with its kind, every public name of the library."""
+"""The reference names what there is: every public error with its kind, every public name of the library, every metric."""
 
 from __future__ import annotations
 
@@ -72,6 +72,23 @@ def test_the_reference_has_every_public_name_for_asyncio_and_spark() -> None:
     for page, module in (("aio.md", penstock.aio), ("api.md", penstock.spark), ("api.md", penstock.testing)):
         found = set(re.findall(rf"^::: {re.escape(module.__name__)}\.(\w+)$", (REFERENCE / page).read_text(), re.MULTILINE))
         assert found == set(module.__all__), module.__name__
+
+
+def test_the_reference_has_every_metric() -> None:
+    from penstock.infra.deploy.grafana import sections
+
+    page = (REFERENCE / "metrics.md").read_text()
+    units = {"By": "bytes", "{message}": "message"}
+    catalogue = [one for metrics in sections().values() for one in metrics]
+    parts = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    assert parts == [*sections(), "Buckets"]
+    named = [line for line in page.splitlines() if line.startswith(("| `rocketmq_", "| `penstock_"))]
+    told = [
+        f"| `{one.name}` | {one.kind} | {units.get(one.unit, one.unit)} | {', '.join(one.labels)} | {one.help} |"
+        for one in catalogue
+    ]
+    bounds = [f"| `{one.name}` | {', '.join(f'{bound:,}' for bound in one.buckets)} |" for one in catalogue if one.buckets]
+    assert named == told + bounds
 
 
 def _is_error(name: str) -> bool:

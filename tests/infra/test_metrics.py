@@ -49,7 +49,6 @@ from penstock.log import BatchSent, ProducerStatistics
 from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
 from penstock.log.metrics import Sample
 from tests.lakes import TIMEOUT_S, send_all
-from tests.tree import ROOT
 from tests.waiting import wait_until
 
 GROUP = "billing"
@@ -273,15 +272,6 @@ def test_without_the_extra_the_error_names_it(
     with pytest.raises(MissingDependency) as caught:
         call()
     assert caught.value.hint == f"pip install 'penstock[{extra}]'"
-
-
-def test_the_page_for_operators_knows_every_metric() -> None:
-    rows = [
-        line
-        for line in (ROOT / "docs" / "operations.md").read_text().splitlines()
-        if line.startswith(("| `rocketmq_", "| `penstock_"))
-    ]
-    assert rows == [f"| `{one.name}` | {one.kind} | {', '.join(one.labels)} | {one.help} |" for one in CATALOGUE]
 
 
 def test_what_a_consumer_does_is_seen(server: MetricsServer, metrics: MemoryMetrics) -> None:
