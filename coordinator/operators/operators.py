@@ -152,12 +152,18 @@ class Operators:
         """The settings of all groups, by name."""
         return {name: record.settings for name, record in (await self._groups.all()).items()}
 
-    async def workers(self, *, watch: Duration | None = None) -> list[WorkerSeen]:
-        """All workers but those that ended in order. Without ``watch`` each is watched until it is known whether it lives."""
+    async def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerSeen]:
+        """All workers but those that ended in order; with ``group`` only those that list a consumer of it. Without ``watch`` each is
+        watched until it is known whether it lives.
+        """
         patience = optional_duration("watch", watch, most=WAIT_MAX, operation="workers")
-        cells = self._coordination.cells
+        cells, runtime = self._coordination.cells, self._lake.runtime
         patience_s = math.inf if patience is None else patience.total_seconds()
-        seen = await watched(cells, self._lake.runtime, await workers(cells), patience_s=patience_s)
+        names = await workers(cells)
+        if group is not None:
+            listed = await watched(cells, runtime, names, patience_s=0)
+            names = [one.worker for one in listed if one.consumes(group)]
+        seen = await watched(cells, runtime, names, patience_s=patience_s)
         return [one for one in seen if one.state is not WorkerState.LEFT]
 
     async def _living(self, record: GroupRecord) -> list[str]:

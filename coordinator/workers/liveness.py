@@ -46,6 +46,10 @@ class WorkerSeen:
         """Whether it may be running anything."""
         return self.state in (WorkerState.LIVES, WorkerState.SILENT)
 
+    def consumes(self, group: str) -> bool:
+        """Whether its heartbeat lists a consumer of this group."""
+        return self.heartbeat is not None and any(one.group == group for one in self.heartbeat.members)
+
 
 async def workers(cells: Cells) -> list[str]:
     """The names of all workers that have a heartbeat, dead ones included. It may read the whole table."""

@@ -386,9 +386,12 @@ class Lake(LogLake):
         """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`."""
         return await self._operating.describe(name)
 
-    async def workers(self, *, watch: Duration | None = None) -> list[WorkerSeen]:
-        """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``."""
-        return await self._operating.workers(watch=watch)
+    async def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerSeen]:
+        """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``.
+
+        ``group``: only those with a consumer of this group.
+        """
+        return await self._operating.workers(watch=watch, group=group)
 
     # --- Backtrack, parked message groups ---------------------------------------------------------------------------------------
 

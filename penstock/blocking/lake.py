@@ -280,9 +280,12 @@ class Lake(LakeFace[AsyncLake]):
         """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`."""
         return self._portal.run(lambda: self._core.describe_group(name))
 
-    def workers(self, *, watch: Duration | None = None) -> list[WorkerSeen]:
-        """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``."""
-        return self._portal.run(lambda: self._core.workers(watch=watch))
+    def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerSeen]:
+        """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``.
+
+        ``group``: only those with a consumer of this group.
+        """
+        return self._portal.run(lambda: self._core.workers(watch=watch, group=group))
 
     def reset_offsets(self, group: str, topic: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
         """Let a group go on from another place on a topic (backtrack), while its consumers run. Returns the offset of each queue.

@@ -13,6 +13,7 @@ from ....coordinator.groups.record import setting_text
 from ...console import completion, output
 from ...console.session import Session, group_options
 from ...console.values import Duration
+from .owners import SUSPICIOUS, WATCHED, owner_text, verdicts
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,8 +36,6 @@ _COLUMNS = (
     "suspects",
     "dead letters",
 )
-_OWNER_SHOWN = 8
-"""The number of characters shown of a worker's id; enough to tell workers apart."""
 
 
 def settings_facts(settings: GroupSettings) -> list[tuple[str, str]]:
@@ -68,7 +67,8 @@ def settings_document(settings: GroupSettings) -> dict[str, object]:
 def describe(session: Session, group: str, watch: bool, interval: timedelta) -> None:
     """Show settings, and for every queue its owner, its progress, and the messages in flight, waiting, blocked or parked.
 
-    The lag counts messages that are not settled; of a blocked or parked message group only the first. Its age is that of the oldest.
+    The lag counts messages that are not settled; of a blocked or parked message group only the first. Its age is that of the oldest. Where
+    that is 5s or more, the owners are watched until it is known whether they live: a queue keeps a dead owner until another worker takes it.
     """
     with session.connect(read_only=True) as lake:
         if watch:
@@ -76,8 +76,13 @@ def describe(session: Session, group: str, watch: bool, interval: timedelta) -> 
         elif session.as_json:
             output.emit(_document(lake.describe_group(group)))
         else:
-            for part in _parts(lake.describe_group(group)):
+            found = lake.describe_group(group)
+            for part in _parts(found):
                 output.draw(part)
+            if found.lag_time >= SUSPICIOUS and any(one.owner for one in found.queues):
+                output.note(f"\nIs {found.name} at work? Its owners are watched, for {output.shown(WATCHED)} at most.")
+                for line in verdicts(found, lake.workers(watch=WATCHED, group=group)):
+                    output.say(line)
 
 
 @click.command()
@@ -160,10 +165,9 @@ def _age(age: timedelta) -> timedelta:
 
 
 def _row(one: QueueStanding) -> tuple[object, ...]:
-    owner = f"{one.owner[:_OWNER_SHOWN]}…{one.owner[one.owner.rfind('/') :]}" if len(one.owner) > 2 * _OWNER_SHOWN else one.owner
     return (
         one.queue,
-        owner or "-",
+        owner_text(one.owner) or "-",
         one.epoch,
         one.floor,
         one.next_offset,

@@ -1,0 +1,47 @@
+"""What `penstock group describe` says of owners whose queues wait: a queue keeps a dead owner until another worker takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ...console import output
+
+if TYPE_CHECKING:
+    from ....coordinator import GroupDescription, WorkerSeen
+
+SUSPICIOUS = timedelta(seconds=5)
+"""The age of the oldest message from which the owners are watched: that of the messages of a group at work is usually below it."""
+WATCHED = timedelta(seconds=20)
+"""The longest watch: the usual leases, and a quarter more."""
+_SHOWN = 8
+"""The number of characters shown of a worker's id; enough to tell workers apart."""
+
+
+def owner_text(owner: str) -> str:
+    """A member's id in short form."""
+    return f"{owner[:_SHOWN]}…{owner[owner.rfind('/') :]}" if len(owner) > 2 * _SHOWN else owner
+
+
+def verdicts(found: GroupDescription, workers: Sequence[WorkerSeen]) -> Iterator[str]:
+    """A line for each owner that may not live, and one that says whether anybody takes its queues."""
+    by_worker = {one.worker: one for one in workers}
+    states: set[str] = set()
+    for owner in sorted({one.owner for one in found.queues if one.owner}):
+        seen = by_worker.get(owner.rpartition("/")[0])
+        state = "left" if seen is None else seen.state.value
+        states.add(state)
+        if state == "lives":
+            continue
+        label = seen.heartbeat.label if seen is not None and seen.heartbeat is not None else ""
+        process = f" (process {output.printable(label)})" if label else ""
+        queues = ", ".join(f"{one.topic} {one.queue}" for one in found.queues if one.owner == owner)
+        said = f"has been silent for {output.shown(WATCHED)}" if state == "silent" else "is dead: it did not renew its lease"
+        yield f"Owner {owner_text(owner)}{process} of {queues} {said}."
+    if not states - {"lives"}:
+        yield "All owners live."
+    elif any(one.state.value == "lives" for one in workers):
+        yield f"Other workers of {found.name} live, and take its queues within seconds."
+    elif not any(one.may_live for one in workers):
+        yield f"No worker of {found.name} lives, so nobody takes its queues: start one."
