@@ -26,7 +26,12 @@ _NO_TIME = timedelta(0)
     "JSON lines, and a batch that fails is halved. A function is a listener as for lake.push_consumer."
 )
 @click.argument("topic", shell_complete=completion.topics)
-@click.option("--group", required=True, shell_complete=completion.groups, help="The consumer group; made when there is none.")
+@click.option(
+    "--group",
+    required=True,
+    shell_complete=completion.groups,
+    help="The consumer group; made when there is none. penstock group create sets attempts, waits and dead letters.",
+)
 @click.option("--exec", "command_line", metavar="COMMAND", help="Run a shell command for each message instead of printing it.")
 @click.option(
     "--call", "function", metavar="MODULE:FUNCTION", help="Call a Python function, async ones too, for each message instead."
@@ -99,6 +104,7 @@ def command(
     A message is acknowledged when it is printed and flushed, when the command exits with 0, when the function returns SUCCESS. Ends on Ctrl-C
     and SIGTERM: it takes nothing more, lets what runs end, acknowledges, and hands its queues over; a second signal does not wait.
     """
+    from ....consumers.arguments import check_listener
     from .handlers import Commands, Printing, imported
     from .work import Work
 
@@ -111,6 +117,7 @@ def command(
     handle: Callable[[Any], object]
     if function is not None:
         handle = imported(function)
+        check_listener(handle, batch=batch is not None)
     elif command_line is not None:
         handle = commands = Commands(
             command_line, group=group, lake=lake_url, timeout_s=timeout.total_seconds(), batch=batch is not None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....consumers import QueueStatistics
 from ....consumers.handlers.executor import is_coroutine_function
+from ....consumers.handlers.no_answer import name_of
 from ....consumers.handlers.results import Declined, judge
 from ....log import MessageView, PenstockError
 from ...console.session import OutputFailed
@@ -38,11 +39,24 @@ class Work:
         """One item whenever something may have ended. Its ``put`` may be called by a signal handler."""
         self._started_s = self._active_s = time.monotonic()
         self._ended = threading.Event()
-        self.listener: Callable[..., object] = self._listen_async if is_coroutine_function(handle) else self._listen
+        self.listener: Callable[..., object] = self._named(handle)
 
     def wake(self) -> None:
         """Look again whether to end."""
         self._events.put(None)
+
+    def _named(self, handle: Callable[[Any], object]) -> Callable[..., object]:
+        """The listener, under the name of the user's function: errors and the log name it."""
+
+        def listen(given: Any) -> object:  # noqa: ANN401 - a message, or a list
+            return self._listen(given)
+
+        async def listen_async(given: Any) -> object:  # noqa: ANN401 - a message, or a list
+            return await self._listen_async(given)
+
+        listener: Callable[..., object] = listen_async if is_coroutine_function(handle) else listen
+        listener.__qualname__ = name_of(handle)
+        return listener
 
     # --- In handlers' threads and tasks -------------------------------------------------------------------------------------------
 

@@ -200,6 +200,30 @@ def test_a_function_of_the_working_directory_is_called(
     assert floors(sent) == 9
 
 
+NO_ANSWER = """
+def annotated(message) -> None: ...
+
+def silent(message): ...
+"""
+
+
+def test_a_function_that_returns_none_is_refused_or_named(
+    penstock: Penstock, sent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no_answer.py").write_text(NO_ANSWER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    refused = penstock("consume", "orders", "--group", "g", "--call", "no_answer:annotated", *IDLE, code=2).err
+    assert "annotated to return None" in refused
+    assert "object:    annotated" in refused
+    penstock("group", "create", "g", "--max-attempts", "1")
+    assert (
+        "the listener silent of group g returned None"
+        in penstock("consume", "orders", "--group", "g", "--call", "no_answer:silent", *IDLE).err
+    )
+    del sys.modules["no_answer"]
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
