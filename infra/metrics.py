@@ -147,15 +147,17 @@ def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = LOOPBACK)
 
 
 @contextmanager
-def served(metrics: MemoryMetrics, port: int | None, host: str = LOOPBACK) -> Iterator[None]:
-    """A block during which ``/metrics`` is served at ``host`` on ``port``; None: it is not. Raises the errors of `serve_prometheus`."""
+def served(metrics: MemoryMetrics, port: int | None, host: str = LOOPBACK) -> Iterator[int | None]:
+    """A block during which ``/metrics`` is served at ``host`` on ``port``, and which gets the port; None: it is not. Raises the errors of
+    `serve_prometheus`.
+    """
     if port is None:
-        yield
+        yield None
         return
     server = serve_prometheus(metrics, port=port, host=host)
     log.info("metrics are served on port %d", server.port, extra={"fields": {"port": server.port}})
     try:
-        yield
+        yield server.port
     finally:
         server.close()
 

@@ -28,6 +28,8 @@ EXIT_CODES = {
     128 + signal.SIGTERM: "ended by SIGTERM",
 }
 _STDOUT = 1
+_OF_THE_LAKE = ("topic_not_found", "group_not_found")
+"""Errors by kind that often mean another lake than the one that was opened, so they name it."""
 
 
 def ending(error: BaseException, session: Session) -> int:
@@ -90,7 +92,7 @@ def _library_error(error: BaseException, session: Session) -> int:
         bug = InternalError("penstock failed in an unforeseen way; please report it", observed=f"{type(error).__name__}: {error}")
         bug.hint = None if session.debug else "run it again with --debug (before the command) for the traceback"
         error = bug
-    show(error, as_json=session.as_json)
+    show(error, as_json=session.as_json, lake=session.lake_shown if error.kind in _OF_THE_LAKE and session.url else None)
     return exit_code([error])
 
 
@@ -104,9 +106,10 @@ def exit_code(errors: Sequence[PenstockError]) -> int:
     return OTHER if errors else 0
 
 
-def show(error: PenstockError, *, as_json: bool) -> None:
-    """Show an error on stderr, in the words of the command line."""
-    facts = {name: getattr(error, name) for name in ("operation", "object", "expected", "observed", "hint")}
+def show(error: PenstockError, *, as_json: bool, lake: str | None = None) -> None:
+    """Show an error on stderr, in the words of the command line, with the ``lake`` if given."""
+    facts = {name: getattr(error, name) for name in ("operation", "object", "expected", "observed")}
+    facts |= {"lake": lake, "hint": error.hint}
     known = {name: _plain(value) for name, value in facts.items() if value is not None}
     if error.hint is not None:
         from .wording import in_shell

@@ -157,6 +157,12 @@ class Session:
             raise click.UsageError("Which lake? Give --lake URL, or set PENSTOCK_LAKE.")
         return self.url
 
+    @property
+    def lake_shown(self) -> str:
+        """The lake for people: a folder by its whole path, as a relative one depends on where the command was called."""
+        url = self.lake_url
+        return url if "://" in url else os.path.abspath(os.path.expanduser(url))
+
     def connect(self, *, read_only: bool = False) -> Lake:
         """Open the lake for synchronous calls."""
         from ...lake import connect

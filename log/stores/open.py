@@ -98,6 +98,9 @@ def open_store(
         os.fsencode(text)
     except UnicodeEncodeError as error:
         raise InvalidArgument("the store's URL has characters that no name has", expected=_SCHEMES, observed=plain(url)) from error
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme in {*_SERVICES, "memory", "file"} and not rest.startswith("//"):
+        raise InvalidArgument("a URL has '://' behind its scheme", object=text, expected=_SCHEMES, hint=f"./{text} names a folder")
     if "://" not in text:
         _no_options("a path", options or {})
         return _open_folder(os.path.expanduser(text), runtime)

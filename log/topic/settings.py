@@ -58,7 +58,7 @@ class TopicSettings:
         except ValueError as error:
             raise InvalidArgument("no such message type", expected=", ".join(MessageType), observed=self.message_type) from error
         if not is_positive(self.queues):
-            raise InvalidArgument("queues must be a positive whole number", observed=self.queues)
+            raise InvalidArgument("queues must be a positive whole number", observed=repr(self.queues))
         if self.queues > QUEUES_MAX:
             raise LimitExceeded("too many queues", expected=f"at most {QUEUES_MAX}", observed=self.queues)
         retention = optional_duration(

@@ -102,9 +102,16 @@ def command(
         run_async(session, lambda lake: maintain_once(lake, topics, report))
         return exit_code(errors)
     stopper, metrics = _Stopper(), MemoryMetrics()
-    with served(metrics, metrics_port, metrics_host), session.signals.held(stopper.stop):
+    with served(metrics, metrics_port, metrics_host) as port, session.signals.held(stopper.stop):
+        if not session.as_json:
+            output.note(_begun(session.lake_url, topics, metrics_host, port))
         run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval, metrics, looks))
     return 0
+
+
+def _begun(lake: str, topics: Sequence[str], host: str, port: int | None) -> str:
+    metrics = "" if port is None else f"; metrics at http://{host}:{port}/metrics"
+    return f"Maintaining {', '.join(topics) or 'all topics'} of {output.printable(lake)}{metrics}. A line for each step that does something."
 
 
 class _Stopper:

@@ -135,6 +135,8 @@ def list_topics(session: Session) -> bool:
     else:
         rows = [(name, r.settings.message_type, r.settings.queues, _kept(r.settings)) for name, r in topics]
         output.table(("topic", "type", "queues", "kept"), rows)
+        if not found.records and not found.unreadable:
+            output.note(f"No topics in {session.lake_shown}.")
     damaged = [error for error in found.unreadable.values() if not isinstance(error, ForeignObject)]
     for error in damaged[:-1]:
         show(error, as_json=session.as_json)

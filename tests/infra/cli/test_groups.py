@@ -201,6 +201,17 @@ def test_workers_that_died_are_told_from_those_that_live(penstock: Penstock, lak
     assert states == {"dead": "silent", "idle": "silent", "replaced": "fenced"}
 
 
+def test_who_only_maintains_is_shown_as_upkeep(penstock: Penstock, lake: Path) -> None:
+    async def beat() -> None:
+        async with aio.connect(lake) as opened:
+            found = Heartbeat(worker="keeper", lease_ms=100, members=(Listed(1, "", ("*",)),))
+            await opened.coordination.cells.write(worker_key("keeper"), encode_heartbeat(found), on=None, deadline_s=9e18)
+
+    asyncio.run(beat())
+    (line,) = [one for one in penstock("workers", "--patience", "0s").out.splitlines() if one.startswith("keeper")]
+    assert line.split() == ["keeper", "-", "silent", "100ms", "upkeep"]
+
+
 # --- Where it is -----------------------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -52,9 +53,20 @@ def test_what_was_found_ends_well(shop: Penstock) -> None:
     shop("group", "list", "--exit-code")
 
 
-def test_an_empty_lake_has_no_topics_and_no_groups(penstock: Penstock) -> None:
-    penstock("topic", "list", "--exit-code", code=1)
+def test_an_empty_lake_has_no_topics_and_no_groups(penstock: Penstock, lake: Path) -> None:
+    assert f"No topics in {lake}." in penstock("topic", "list", "--exit-code", code=1).err
+    assert not penstock("topic", "list", "--json").err
     penstock("group", "list", "--exit-code", code=1)
+
+
+def test_what_is_not_there_names_the_lake_that_was_looked_at(
+    penstock: Penstock, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lake.parent)
+    for command in (("read", "nowhere"), ("group", "describe", "nobody")):
+        refused = penstock(*command, "--lake", "./elsewhere", code=2).err
+        assert f"  lake:      {lake.parent / 'elsewhere'}\n" in refused
+        assert json.loads(penstock(*command, "--json", code=2).err)["lake"] == str(lake)
 
 
 def test_a_failure_keeps_its_own_exit_code(shop: Penstock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -102,6 +103,16 @@ def test_maintenance_publishes_and_ends_in_order(start: Start, lake: Path) -> No
     assert (step["step"], step["rows"]) == ("publish", 1)
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=TIMEOUT_S)[1] == b""
+    assert process.returncode == 143
+
+
+def test_maintenance_says_at_once_what_it_maintains(start: Start, lake: Path) -> None:
+    process = start("maintain", "--metrics-port", "0")
+    assert process.stderr is not None
+    said = process.stderr.readline().decode()
+    assert re.match(rf"Maintaining all topics of {re.escape(str(lake))}; metrics at http://127\.0\.0\.1:\d+/metrics\. ", said), said
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 143
 
 

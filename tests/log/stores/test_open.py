@@ -73,6 +73,8 @@ def test_credentials_in_options_are_taken_and_not_shown() -> None:
         ("s3a://bucket/lake", "unknown scheme"),
         ("s3://", "names no bucket"),
         ("s3:///lake", "names no bucket"),
+        ("s3:/bucket/lake", r"'://' behind its scheme.*s3:/bucket/lake.*\./s3:/bucket/lake names a folder"),
+        ("memory:lake", "'://' behind its scheme"),
         ("s3://bucket/a//b", "bad key"),
         ("s3://bucket/a/../b", "bad key"),
         ("s3://bucket/a?regoin=x", r"s3:// has no such option.*anonymous, connect_timeout_s, endpoint.*regoin"),
