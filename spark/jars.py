@@ -1,4 +1,4 @@
-"""The JARs that Spark needs for Delta and S3, pinned one by one and kept in Penstock's own cache.
+"""The JARs that each version of Spark needs for Delta and S3, pinned one by one and kept in Penstock's own cache.
 
 Spark can resolve packages itself, but then every session asks Ivy, prints its report, pulls in 87 MB that are never loaded, and trips over
 half-filled Maven folders. So the lists (``jars_*.xml``) are resolved once, with the Ivy that Spark ships, and sessions are handed files. A
@@ -16,11 +16,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from ..log.errors import MissingDependency
+from . import versions
 from .java import find_java
 
 _HERE = Path(__file__).parent
-_DELTA = _HERE / "jars_delta.xml"
-_S3A = _HERE / "jars_s3a.xml"
 _TIMEOUT_S = 600
 
 
@@ -44,7 +43,7 @@ def cache_folder() -> Path:
 
 
 def listed(*, s3: bool = False) -> list[Jar]:
-    """The JARs of a session: 4 for Delta, 40 together with S3A."""
+    """The JARs of a session of the installed Spark: 4 for Delta, some 40 together with S3A."""
     return [jar for path in _lists(s3) for jar in _read_list(path)]
 
 
@@ -66,7 +65,8 @@ def ensure(*, s3: bool = False) -> list[Path]:
 
 
 def _lists(s3: bool) -> list[Path]:
-    return [_DELTA, _S3A] if s3 else [_DELTA]
+    delta, s3a = (_HERE / name for name in versions.installed().jar_lists)
+    return [delta, s3a] if s3 else [delta]
 
 
 def _read_list(path: Path) -> list[Jar]:

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..log.errors import MissingDependency
-
-SUPPORTED_MAJORS = (17, 21, 25)
-"""The versions that Spark 4.2 runs on, by its documentation; `scripts/setup_java.sh` has the same."""
+from . import versions
 
 _COMMON_FOLDERS = (
     "/usr/lib/jvm/*",
@@ -42,11 +40,11 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The first Java that fits: ``JAVA_HOME``, then the one on ``PATH``, then those in the usual folders.
+    """The first Java that fits the installed Spark: ``JAVA_HOME``, then the one on ``PATH``, then those in the usual folders.
 
     Raises `MissingDependency` when there is none. It names those that were found and do not fit.
     """
-    return choose_java(candidate_homes(os.environ if environment is None else environment), major_version)
+    return choose_java(candidate_homes(os.environ if environment is None else environment), major_version, versions.installed())
 
 
 def candidate_homes(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -59,19 +57,19 @@ def candidate_homes(environment: Mapping[str, str]) -> Iterator[Path]:
         yield from map(Path, sorted(glob.glob(os.path.expanduser(pattern))))  # pathlib cannot glob absolute patterns
 
 
-def choose_java(homes: Iterable[Path], major_of: Callable[[Path], int | None]) -> Java:
-    """The first of ``homes`` with a supported version. Raises `MissingDependency`."""
+def choose_java(homes: Iterable[Path], major_of: Callable[[Path], int | None], spark: versions.SparkVersion) -> Java:
+    """The first of ``homes`` with a version that ``spark`` runs on. Raises `MissingDependency`."""
     unfit: dict[Path, int] = {}
     for home in homes:
         major = major_of(home)
-        if major in SUPPORTED_MAJORS:
+        if major in spark.java:
             return Java(home, major)
         if major is not None:
             unfit[home] = major
     raise MissingDependency(
-        "Spark needs Java, and none that fits was found",
+        f"Spark {spark.minor} needs Java, and none that fits was found",
         operation="find Java",
-        expected="Java " + ", ".join(map(str, SUPPORTED_MAJORS)),
+        expected="Java " + ", ".join(map(str, spark.java)),
         observed=", ".join(f"Java {major} in {home}" for home, major in unfit.items()) or "no Java",
         hint="Install one (for instance `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`), "
         "or set JAVA_HOME to its folder",

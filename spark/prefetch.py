@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from ..log.errors import PenstockError
 from . import jars
 from .quick_start import make_archive
-from .session import check_versions
+from .versions import check_versions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fill the cache and print its contents; 0 when every JAR is there. An archive that cannot be made is told, and is no failure."""
     parser = argparse.ArgumentParser(prog="python -m penstock.spark.prefetch", description=__doc__)
-    parser.add_argument("--no-s3", dest="s3", action="store_false", help="leave out what S3 needs (36 of 40 files)")
+    parser.add_argument("--no-s3", dest="s3", action="store_false", help="leave out what S3 needs (all but 4 files)")
     parser.add_argument(
         "--no-archive", dest="archive", action="store_false", help="leave out the archive of classes (200 MB, a minute)"
     )

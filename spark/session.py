@@ -7,21 +7,17 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..log.errors import MissingDependency
 from . import jars
 from .java import Java, find_java
 from .quick_start import driver_settings
 from .source.register import register
+from .versions import check_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# Delta's Python files and its JAR must be of one version, and the JAR is built for one minor version of Spark.
-_VERSIONS = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,24 +126,3 @@ def local_cores(master: str) -> int | None:
     if not found:
         return None
     return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
-
-
-def check_versions(installed: Mapping[str, str | None] | None = None) -> None:
-    """Raise `MissingDependency` unless PySpark and Delta are installed in versions that fit together."""
-    found = {name: _installed_version(name) for name in _VERSIONS} if installed is None else installed
-    wrong = {name: found[name] for name, version in _VERSIONS.items() if found[name] != version}
-    if wrong:
-        raise MissingDependency(
-            "Spark's packages are missing or do not fit together",
-            operation="start Spark",
-            expected=", ".join(f"{name} {_VERSIONS[name]}" for name in wrong),
-            observed=", ".join(f"{name} {version or 'missing'}" for name, version in wrong.items()),
-            hint="Install them with `pip install 'penstock[spark]'`",
-        )
-
-
-def _installed_version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None

@@ -83,7 +83,7 @@ def check_installed(*, spark: bool = True) -> None:
         )
     if spark:
         from ...spark.java import find_java
-        from ...spark.session import check_versions
+        from ...spark.versions import check_versions
 
         check_versions()
         find_java()

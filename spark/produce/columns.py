@@ -14,6 +14,7 @@ from ...log.errors import InvalidArgument, MessageTypeMismatch
 from ...log.message.message import SEND_SCHEMA
 from ...log.message.message_type import MessageType
 from ...log.topic.settings import TopicSettings
+from ..placing import placed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -78,7 +79,7 @@ def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> 
         at = F.col(_PREFIX + "queue")
         tasks = min(queues, df.sparkSession.sparkContext.defaultParallelism)
         # Partitioning by number gives each queue to one task for sure, while two hashes may meet in one task and leave another idle.
-        staged = staged.repartitionById(tasks, F.pmod(at, F.lit(tasks)))
+        staged = placed(staged, tasks, F.pmod(at, F.lit(tasks)))
         staged = staged.sortWithinPartitions(at, *(_resolved(df, one, "order_by") for one in mapping.order_by))
     return staged.select(*(F.col(_PREFIX + name).alias(name) for name in STAGED if name in fields))
 

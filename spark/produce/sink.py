@@ -12,8 +12,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-import xxhash
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ...coordinator.lakes import LakePlace, OpenLake, lakes
 from ...log.errors import InvalidArgument
@@ -89,7 +88,7 @@ class BatchSink(DataSourceArrowWriter):
     """The sink of ``df.write.format("penstock").mode("append")``: all rows become visible at once. Made on the driver, copied to the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        self._sink = _Sink.planned(options, schema)
+        self._sink = Sink.planned(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
         """Stage a task's rows. Runs in the task."""
@@ -100,37 +99,9 @@ class BatchSink(DataSourceArrowWriter):
         self._sink.link(messages, batch=None)
 
 
-class StreamSink(DataSourceStreamArrowWriter):
-    """The sink of ``df.writeStream.format("penstock")``: each micro-batch becomes visible at once, and is there once."""
-
-    def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        self._sink = _Sink.planned(options, schema)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        """Stage a task's rows. Runs in the task. All tasks of a batch agree on its job without talking to each other."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None, "Spark runs tasks in a context"
-        query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
-        run = context.getLocalProperty("spark.jobGroup.id")
-        # Another run writes the batch under another job: the former job may have been linked, or given up.
-        job = xxhash.xxh3_128_hexdigest(f"{query}/{run}/{batch}".encode())
-        return self._sink.stage(iterator, query=query, job=job)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Link the rows. Runs on the driver, once all tasks have ended well, and again with the same number if the driver died before Spark
-        noted it.
-        """
-        self._sink.link(messages, batch=batchId)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing: Spark calls it after a commit of unknown outcome, too. The collector removes what was staged in vain."""
-
-
 @dataclass(frozen=True, slots=True)
-class _Sink:
-    """The common part of both kinds of sink; small, so that it travels.
+class Sink:
+    """The common part of the sinks of batches and of streams; small, so that it travels.
 
     A stream's commit plans a sink of its own: the values of the tasks' sink come to it with what they staged.
     """
@@ -145,7 +116,7 @@ class _Sink:
     """
 
     @classmethod
-    def planned(cls, options: SinkOptions, schema: StructType) -> _Sink:
+    def planned(cls, options: SinkOptions, schema: StructType) -> Sink:
         """Plan a sink. Runs on the driver, before the tasks of a batch."""
         _check_columns(schema)
         opened = lakes.open(options.place)
@@ -234,8 +205,3 @@ def batch_sink(options: Mapping[str, str], schema: StructType, *, overwrite: boo
     if overwrite:
         raise InvalidArgument("a topic cannot be overwritten", operation="write", hint='.mode("append")')
     return BatchSink(parse(options), schema)
-
-
-def stream_sink(options: Mapping[str, str], schema: StructType) -> StreamSink:
-    """The result of the data source's ``streamWriter``."""
-    return StreamSink(parse(options), schema)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
 from ...log.errors import InvalidArgument
 from ..errors import Legible
-from ..produce.sink import BatchSink, StreamSink, batch_sink, stream_sink
+from ..produce.sink import BatchSink, batch_sink
+from ..versions import STREAM_LIMITS, STREAM_SINK, has, require
 from .batch import BatchReader
 from .options import SourceOptions, parse
 from .schema import ddl
-from .stream import StreamReader
+from .stream import TopicStream
+from .unbounded_stream import UnboundedStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from ..produce.stream_sink import StreamSink
 
 
 class PenstockDataSource(DataSource):
@@ -39,11 +44,11 @@ class PenstockDataSource(DataSource):
         return BatchReader(options)
 
     @Legible()
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> TopicStream:  # noqa: N802 - Spark's name
         """The reader of a stream."""
         options = parse(self.options, stream=True)
         _check_schema(schema, options)
-        return StreamReader(options)
+        return stream_reader(options)
 
     @Legible()
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
@@ -53,7 +58,19 @@ class PenstockDataSource(DataSource):
     @Legible()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
         """The writer of a stream."""
+        require(STREAM_SINK, "write a stream")
+        from ..produce.stream_sink import stream_sink
+
         return stream_sink(self.options, schema)
+
+
+def stream_reader(options: SourceOptions, release: str = pyspark.__version__) -> TopicStream:
+    """The reader of a stream for a version of Spark."""
+    if not has(STREAM_LIMITS, release):
+        return UnboundedStreamReader(options, release)
+    from .bounded_stream import StreamReader  # it needs a module that older ones lack
+
+    return StreamReader(options)
 
 
 def _check_schema(schema: StructType, options: SourceOptions) -> None:

@@ -1,4 +1,4 @@
-"""``spark.readStream.format("penstock")``: the driver's side of a stream."""
+"""``spark.readStream.format("penstock")``: the driver's side of a stream, as every version of Spark calls it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
-from ...consumers.ranges.admission import admitted
 from ...consumers.ranges.mirror import GroupMirror
 from ...consumers.ranges.offsets import Moved, Places, StreamOffset, TopicSnapshot, continued
 from ...consumers.ranges.task import read
@@ -30,69 +22,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.spark")
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives as long as its query, in one process beside the driver. Spark pickles a fresh one for the executors, which only `read`."""
+class TopicStream(DataSourceStreamReader):
+    """The common part of readers. A reader lives as long as its query, in one process beside the driver. Spark pickles a fresh one for the
+    executors, which only `read`.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._view = TopicView(options.place, options.topic)
         self._mirror = None if options.group is None else GroupMirror(self._view, options.topic, options.group)
         self._standing: TopicSnapshot | None = None
-        self._cap: StreamOffset | None = None
-        """Where a query with `Trigger.AvailableNow` ends."""
-
-    @Legible()
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins. A query that ends with what is stored begins at the earliest unless told otherwise:
-        from the latest it would read nothing.
-        """
-        standing = self._refreshed()
-        start = self._options.start
-        if self._cap is not None and not self._options.start_given:
-            start = Places("earliest")
-        begin = self._told(self._view.resolve(start, standing, fail_on_data_loss=self._options.fail_on_data_loss))
-        if not self._options.start_given and begin.queues == standing.end.queues:
-            self._tell_of_what_is_passed_over(standing)
-        return StreamOffset(standing.life, begin.queues).to_json()
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """How much a trigger takes; `latestOffset` itself keeps a second limit."""
-        if self._options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(self._options.max_offsets_per_trigger)
-        if self._options.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(self._options.max_bytes_per_trigger)
-        return ReadAllAvailable()
-
-    @Legible()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch, which begins at ``start``, ends; ``start`` when there is nothing new."""
-        standing = self._refreshed()
-        begin = StreamOffset.from_json(start)
-        self._report(begin)
-        if self._cap is not None and self._cap.life != standing.life:
-            return start
-        moved = self._told(continued(standing, begin, fail_on_data_loss=self._options.fail_on_data_loss))
-        end = (self._cap or standing.end).queues
-        available = {queue: (first, max(first, end[queue])) for queue, first in moved.queues.items()}
-        unlimited = isinstance(limit, ReadAllAvailable)
-        ends = admitted(
-            available,
-            rows_max=None if unlimited else self._options.max_offsets_per_trigger,
-            bytes_max=None if unlimited else self._options.max_bytes_per_trigger,
-            sizes=self._view.sizes(available),
-        )
-        if all(ends[queue] == first for queue, (first, _) in available.items()):
-            return start
-        return StreamOffset(standing.life, ends).to_json()
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The end of all that was stored when the last batch was planned, for the query's progress."""
-        return None if self._standing is None else self._standing.end.to_json()
-
-    @Legible()
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of the query: messages stored later do not count."""
-        self._cap = self._refreshed().end
 
     @Legible()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -126,6 +65,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._options.topic,
                 stored,
             )
+
+    def _begun(self, start: Places) -> StreamOffset:
+        """Where a query without a checkpoint begins."""
+        standing = self._refreshed()
+        begin = self._told(self._view.resolve(start, standing, fail_on_data_loss=self._options.fail_on_data_loss))
+        if not self._options.start_given and begin.queues == standing.end.queues:
+            self._tell_of_what_is_passed_over(standing)
+        return StreamOffset(standing.life, begin.queues)
 
     def _refreshed(self) -> TopicSnapshot:
         self._standing = self._view.refresh()

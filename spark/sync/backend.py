@@ -69,7 +69,7 @@ class FoundInDriver:
 
         found = self._found.rows(target, truncate, old)
         found = found if found.num_rows else found.schema.empty_table()  # Spark needs a chunk of every column
-        return self._session.createDataFrame(found, from_arrow_schema(found.schema))
+        return self._session.createDataFrame(found, from_arrow_schema(found.schema, prefer_timestamp_ntz=True))
 
     def drop(self) -> None:
         self._found.drop()

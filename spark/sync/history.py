@@ -34,7 +34,7 @@ def history_rows(mine: DataFrame, target: Target, steps: Steps) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = history_schema(target)
-    return mine.mapInArrow(partial(_typed, target, schema, steps), from_arrow_schema(schema))
+    return mine.mapInArrow(partial(_typed, target, schema, steps), from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
 
 def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFrame:

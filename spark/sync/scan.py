@@ -22,6 +22,7 @@ from ...cdc.sync.columns import ROWS_PER_BATCH, batch_of, rows_schema
 from ...cdc.sync.options import Steps
 from ...cdc.sync.scan import Scan, Taken, folded_of
 from ...cdc.targets import Target
+from ..placing import placed
 from .history import history_rows
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ _ROWS_PER_PIECE = 8_192
 
 def pieces(session: SparkSession, scan: Scan) -> DataFrame:
     """The folds of all tasks; net changes of one row lie in one partition."""
+    from pyspark.sql import functions as F
+
     tasks = len(scan.tasks)
     found = session.range(0, tasks, 1, tasks).mapInArrow(partial(_fold_tasks, scan), _PIECES)
-    return found.repartitionById(scan.buckets, "bucket") if scan.buckets > 1 else found
+    return placed(found, scan.buckets, F.col("bucket")) if scan.buckets > 1 else found
 
 
 def summary(found: DataFrame) -> Taken:
@@ -67,7 +70,7 @@ def rows_of(found: DataFrame, scan: Scan, target: Target, truncate: Truncate | N
     if old is not None:
         mine = mine.coalesce(1)  # a row may take its columns from a row of another partition
     typed = partial(_typed_rows, target, schema, None if truncate is None else truncate.position, old, scan.steps)
-    return mine.mapInArrow(typed, from_arrow_schema(schema))
+    return mine.mapInArrow(typed, from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
 
 # --- In a task ------------------------------------------------------------------------------------------------------------------

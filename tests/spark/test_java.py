@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.log.errors import MissingDependency
-from penstock.spark.java import SUPPORTED_MAJORS, candidate_homes, choose_java, find_java, major_version, parse_major
+from penstock.spark.java import candidate_homes, choose_java, find_java, major_version, parse_major
+from penstock.spark.versions import NEWEST, SPARKS
 from tests.tree import ROOT
 
 
@@ -26,14 +27,21 @@ def test_a_version_is_read_as_java_prints_it(text: str, major: int | None) -> No
 
 def test_the_first_java_that_fits_is_taken() -> None:
     versions = {Path("/old"): 11, Path("/none"): None, Path("/fits"): 17, Path("/also"): 21}
-    assert choose_java(versions, versions.get).home == Path("/fits")
+    assert choose_java(versions, versions.get, NEWEST).home == Path("/fits")
+
+
+def test_an_older_spark_takes_no_newer_java() -> None:
+    versions = {Path("/newest"): 25, Path("/fits"): 21}
+    assert choose_java(versions, versions.get, SPARKS[0]).home == Path("/fits")
+    with pytest.raises(MissingDependency, match=r"Spark 4.0 needs Java.*expected: Java 17, 21; observed: Java 25 in /newest"):
+        choose_java([Path("/newest")], versions.get, SPARKS[0])
 
 
 def test_without_a_fitting_java_the_error_says_what_was_found_and_what_to_install() -> None:
     with pytest.raises(MissingDependency, match=r"Java 17, 21, 25.*Java 11 in /old.*apt-get install openjdk-17.*JAVA_HOME"):
-        choose_java([Path("/old")], lambda _: 11)
+        choose_java([Path("/old")], lambda _: 11, NEWEST)
     with pytest.raises(MissingDependency, match="observed: no Java"):
-        choose_java([], lambda _: None)
+        choose_java([], lambda _: None, NEWEST)
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -62,4 +70,4 @@ def test_what_is_no_java_has_no_version(tmp_path: Path) -> None:
 def test_set_up_accepts_what_spark_runs_on() -> None:
     found = re.search(r'^supported="([\d ]+)"', (ROOT / "scripts" / "setup_java.sh").read_text(), re.MULTILINE)
     assert found is not None
-    assert tuple(map(int, found[1].split())) == SUPPORTED_MAJORS
+    assert tuple(map(int, found[1].split())) == NEWEST.java

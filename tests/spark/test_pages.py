@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.spark.versions import STREAM_TRIGGER
 from tests.pages import Run, blocks, user_pages
+from tests.spark.needs import needs
 from tests.test_documents import README, quick_pages, readme
 from tests.tree import ROOT
 
@@ -17,11 +19,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PRINTED = "3 payments\n[Row(id=1, price=4)]\n"
 
 
+@needs(STREAM_TRIGGER)
 @pytest.mark.usefixtures("spark")
 def test_the_readme_s_pipeline_runs(tmp_path: Path) -> None:
     assert readme(2, tmp_path, base=f"{tmp_path}/") == PRINTED
 
 
+@needs(STREAM_TRIGGER)
 @pytest.mark.thorough
 @pytest.mark.processes
 @pytest.mark.usefixtures("java")

@@ -200,14 +200,17 @@ def _numbers(version: str) -> list[int]:
 
 
 def _spark() -> Iterator[Check]:
-    """The checks of Java and the JARs, which matter where Spark is installed."""
-    from ....spark import jars, java
+    """The checks of Spark's version, Java and the JARs, which matter where Spark is installed."""
+    from ....spark import jars, java, versions
 
-    try:
-        importlib.metadata.version("pyspark")
-        wanted: Literal["problem", "note"] = "problem"
-    except importlib.metadata.PackageNotFoundError:
-        wanted = "note"
+    wanted: Literal["problem", "note"] = "note"
+    if (release := versions.installed_release("pyspark")) is not None:
+        wanted = "problem"
+        try:
+            versions.check_versions()
+            yield Check("Spark", "ok", f"pyspark {release} with delta-spark {versions.DELTA}")
+        except MissingDependency as error:
+            yield Check("Spark", "note", f"{error.observed}; Delta tables in Spark need {error.expected}", error.hint or "")
     try:
         found = java.find_java()
         yield Check("Java", "ok", f"{found.major} in {found.home}")

@@ -15,12 +15,18 @@ import penstock
 from penstock.coordinator.lakes import lakes
 from penstock.log.errors import InvalidArgument, LimitExceeded, NotWritten, TopicDeleted, TopicNotFound
 from penstock.log.limits import JOB_LINK_MAX_S
-from penstock.spark.produce.sink import StreamSink, batch_sink, parse, stream_sink
+from penstock.spark.produce.sink import batch_sink, parse
+from penstock.spark.versions import STREAM_SINK
+from tests.spark.needs import lacking
 from tests.spark.produce.test_parts import batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+pytest.importorskip("penstock.spark.produce.stream_sink", reason=lacking(STREAM_SINK), exc_type=ImportError)
+
+from penstock.spark.produce.stream_sink import StreamSink, stream_sink
 
 pytestmark = pytest.mark.spark
 

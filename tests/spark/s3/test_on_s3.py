@@ -17,6 +17,7 @@ from penstock.coordinator.lakes import lakes
 from penstock.infra.cli.lake.upkeep import maintain_once
 from penstock.log import open_store, queue_of
 from penstock.spark import ordered_writer, sync, write_ordered
+from penstock.spark.versions import STREAM_LIMITS, has
 from tests.cdc.sync.streams import TOPIC, event, send
 from tests.servers import S3Server
 
@@ -88,17 +89,18 @@ def test_writes_sources_and_streams(spark: SparkSession, server: S3Server) -> No
     upkept(url)  # one half is in the table then, the other one in the log
     write_ordered(orders(spark, COUNT), url, "orders", **by, name="nightly", batch_id=1)  # type: ignore[arg-type]
 
-    options = {"lake": url, "group": "copier", "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(COUNT)}
+    limit = {"maxOffsetsPerTrigger": str(COUNT)} if has(STREAM_LIMITS) else {}
+    options = {"lake": url, "group": "copier", "startingOffsets": "earliest", **limit}
     columns = {"message_group": "message_group", "body": "body", "order_by": ["queue", "offset"]}
     writer = ordered_writer(url, "copies", **columns)  # type: ignore[arg-type]
     source = spark.readStream.format("penstock").options(**options).load("orders")
     query = source.writeStream.foreachBatch(writer).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     assert query.awaitTermination(300)
-    assert len(query.recentProgress) == 2
+    assert len(query.recentProgress) == (2 if limit else 1)
     for topic in ("orders", "copies"):
         check(spark.read.format("penstock").option("lake", url).load(topic).collect(), until=2 * COUNT)
     with penstock.connect(url, read_only=True) as lake:
-        assert lake.describe_group("copier").lag == 0
+        assert lake.describe_group("copier").lag == (0 if limit else 2 * COUNT)  # an older Spark tells of a batch with the next one
 
 
 @pytest.mark.thorough

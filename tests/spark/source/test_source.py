@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from penstock.log import MESSAGE_SCHEMA
 from penstock.spark.source.schema import ddl
+from penstock.spark.versions import STREAM_LIMITS, has
 from tests.spark.source.topics import TopicFolder, topic_folder
 
 if TYPE_CHECKING:
@@ -97,7 +99,8 @@ def test_the_schema_is_that_of_messages() -> None:
 
     named = StructType.fromDDL(ddl(MESSAGE_SCHEMA.names))
     assert isinstance(named, StructType)
-    schema = to_arrow_schema(named, timezone="UTC")
+    newer = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}  # it was always UTC before
+    schema = to_arrow_schema(named, **newer)  # type: ignore[arg-type]
     assert schema.equals(MESSAGE_SCHEMA)
 
 
@@ -140,20 +143,24 @@ def test_rows_of_a_queue_come_in_order_inside_one_task(spark: SparkSession, fill
 def test_a_stream_goes_on_from_its_checkpoint(spark: SparkSession, topic: TopicFolder, tmp_path: Path) -> None:
     stream = Stream(spark, topic, tmp_path)
     topic.send(50)
-    stream.run(maxOffsetsPerTrigger="20", group="spark")
-    assert [len(rows) for rows in stream.batches] == [20, 20, 10]
-    assert topic.lake.describe_group("spark").lag == 0
+    limit = {"maxOffsetsPerTrigger": "20"} if has(STREAM_LIMITS) else {}
+    stream.run(group="spark", **limit)
+    assert [len(rows) for rows in stream.batches] == ([20, 20, 10] if limit else [50])
     (source,) = stream.progress["sources"]
     end = {"life": 1, **{str(queue): following for queue, (_, following) in topic.offsets().items()}}
-    assert (source["endOffset"], source["latestOffset"]) == (end, end)
+    assert source["endOffset"] == end
+    if limit:
+        assert source["latestOffset"] == end
+        assert topic.lake.describe_group("spark").lag == 0
+    batches = len(stream.batches)
     topic.publish()
     topic.send(30)
-    assert topic.lake.describe_group("spark").lag == 30
     stream.run(group="spark")
+    assert topic.lake.describe_group("spark").lag == (0 if limit else 30)  # an older Spark tells of a batch with the next one
     assert sorted(row for rows in stream.batches for row in rows) == stored(topic)
-    assert len(stream.batches) == 4
+    assert len(stream.batches) == batches + 1
     stream.run()
-    assert len(stream.batches) == 4
+    assert len(stream.batches) == batches + 1
 
 
 @pytest.mark.thorough

@@ -15,16 +15,19 @@ import pytest
 from penstock.coordinator import GroupInUse
 from penstock.coordinator.lakes import lakes
 from penstock.log import MESSAGE_SCHEMA, OffsetOutOfRange, RetryError, StoreUnavailable, TopicDeleted, TopicNotFound
+from penstock.spark.versions import STREAM_LIMITS
+from tests.spark.needs import lacking
 from tests.spark.source.topics import TopicFolder, topic_folder
 
 pytest.importorskip("pyspark")
+pytest.importorskip("penstock.spark.source.bounded_stream", reason=lacking(STREAM_LIMITS), exc_type=ImportError)
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from penstock.consumers.ranges.task import read
+from penstock.spark.source.bounded_stream import StreamReader
 from penstock.spark.source.options import parse
 from penstock.spark.source.planning import Partition
-from penstock.spark.source.stream import StreamReader
 
 ALL = ReadAllAvailable()
 

@@ -1,0 +1,48 @@
+"""``format("penstock")`` as a sink of streams, since Spark 4.1: older ones hand a stream's rows to a source one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import xxhash
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from .sink import Sink, SinkOptions, TaskDone, parse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """The sink of ``df.writeStream.format("penstock")``: each micro-batch becomes visible at once, and is there once."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._sink = Sink.planned(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
+        """Stage a task's rows. Runs in the task. All tasks of a batch agree on its job without talking to each other."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "Spark runs tasks in a context"
+        query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
+        run = context.getLocalProperty("spark.jobGroup.id")
+        # Another run writes the batch under another job: the former job may have been linked, or given up.
+        job = xxhash.xxh3_128_hexdigest(f"{query}/{run}/{batch}".encode())
+        return self._sink.stage(iterator, query=query, job=job)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Link the rows. Runs on the driver, once all tasks have ended well, and again with the same number if the driver died before Spark
+        noted it.
+        """
+        self._sink.link(messages, batch=batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Do nothing: Spark calls it after a commit of unknown outcome, too. The collector removes what was staged in vain."""
+
+
+def stream_sink(options: Mapping[str, str], schema: StructType) -> StreamSink:
+    """The result of the data source's ``streamWriter``."""
+    return StreamSink(parse(options), schema)

@@ -1,0 +1,75 @@
+"""``spark.readStream.format("penstock")`` since Spark 4.2, which tells a source where a batch begins, and of ``availableNow``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ...consumers.ranges.admission import admitted
+from ...consumers.ranges.offsets import Places, StreamOffset, continued
+from ..errors import Legible
+from .options import SourceOptions
+from .stream import TopicStream
+
+
+class StreamReader(TopicStream, SupportsTriggerAvailableNow):
+    """The reader with bounded micro-batches, whose start depends on the trigger unless it is named."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._cap: StreamOffset | None = None
+        """Where a query with `Trigger.AvailableNow` ends."""
+
+    @Legible()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins. A query that ends with what is stored begins at the earliest unless told otherwise:
+        from the latest it would read nothing.
+        """
+        to_the_end = self._cap is not None and not self._options.start_given
+        return self._begun(Places("earliest") if to_the_end else self._options.start).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much a trigger takes; `latestOffset` itself keeps a second limit."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    @Legible()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next batch, which begins at ``start``, ends; ``start`` when there is nothing new."""
+        standing = self._refreshed()
+        begin = StreamOffset.from_json(start)
+        self._report(begin)
+        if self._cap is not None and self._cap.life != standing.life:
+            return start
+        moved = self._told(continued(standing, begin, fail_on_data_loss=self._options.fail_on_data_loss))
+        end = (self._cap or standing.end).queues
+        available = {queue: (first, max(first, end[queue])) for queue, first in moved.queues.items()}
+        unlimited = isinstance(limit, ReadAllAvailable)
+        ends = admitted(
+            available,
+            rows_max=None if unlimited else self._options.max_offsets_per_trigger,
+            bytes_max=None if unlimited else self._options.max_bytes_per_trigger,
+            sizes=self._view.sizes(available),
+        )
+        if all(ends[queue] == first for queue, (first, _) in available.items()):
+            return start
+        return StreamOffset(standing.life, ends).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The end of all that was stored when the last batch was planned, for the query's progress."""
+        return None if self._standing is None else self._standing.end.to_json()
+
+    @Legible()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of the query: messages stored later do not count."""
+        self._cap = self._refreshed().end
