@@ -7,7 +7,6 @@ makes the targets and starts Spark's workers, is over before the steady events b
 
 from __future__ import annotations
 
-import gzip
 import json
 import multiprocessing
 import tempfile
@@ -29,9 +28,10 @@ import pyarrow.compute as pc
 import penstock
 from benchmarks.figures import Figure, Options
 from benchmarks.sessions import cpu_s, spark_session
-from benchmarks.spark_sync import EVENTS, QUEUES, TABLES, TOPIC
+from benchmarks.spark_sync import QUEUES, TABLES, TOPIC
 from penstock.cdc.delta.freshness import commits_of, freshness, stored_ms, visible_ms
 from penstock.cdc.sync.options import NO_STEPS, Moment, Steps
+from penstock.infra.demo.shipped import PACKED, unpacked
 from penstock.spark import sync
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _PATIENCE_S = 300.0
 
 def measure(options: Options) -> Iterator[Figure]:
     events, rate = options.scaled(_EVENTS, 600), options.scaled(_RATE, 200)
-    lines = gzip.decompress(EVENTS.read_bytes()).splitlines()
+    lines = list(unpacked(PACKED.read_bytes()))
     lines = lines[:: len(lines) // events] if options.small else lines[:events]  # of all three tables
     for engine in ("spark", "deltalake"):
         ages_ms, synced = _run(engine, lines, rate, short=options.small)

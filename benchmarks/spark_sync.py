@@ -6,7 +6,6 @@ Processor time is that of this process, the JVM and all its Python workers; of t
 
 from __future__ import annotations
 
-import gzip
 import json
 import tempfile
 import time
@@ -19,13 +18,13 @@ from typing import TYPE_CHECKING
 import penstock
 from benchmarks.figures import Figure, Options
 from benchmarks.sessions import CORES, cpu_s, spark_session
+from penstock.infra.demo.shipped import PACKED, unpacked
 from penstock.spark import sync
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 TOPIC, QUEUES = "shop", 8
-EVENTS = Path(__file__).parent.parent / "infra" / "demo" / "data" / "events.jsonl.gz"
 TABLES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "customers": (
         ("customer_id",),
@@ -59,7 +58,7 @@ _EVENT = "key map<string,string>, value struct<op: string, source: struct<table:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    lines = gzip.decompress(EVENTS.read_bytes()).splitlines()
+    lines = list(unpacked(PACKED.read_bytes()))
     with spark_session(short=options.small) as spark, tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         if options.small:
             lines = lines[:: len(lines) // 200]  # of all three tables

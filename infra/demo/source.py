@@ -5,15 +5,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import BinaryIO
 
 from ...log.errors import InvalidArgument
 from ..formats import DEBEZIUM_LABELS, Format, read_records
 from ..labels import Record
-
-DATA = Path(__file__).parent / "data"
-"""The shop's change events and dumps, shipped with Penstock."""
 
 
 def producer_of(message_group: str, producers: int) -> int:

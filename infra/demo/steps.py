@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -19,7 +19,7 @@ from ...log.stores import CountingStore, StoreStatistics, open_store
 from ...log.table.publisher import Publisher
 from ...log.topic.settings import TopicRecord, TopicSettings
 from ..files import open_file
-from . import source
+from . import shipped, source
 from .checks.capture import count_events, key_columns, read_dumps, read_events
 from .checks.check_stream import compare_stream, read_topic
 from .checks.compare import compare_tables
@@ -43,8 +43,8 @@ _FAULTS_MAX, _RETRY_S = 10, 1.0
 class Capture:
     """The events to produce, and the expected result."""
 
-    events: Path = source.DATA / "events.jsonl.gz"
-    dumps: Path = source.DATA
+    events: Path = field(default_factory=shipped.events_file)
+    dumps: Path = shipped.DATA
     """The folder of ``<table>.csv`` or ``<table>.csv.gz``."""
 
     def targets(self) -> tuple[Target, ...]:

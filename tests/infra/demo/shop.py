@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import itertools
 import json
 import zlib
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from penstock.infra.demo import source
+from penstock.infra.demo import shipped
 from penstock.infra.demo.checks.capture import event_of
 
 _LINES = 8_000
@@ -21,8 +20,7 @@ _ONE_ROW_IN = 26
 @cache
 def lines() -> list[bytes]:
     """Of three tables, with updates and deletes among them."""
-    with gzip.open(source.DATA / "events.jsonl.gz") as file:
-        first = [line.strip() for line in itertools.islice(file, _LINES)]
+    first = itertools.islice(shipped.unpacked(shipped.PACKED.read_bytes()), _LINES)
     return [line for line in first if zlib.crc32("".join(event_of(line).row).encode()) % _ONE_ROW_IN == 0]
 
 

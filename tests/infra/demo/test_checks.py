@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from penstock.infra.demo import source
+from penstock.infra.demo import shipped
 from penstock.infra.demo.checks.capture import event_of, key_columns, read_dumps, read_events
 from penstock.infra.demo.checks.check_stream import StreamDifference, compare_stream, read_topic
 from penstock.infra.demo.checks.compare import TableDifference, compare_table, compare_tables, same_value
@@ -170,9 +170,9 @@ def test_a_line_of_another_form_is_named() -> None:
 
 @pytest.mark.slow
 def test_the_shipped_capture_gives_the_shipped_dumps() -> None:
-    capture = list(read_events(source.DATA / "events.jsonl.gz"))
+    capture = list(read_events(shipped.events_file()))
     tables, keys = apply(produce((e.body for e in capture), queues=16)), key_columns(capture)
-    differences = [compare_table(dump, tables[dump.table], keys[dump.table]) for dump in read_dumps(source.DATA)]
+    differences = [compare_table(dump, tables[dump.table], keys[dump.table]) for dump in read_dumps(shipped.DATA)]
     assert [(d.table, d.expected, d.equal) for d in differences] == [
         ("customers", 2_467, True),
         ("order_items", 20_132, True),

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 import pytest
 
 from penstock.cdc.events.debezium import parse_change
-from penstock.infra.demo import source
+from penstock.infra.demo import shipped, source
 from penstock.infra.demo.tables import SHOP, infer_targets
 from penstock.infra.labels import Record
 from penstock.log.errors import InvalidArgument
@@ -73,7 +73,7 @@ def test_values_of_two_types_need_one_that_holds_both() -> None:
 
 @pytest.mark.slow
 def test_the_shipped_capture_is_what_the_declaration_says() -> None:
-    with gzip.open(source.DATA / "events.jsonl.gz") as file:
+    with gzip.open(shipped.events_file()) as file:
         records = list(source.events(cast("BinaryIO", file), name="events.jsonl.gz"))
     assert len(records) == 71_828
     inferred = infer_targets(change for record in records if (change := parse_change(json.loads(record.body))))
