@@ -8,22 +8,24 @@ import weakref
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from .append.contention import Pace
 from .clock import StoreClock, too_far
 from .describe import TopicDescription, describe
-from .errors import ClosedError, InvalidArgument, PenstockError, RetryError, TopicNotFound
+from .errors import ClosedError, InvalidArgument, PenstockError, PermissionDenied, RetryError, TopicNotFound
 from .format.header import Epoch
 from .limits import shown
 from .message.message_type import MessageType
-from .paths import check_topic_name, timer_log_name
+from .paths import TopicPaths, check_topic_name, timer_log_name
 from .produce.accumulator import ProducerOptions, ProducerStatistics
 from .produce.producer import Producer
 from .read.reader import Reader
 from .runtime.runtime import Runtime
 from .stores.probe import probe_conditional_writes
 from .stores.protocol import ObjectStore
+from .table.creation import open_table
+from .table.delta.delta_log import DeltaLog
 from .topic.open_name import OWN_PREFIX, check_producer_name, open_name
 from .topic.records import list_topics, not_found
 from .topic.settings import TopicRecord, TopicSettings
@@ -47,6 +49,8 @@ class Lake:
 
     read_only: bool
     """Whether the lake was opened never to be written to."""
+    _TABLE_AT_ONCE: ClassVar[bool] = False
+    """Whether a topic gets its Delta table when it is created, unless the call says otherwise."""
 
     def __init__(
         self, store: ObjectStore, *, runtime: Runtime | None = None, read_only: bool = False, pace: Pace | None = None
@@ -76,8 +80,12 @@ class Lake:
 
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
-    async def create_topic(self, name: str, settings: TopicSettings) -> TopicRecord:
-        """Create a topic. Nothing happens when it exists with these settings. Raises `TopicExists` when it has others."""
+    async def create_topic(self, name: str, settings: TopicSettings, *, table: bool | None = None) -> TopicRecord:
+        """Create a topic. Nothing happens when it exists with these settings. Raises `TopicExists` when it has others.
+
+        With ``table`` its Delta table is made at once, without rows; that is the default of `penstock.aio.Lake`. Otherwise, and where this
+        process may not write to tables, the first publication makes it.
+        """
         check_own(name, operation="create_topic")
         timed = settings.message_type is MessageType.DELAY
         if timed:
@@ -87,7 +95,19 @@ class Lake:
         record = await create_topic(self.store, self.runtime, name, settings)
         if timed:
             await make_timer_log(self.store, self.runtime, name)
+        if self._TABLE_AT_ONCE if table is None else table:
+            await self._make_table(name, record)
         return record
+
+    async def _make_table(self, name: str, record: TopicRecord) -> None:
+        """Make the topic's Delta table if there is none and it may be written, so that readers of Delta find no rows and not an error."""
+        paths = TopicPaths.of(name)
+        delta = DeltaLog(self.store, paths, record.table, self.runtime, keep_removes=False)
+        try:
+            if not await delta.has_begun():
+                await open_table(self.store, paths, record, self.runtime, delta)
+        except PermissionDenied as error:
+            log.info("the topic's Delta table is left to the first publication: %s", error)
 
     async def alter_topic(self, name: str, **changes: object) -> TopicRecord:
         """Change ``retention``, ``retention_bytes`` or ``limits`` of a topic. Raises `InvalidArgument` for anything else."""

@@ -142,7 +142,8 @@ class DeadLetterWriter:
             with suppress(TopicNotFound):
                 limits = (await self._lake.topic(self._origin)).settings.limits
             with suppress(TopicExists):  # another writer made it a moment ago, for a topic with other limits
-                await self._lake.create_topic(self.topic, dead_letter_settings(limits))
+                # A consumer may not write to tables.
+                await self._lake.create_topic(self.topic, dead_letter_settings(limits), table=False)
 
 
 def dead_letter_topic(group: str) -> str:

@@ -30,6 +30,7 @@ from ..topic.settings import TopicRecord
 from .comparison.copies import CopiedFile, Copies
 from .comparison.ranges import Offsets
 from .comparison.row_hash import RowHash
+from .creation import open_table
 from .delta.actions import PUBLISHED, Commit, end_txn, lost_txn
 from .delta.delta_log import DeltaLog
 from .delta.segments import SegmentWriter, TableFile, queue_slices
@@ -159,7 +160,7 @@ class Publisher:
     async def _prepare(self) -> _Uploaded | Published:
         """Fold the next entries and upload their rows. Returns a result instead when there is nothing to commit."""
         started_s = self._runtime.clock.monotonic_s()
-        snapshot = await self._open_table() if self._view is None else self._delta.snapshot
+        snapshot = await self._table() if self._view is None else self._delta.snapshot
         if snapshot is None:
             return Published()
         try:
@@ -187,16 +188,8 @@ class Publisher:
 
     # --- the table's end, and the log behind it
 
-    async def _open_table(self) -> Snapshot | None:
-        snapshot = await self._delta.refresh()
-        if snapshot.exists:
-            return snapshot
-        view = View(self._store, self._paths, self._runtime, cache=self._cache)
-        await view.open()
-        await view.catch_up()
-        if view.state.incarnation != self._record.incarnation:
-            return None
-        return await self._delta.create({PUBLISHED: view.state.created_entry - 1})
+    async def _table(self) -> Snapshot | None:
+        return await open_table(self._store, self._paths, self._record, self._runtime, self._delta, cache=self._cache)
 
     async def _read_on(self, snapshot: Snapshot) -> bool:
         """Fold on until a commit is full. Returns whether there is nothing more to publish after it."""

@@ -64,6 +64,8 @@ _SECRETS = ("access_key_id", "secret_access_key", "session_token")
 class Lake(LogLake):
     """Topics, producers, readers and consumer groups under one root. Use it in an ``async with`` block, or close it: that writes what was sent."""
 
+    _TABLE_AT_ONCE = True
+
     def __init__(
         self,
         store: ObjectStore,

@@ -129,7 +129,7 @@ def test_opening_asks_nothing_and_the_check_is_made_once() -> None:
         lake.create_topic("orders")
         after = store.statistics()
         lake.create_topic("other")
-        assert (store.statistics() - after).put.requests == 2, "no probe again: settings and first entry"
+        assert (store.statistics() - after).put.requests == 3, "no probe again: settings, first entry and table"
 
 
 def test_a_closed_lake_says_so_whatever_is_asked() -> None:

@@ -113,7 +113,7 @@ def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> 
             record = (await lake.topic(topic)).record
         except TopicNotFound:
             settings = TopicSettings(message_type=MessageType.FIFO, limits=TopicLimits(body_bytes=_BODY_BYTES))
-            record = await lake.create_topic(topic, settings)
+            record = await lake.create_topic(topic, settings, table=False)  # a capture may not write to tables
         return lake, await lake.producer(topic, name=options.producer_name), record.incarnation
 
     try:

@@ -96,6 +96,14 @@ class DeltaLog:
         """Whether the snapshot is so old that the next version's JSON may have been cleaned up, so that its key is free again."""
         return self.now_s - self._read_s > COMMIT_LIFE_S
 
+    async def has_begun(self) -> bool:
+        """Whether there is a table. That is told by two small objects, so that a large table is not loaded for it."""
+        for key in (self._commit_key(0), self.root + LAST_CHECKPOINT):  # the first version may have been cleaned up
+            with suppress(ObjectMissing):
+                await self._store.get(key)
+                return True
+        return False
+
     async def create(self, txns: dict[str, int]) -> Snapshot:
         """Make an empty table with these `txn` values unless there is one. Returns the snapshot of the table."""
         started_s = self.now_s

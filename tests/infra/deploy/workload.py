@@ -149,7 +149,7 @@ class World:
 
     async def capture_into(self) -> None:
         async with self.process(Role.CAPTURE) as left, self.process(Role.CAPTURE) as right:
-            await left.create_topic("shop", FIFO)
+            await left.create_topic("shop", FIFO, table=False)  # as the command does
             await _send_all_kinds("shop", left, right)
             named = await left.producer("shop", name="postgres/penstock")
             await named.send(_message("shop", 0), sequence=1)

@@ -1,0 +1,33 @@
+"""Makes the Delta table of a topic, without rows: when the topic is created, or before its first publication."""
+
+from __future__ import annotations
+
+from ..paths import TopicPaths
+from ..runtime.runtime import Runtime
+from ..stores.protocol import ObjectStore
+from ..tail.view import EntryCache, View
+from ..topic.settings import TopicRecord
+from .delta.actions import PUBLISHED
+from .delta.delta_log import DeltaLog
+from .delta.snapshot import Snapshot
+
+
+async def open_table(
+    store: ObjectStore,
+    paths: TopicPaths,
+    record: TopicRecord,
+    runtime: Runtime,
+    delta: DeltaLog,
+    *,
+    cache: EntryCache | None = None,
+) -> Snapshot | None:
+    """The table of one life of a topic, made without rows if there is none. None when the log holds another life."""
+    snapshot = await delta.refresh()
+    if snapshot.exists:
+        return snapshot
+    view = View(store, paths, runtime, cache=cache)
+    await view.open()
+    await view.catch_up()
+    if view.state.incarnation != record.incarnation:
+        return None
+    return await delta.create({PUBLISHED: view.state.created_entry - 1})
