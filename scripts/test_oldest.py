@@ -13,12 +13,15 @@ import subprocess
 import sys
 import tomllib
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = ("dynamodb", "delta", "metrics", "opentelemetry", "pandas", "polars", "testing")
 """Those that the quick tests use. Spark is exact: its versions are another matter."""
 TOOLS = ("build", "hypothesis", "opentelemetry-sdk", "psutil", "pytest-timeout", "pytest-xdist", "pyyaml", "setuptools>=77")
+READERS = "duckdb"
+"""The beginning of the names of what only reads tables, in the versions of the group `dev`."""
 QUICK = " and ".join(
     f"not {kind}" for kind in ("slow", "spark", "s3", "versitygw", "dynamodb", "dynoxide", "postgres", "processes", "simulation")
 )
@@ -30,8 +33,11 @@ CHECKS = (
     "tests/test_site.py",
     "tests/test_reference.py",
     "tests/infra/cli/test_docs.py",
+    "tests/benchmarks",
 )
-"""Tests of the repository and its pages, which show what the newest versions print."""
+"""Tests of the repository, its pages and its benchmarks, which show what the newest versions print."""
+ABSENT = ("tests/cdc/postgres", "tests/spark", "tests/infra/cli/test_sync_without_spark.py")
+"""Tests that import what is not installed: psycopg, which has one version that the tests run with, and Spark."""
 
 
 def floors(project: dict[str, dict[str, list[str]]]) -> dict[str, str]:
@@ -40,9 +46,10 @@ def floors(project: dict[str, dict[str, list[str]]]) -> dict[str, str]:
     return {found[1]: found[2] for one in wanted if (found := FLOOR.match(one))}
 
 
-def environment(oldest: dict[str, str]) -> Path:
+def environment(oldest: dict[str, str], readers: Sequence[str]) -> Path:
     """The Python of an environment with these versions."""
     pins = f"# {ROOT}\n" + "".join(f"{name}=={version}\n" for name, version in sorted(oldest.items()))
+    pins += "".join(f"{one}\n" for one in readers)
     cache = Path(os.environ.get("PENSTOCK_CACHE", Path.home() / ".cache" / "penstock"))
     folder = cache / "oldest" / hashlib.sha256(pins.encode()).hexdigest()[:12]
     python, complete = folder / "bin" / "python", folder / "complete"
@@ -52,22 +59,24 @@ def environment(oldest: dict[str, str]) -> Path:
         (folder / "constraints.txt").write_text(pins)
         install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*install, "--upgrade", "pip>=25.1"], check=True)  # older ones look for hours for versions that fit
-        subprocess.run([*install, "--constraint", folder / "constraints.txt", *oldest, "moto[server]", *TOOLS], check=True)
+        wanted = [*oldest, "moto[server]", *TOOLS, *readers]
+        subprocess.run([*install, "--constraint", folder / "constraints.txt", *wanted], check=True)
         subprocess.run([*install, "--no-deps", "--editable", ROOT], check=True)  # the doctor and the plugin ask for its version
         complete.touch()
     return python
 
 
 def main() -> int:
-    oldest = floors(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
-    python = environment(oldest)
+    configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    readers = [one for one in configuration["dependency-groups"]["dev"] if one.startswith(READERS)]
+    python = environment(floors(configuration["project"]), readers)
     chosen = sys.argv[1:] or [
         "-n",
         str((os.cpu_count() or 1) + 1),
         "--dist",
         "loadfile",
         "tests",
-        *(f"--ignore={one}" for one in CHECKS),
+        *(f"--ignore={one}" for one in (*CHECKS, *ABSENT)),
     ]
     command = [python, "-m", "pytest", "-m", QUICK, "-p", "no:cacheprovider", *chosen]
     return subprocess.run(command, check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}).returncode

@@ -40,6 +40,10 @@ COST = {"ConsumedCapacity": {"TableName": "cells", "CapacityUnits": 1.0}}
 CELL = Answer(body=json.dumps({"Item": {"pk": {"S": "k"}, "version": {"N": "7"}, "data": {"B": "b25l"}}, **COST}).encode())
 
 
+CUT_OFF = "DynamoDB did not answer|DynamoDB's answer was cut off"
+"""What is said of such an answer: older versions of botocore take it for none."""
+
+
 def fault(code: str, status: int = 400, message: str = "as scripted") -> Answer:
     return Answer(status, body=json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message}).encode())
 
@@ -137,7 +141,7 @@ THROTTLED = (
         (fault("ThrottlingException"), StoreUnavailable, "throttles"),
         (fault("InternalServerError", 500), StoreUnavailable, "did not answer as it should"),
         (Answer(503, body=b"no JSON at all"), StoreUnavailable, "did not answer as it should"),
-        (replace_(fault("ConditionalCheckFailedException"), sent_bytes=30), StoreUnavailable, "did not answer as it should"),
+        (replace_(fault("ConditionalCheckFailedException"), sent_bytes=30), StoreUnavailable, CUT_OFF),
         (fault("ConditionalCheckFailedException"), Conflict, "not as expected.*object: cells/k"),
         (fault("TransactionConflictException"), StoreUnavailable, "changing what this call meets"),
     ],
@@ -159,7 +163,7 @@ def test_an_answer_that_is_cut_off_is_not_that_of_an_absent_cell() -> None:
     for sent_bytes in (0, 1, 20, len(CELL.body) - 1):
         for call in (get, keys):
             with scripted_server(replace_(CELL, sent_bytes=sent_bytes)) as server:
-                against(server, failing(StoreUnavailable, "answer was cut off", call))
+                against(server, failing(StoreUnavailable, CUT_OFF, call))
 
 
 @pytest.mark.slow
