@@ -104,7 +104,7 @@ def command(
     stopper, metrics = _Stopper(), MemoryMetrics()
     with served(metrics, metrics_port, metrics_host) as port, session.signals.held(stopper.stop):
         if not session.as_json:
-            output.note(_begun(session.lake_url, topics, metrics_host, port))
+            output.note(_begun(session.lake_shown, topics, metrics_host, port))
         run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval, metrics, looks))
     return 0
 

@@ -28,6 +28,7 @@ def command(session: Session, interval: timedelta, count: int | None) -> None:
     """Watch a lake: its topics and consumer groups, what is stored and settled a second, lag, and what is parked.
 
     Groups with the greatest lag come first. The rates are those since the look before. Looks cost few requests, and write nothing.
+    A worker that died is counted among the consumers until top has watched it for its lease and a quarter more, some 6s.
     """
     if interval < _INTERVAL_MIN:
         raise click.UsageError(f"--interval is at least {output.duration_text(_INTERVAL_MIN)}.")
