@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.log.errors import MissingDependency
+from penstock.log.limits import MIB
 from penstock.spark import jars
 from penstock.spark.java import Java
 from penstock.spark.quick_start import archive_file, driver_settings, make_archive
@@ -66,3 +67,13 @@ def test_a_session_s_classes_come_from_the_archive(spark: SparkSession, java: Ja
     assert jvm is not None
     # The JVM unmaps an archive that does not fit.
     assert str(archive) in Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
+
+
+@pytest.mark.spark
+def test_the_first_compiler_has_room_for_all_code_of_a_driver(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    code_bytes = sum(pool.getUsage().getMax() for pool in pools if "Code" in pool.getName())
+    # With its default of 48 MB the JVM removes code that a sync's next batch compiles again.
+    assert code_bytes >= 240 * MIB
