@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from . import jars
 from .java import Java, find_java
 from .quick_start import driver_settings
-from .source.register import register
+from .source.register import register, ship
 from .versions import check_versions
 
 if TYPE_CHECKING:
@@ -39,12 +39,16 @@ def session(
     s3: S3 | None = None,
     conf: Mapping[str, str] | None = None,
     quick_start: bool = True,
+    source: bool = True,
 ) -> SparkSession:
     """A session with Delta, with S3 when ``s3`` is given, and with ``format("penstock")``. The running session, if there is one.
 
     ``quick_start`` suits drivers that plan, and jobs of some minutes: they take half the processor time until their first results. The JVM
     compiles with its first compiler alone, and loads classes from the archive that ``python -m penstock.spark.prefetch`` made, if it did.
     Turn it off for long computing under a ``local`` master: the second compiler makes hot code up to three times as fast.
+
+    ``source`` makes ``format("penstock")`` known, for which Spark starts a Python process: 2 s of the processor. `sync` does without it. With
+    False, Spark looks for the source by itself when a query names it, and does not see an editable install.
 
     Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process, as Spark takes them from nowhere else. ``conf`` overrides
     Penstock's settings. The first session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
@@ -71,7 +75,10 @@ def session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = _configure(builder, java, s3, conf).getOrCreate()
-    register(spark)
+    if source:
+        register(spark)
+    else:
+        ship(spark)
     return spark
 
 

@@ -23,12 +23,12 @@ from .sync.start import sync
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TOPIC = "training"
+_TOPIC = _TABLE = "training"
 _EVENTS, _BATCH = 12, 6
 
 
 def train(spark: SparkSession, scratch: Path) -> None:
-    """Sync a few events of a lake of its own below ``scratch`` into two Delta tables there."""
+    """Sync a few events of a lake of its own below ``scratch`` into a Delta table there: one batch makes the table, another meets its rows."""
     opened = lakes.open(LakePlace.of(scratch / "lake"))
     opened.run(lambda: _fill(opened.lake))
     sync(spark, scratch / "lake", _TOPIC, into=scratch / "tables", max_events_per_batch=_BATCH).await_termination()
@@ -39,9 +39,9 @@ async def _fill(lake: Lake) -> None:
     producer = await lake.producer(_TOPIC)
     for number in range(_EVENTS):
         key = {"id": number // 4}
-        source = {"schema": "public", "table": f"t{number % 2}"}
+        source = {"schema": "public", "table": _TABLE}
         event = {"key": key, "value": {"op": "u", "after": {**key, "n": number}, "source": source}}
-        producer.send(Message(json.dumps(event).encode(), message_group=source["table"]))
+        producer.send(Message(json.dumps(event).encode(), message_group=_TABLE))
     await producer.close()
 
 

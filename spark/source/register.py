@@ -24,15 +24,20 @@ def register(spark: SparkSession) -> None:
 
     from .datasource import PenstockDataSource
 
-    wheel = wheel_of(Path(__file__))
-    if wheel is not None:
-        spark.sparkContext.addPyFile(str(_as_zip(wheel)))
+    ship(spark)
     try:
         spark.dataSource.register(PenstockDataSource)
     except AnalysisException as error:
         # Spark 4.0 and 4.1 refuse a source that their own search has found. It is this one: they find it by `pyspark_penstock`.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+
+
+def ship(spark: SparkSession) -> None:
+    """Hand Penstock to the executors of ``spark`` if it came with the job as a wheel."""
+    wheel = wheel_of(Path(__file__))
+    if wheel is not None:
+        spark.sparkContext.addPyFile(str(_as_zip(wheel)))
 
 
 @cache

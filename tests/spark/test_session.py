@@ -141,3 +141,31 @@ def test_a_session_knows_the_source_wherever_it_is_started(tmp_path: Path) -> No
     command = [sys.executable, "-c", _JOB, str(ROOT), str(tmp_path / "lake")]
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert ran.stdout.splitlines() == ["ROWS 1"], ran.stderr
+
+
+_SYNC_JOB = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import penstock.spark
+from penstock.spark.training import train
+spark = penstock.spark.session(master="local[1]", source=False)
+train(spark, Path(sys.argv[2]))
+spark.stop()
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.usefixtures("java")
+def test_a_sync_needs_no_python_process_of_a_session_without_the_source(tmp_path: Path) -> None:
+    python, started = tmp_path / "python", tmp_path / "started"
+    python.write_text(f'#!/bin/sh\necho "$@" >> {started}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
+    command = [sys.executable, "-c", _SYNC_JOB, str(ROOT), str(tmp_path)]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert (ran.returncode, started.exists()) == (0, False), ran.stderr
+    assert (tmp_path / "tables" / "training" / "_delta_log").is_dir()

@@ -47,7 +47,7 @@ def main() -> int:
                 # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
                 conf = {"spark.sql.warehouse.dir": scratch}
                 # A sync that runs for days needs the second compiler.
-                spark = session("penstock-sync", s3=s3, conf=conf, quick_start=interval_s is None)
+                spark = session("penstock-sync", s3=s3, conf=conf, quick_start=interval_s is None, source=False)
             elif s3 is not None:
                 environment = {"AWS_ENDPOINT_URL_S3": s3.endpoint, "AWS_REGION": s3.region}
                 os.environ |= {name: value for name, value in environment.items() if value}

@@ -71,7 +71,7 @@ def main() -> int:
 def _sync(parent: Parent, task: DriverTask, scratch: str) -> None:
     # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
     conf = {"spark.sql.warehouse.dir": scratch}
-    spark = session("penstock-demo", s3=S3(**task.s3) if task.s3 else None, conf=conf)
+    spark = session("penstock-demo", s3=S3(**task.s3) if task.s3 else None, conf=conf, source=False)
     halt = None if task.halt_at is None else Halt(parent, task.halt_at)
     if task.warm_up:
         train(spark, Path(scratch))  # a sync that has run for a while is warm
