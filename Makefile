@@ -144,6 +144,10 @@ release: ## build what would be uploaded, check it, install and try it; signs an
 test-oldest: ## the quick tests with the oldest versions that pyproject.toml allows (ARGS="tests/log -k name")
 	python3 scripts/test_oldest.py $(ARGS)
 
+.PHONY: spark-matrix
+spark-matrix: $(INSTALLED) ## Spark's tests on every version of Spark and Java that fits (ARGS="--only 4.0 --java 21 --tests tests/spark/source")
+	$(PY) scripts/spark_matrix.py $(ARGS)
+
 ##@ Housekeeping
 
 .PHONY: clean

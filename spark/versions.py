@@ -86,6 +86,7 @@ STREAM_SINK = Feature(
     since="4.1",
     instead="Write by foreachBatch(penstock.spark.ordered_writer(lake, topic, …)), which keeps the order of message groups too",
 )
+TIMES_IN_JSON = Feature("a column of type TIME in a body of JSON", since="4.2", instead="Cast it to a string")
 REPARTITION_BY_ID = Feature("DataFrame.repartitionById", since="4.1", instead="Repartition by a value whose hash is known")
 
 

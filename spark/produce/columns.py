@@ -15,6 +15,7 @@ from ...log.message.message import SEND_SCHEMA
 from ...log.message.message_type import MessageType
 from ...log.topic.settings import TopicSettings
 from ..placing import placed
+from ..versions import TIMES_IN_JSON, require
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -30,6 +31,7 @@ _JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+_HAS_TIME = re.compile(r"(?:^|[<:,])time\(\d+\)")
 STAGED = tuple(name for name in SEND_SCHEMA.names if name != "sequence")
 """The columns that are staged."""
 
@@ -184,16 +186,24 @@ def _body(df: DataFrame, mapping: MessageColumns) -> Column:
             raise InvalidArgument(
                 "no column is left for the body", operation="write_ordered", expected="body=…", observed=df.columns
             )
-        return F.to_json(F.struct(*(F.col(_quoted(name)) for name in rest)), _JSON).cast("binary")
+        return _json(df, F.struct(*(F.col(_quoted(name)) for name in rest))).cast("binary")
     column = _resolved(df, mapping.body, "body")
     text = _type(df, column).simpleString()
     if text == "binary" or text.startswith(("string", "char", "varchar")):
         return column.cast("binary")
     if text.startswith(("struct", "array", "map", "variant")):
-        return F.to_json(column, _JSON).cast("binary")
+        return _json(df, column).cast("binary")
     # Spark writes a single value as JSON only inside another value.
-    inside = F.to_json(F.array(column), _JSON)
+    inside = _json(df, F.array(column))
     return F.when(column.isNotNull(), F.substr(inside, F.lit(2), F.length(inside) - 2)).cast("binary")
+
+
+def _json(df: DataFrame, column: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    if _HAS_TIME.search(_type(df, column).simpleString()):
+        require(TIMES_IN_JSON, "write_ordered")
+    return F.to_json(column, _JSON)
 
 
 def _resolved(df: DataFrame, given: ColumnOrName, what: str) -> Column:

@@ -20,6 +20,7 @@ from penstock.log.errors import (
     InvalidArgument,
     LimitExceeded,
     MessageTypeMismatch,
+    MissingDependency,
     PenstockError,
     ReadOnlyError,
     TopicNotFound,
@@ -27,6 +28,7 @@ from penstock.log.errors import (
 from penstock.spark import WriteResult, ordered_writer, write_ordered
 from penstock.spark.produce.columns import MessageColumns
 from penstock.spark.produce.write import OrderedWriter, Steps
+from penstock.spark.versions import TIMES_IN_JSON, has
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,15 +133,29 @@ def test_bodies_of_all_kinds(spark: SparkSession, lake: penstock.Lake) -> None:
 
 
 def test_times_in_bodies_keep_their_microseconds_and_labels_are_found_in_any_case(spark: SparkSession, lake: penstock.Lake) -> None:
-    time = "'12:00:00.123456'" if spark.version < "4.1" else "TIME'12:00:00.123456'"  # Spark 4.0 has no type of times
     rows = spark.sql(
-        "SELECT 'g' Account, 'x' Label, TIMESTAMP'9999-12-31 23:59:59.999999Z' z, "
-        f"TIMESTAMP_NTZ'2026-01-31 00:00:00.000001' n, {time} t"
+        "SELECT 'g' Account, 'x' Label, TIMESTAMP'9999-12-31 23:59:59.999999Z' z, TIMESTAMP_NTZ'2026-01-31 00:00:00.000001' n"
     )
     write_ordered(rows, lake, "orders", message_group="account", tag="LABEL", order_by="z")
     (message,) = read(lake)
     assert (message.message_group, message.tag) == ("g", "x")
-    assert message.json() == {"z": "9999-12-31T23:59:59.999999Z", "n": "2026-01-31T00:00:00.000001", "t": "12:00:00.123456"}
+    assert message.json() == {"z": "9999-12-31T23:59:59.999999Z", "n": "2026-01-31T00:00:00.000001"}
+
+
+def test_a_time_of_day_in_a_body_keeps_its_microseconds_or_is_refused(spark: SparkSession, lake: penstock.Lake) -> None:
+    from pyspark.sql import functions as F
+
+    if spark.version < "4.1":
+        pytest.skip("refused by this Spark: the type TIME (since 4.1)")
+    rows = spark.sql("SELECT 'g' g, TIME'12:00:00.123456' t")
+    for body in (None, "t", F.struct("t")):
+        if not has(TIMES_IN_JSON):
+            with pytest.raises(MissingDependency, match=r"TIME in a body.*expected: pyspark 4.2 or newer.*Cast it to a string"):
+                write_ordered(rows, lake, "orders", message_group="g", order_by=(), body=body)
+            continue
+        write_ordered(rows, lake, "orders", message_group="g", order_by=(), body=body)
+    expected = [{"t": "12:00:00.123456"}, "12:00:00.123456", {"t": "12:00:00.123456"}] if has(TIMES_IN_JSON) else []
+    assert [message.json() for message in read(lake)] == expected
 
 
 def test_nothing_is_visible_before_all_is(spark: SparkSession, lake: penstock.Lake) -> None:
