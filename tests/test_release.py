@@ -1,8 +1,10 @@
-"""What `make release` and `make test-oldest` decide before they install anything."""
+"""What `make release` and `make test-oldest` decide before they install anything, and where a wheel is built."""
 
 from __future__ import annotations
 
+import configparser
 import importlib.util
+import os
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -87,3 +89,23 @@ def test_every_library_has_a_floor_to_be_tested_with() -> None:
     assert len(CONFIG["project"]["dependencies"]) == len(
         {*oldest} & {one.split(">=")[0] for one in CONFIG["project"]["dependencies"]}
     )
+
+
+def test_a_wheel_is_built_outside_of_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = script("build_backend")
+    bases: list[Path] = []
+
+    def build_wheel(folder: str, *_: object) -> str:
+        found = configparser.ConfigParser()
+        found.read(os.environ["DIST_EXTRA_CONFIG"])
+        base = Path(found["build"]["build_base"])
+        base.mkdir()
+        bases.append(base)
+        return f"{folder}/penstock.whl"
+
+    monkeypatch.setattr(backend.build_meta, "build_wheel", build_wheel)
+    assert backend.build_wheel(str(tmp_path)) == f"{tmp_path}/penstock.whl"
+    assert "DIST_EXTRA_CONFIG" not in os.environ
+    (base,) = bases
+    assert ROOT not in base.parents
+    assert not base.parent.exists()
