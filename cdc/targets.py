@@ -129,7 +129,10 @@ class Progress:
     @classmethod
     def read(cls, document: object) -> Progress:
         """The inverse of `document`. Raises `ValueError`."""
-        form = msgspec.convert(document, _ProgressForm, str_keys=True)
+        try:
+            form = msgspec.convert(document, _ProgressForm, str_keys=True)
+        except msgspec.ValidationError as error:  # no ValueError in older versions
+            raise ValueError(str(error)) from error
         return cls(form.offsets, form.truncated, {queue: Told(*one) for queue, one in form.told.items()}, form.commits)
 
 
@@ -234,7 +237,7 @@ def decode_metadata(text: str | None) -> Written | None:
         found = found.get(METADATA) if isinstance(found, dict) else None
         form = msgspec.convert(found, _WrittenForm)
         return Written(Owner(form.topic, form.life, form.name), form.source, form.key, form.history, Progress.read(found))
-    except (ValueError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # older versions' errors are no ValueErrors
         return None
 
 

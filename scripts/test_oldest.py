@@ -32,6 +32,7 @@ CHECKS = (
     "tests/test_documents.py",
     "tests/test_site.py",
     "tests/test_reference.py",
+    "tests/test_blocking_face.py",
     "tests/infra/cli/test_docs.py",
     "tests/benchmarks",
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from deltalake import DeltaTable, write_deltalake
 
 import penstock
@@ -27,6 +27,7 @@ from penstock.infra.demo.tables import SHOP
 from penstock.log.paths import TopicPaths
 from penstock.log.table.publisher import Publisher
 from tests.infra.demo.shop import before, last_update, lines, write_capture, write_dumps
+from tests.runner import cli_runner
 
 
 def produce(lake_url: str, stream: Sequence[bytes]) -> None:
@@ -74,7 +75,7 @@ def check(tmp_path: Path) -> Callable[[Sequence[bytes]], Result]:
             with penstock.connect(lake, read_only=True) as opened:
                 apply(opened.reader("shop").messages(), Place.of(lake).targets("shop"))
         arguments = ["demo", "--check", "shop", "--lake", lake, "--events", str(events), "--expect", str(expect), "--json"]
-        return CliRunner().invoke(main, arguments)
+        return cli_runner().invoke(main, arguments)
 
     return run
 
@@ -121,7 +122,7 @@ def test_two_swapped_events_of_a_row_end_with_1(check: Callable[[Sequence[bytes]
 
 def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
-    result = CliRunner().invoke(main, ["demo", "--check", "shops", "--lake", str(tmp_path / "lake")])
+    result = cli_runner().invoke(main, ["demo", "--check", "shops", "--lake", str(tmp_path / "lake")])
     assert result.exit_code == 2
     assert "no such topic" in result.stderr
     assert "Traceback" not in result.stderr
@@ -136,6 +137,6 @@ def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_call_that_cannot_work_is_refused_before_anything_is_done(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(main, ["demo", *arguments])
+    result = cli_runner().invoke(main, ["demo", *arguments])
     assert result.exit_code == 2
     assert message in result.stderr
