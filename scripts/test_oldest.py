@@ -37,7 +37,7 @@ CHECKS = (
     "tests/benchmarks",
 )
 """Tests of the repository, its pages and its benchmarks, which show what the newest versions print."""
-ABSENT = ("tests/cdc/postgres", "tests/spark", "tests/infra/cli/test_sync_without_spark.py")
+ABSENT = ("tests/cdc/postgres", "tests/cdc/verify/test_postgres.py", "tests/spark", "tests/infra/cli/test_sync_without_spark.py")
 """Tests that import what is not installed: psycopg, which has one version that the tests run with, and Spark."""
 
 

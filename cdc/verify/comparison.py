@@ -225,7 +225,8 @@ def _rows_of(side: _Side, names: Sequence[str], key: Sequence[str], wanted: Hash
     """The rows by their key's hash, each in columns of one value."""
     found: dict[int, list[dict[str, Column]]] = {}
     for keys, _, columns in _hashed(side, names, key):
-        for row in np.flatnonzero(np.isin(keys, wanted)).tolist():
+        # Tables of counts, as NumPy 2.0 takes by itself, overflow with such numbers.
+        for row in np.flatnonzero(np.isin(keys, wanted, kind="sort")).tolist():
             found.setdefault(int(keys[row]), []).append({name: _one(column, row) for name, column in columns.items()})
     return found
 
