@@ -1,0 +1,112 @@
+"""How a schema is stored: in a topic's first entry, in each evolution, and in states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..schema.fields import ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, parts_of
+from ..schema.rules import DEPTH_MAX
+from ..schema.topic_schema import TopicSchema
+from .stored_json import Name, Number, Stored
+
+
+class FieldForm(Stored, frozen=True, omit_defaults=True):
+    """The stored form of a field. ``of`` are the parts of its type."""
+
+    id: Number
+    name: Name
+    type: Name
+    nullable: bool = True
+    stored: Name = ""
+    """Empty: the field's name."""
+    retired: Number = 0
+    doc: Name = ""
+    of: tuple[FieldForm, ...] = ()
+
+
+class SchemaForm(Stored, frozen=True):
+    """The stored form of a schema."""
+
+    version: Number
+    last_id: Number
+    fields: tuple[FieldForm, ...]
+
+
+_STRUCT, _ARRAY, _MAP = "struct", "array", "map"
+_NESTED: dict[str, tuple[int | None, Callable[[tuple[Field, ...]], FieldType]]] = {
+    _STRUCT: (None, StructType),
+    _ARRAY: (1, lambda parts: ArrayType(*parts)),
+    _MAP: (2, lambda parts: MapType(*parts)),
+}
+
+
+def schema_form(schema: TopicSchema) -> SchemaForm:
+    """The stored form of a schema."""
+    return SchemaForm(schema.version, schema.last_id, tuple(map(_field_form, schema.fields)))
+
+
+def _field_form(field: Field) -> FieldForm:
+    return FieldForm(
+        id=field.id,
+        name=field.name,
+        type=_type_name(field.type),
+        nullable=field.nullable,
+        stored="" if field.stored_name == field.name else field.stored_name,
+        retired=field.retired,
+        doc=field.doc,
+        of=tuple(map(_field_form, parts_of(field.type))),
+    )
+
+
+def _type_name(type_: FieldType) -> str:
+    match type_:
+        case StructType():
+            return _STRUCT
+        case ArrayType():
+            return _ARRAY
+        case MapType():
+            return _MAP
+        case DecimalType(precision, scale):
+            return f"decimal({precision},{scale})"
+        case kind:
+            return str(kind)
+
+
+def schema_of(form: SchemaForm) -> TopicSchema:
+    """The inverse of `schema_form`. Raises `ValueError` for a type that does not exist."""
+    return TopicSchema(form.version, tuple(_field_of(one, 1) for one in form.fields), form.last_id)
+
+
+def _field_of(form: FieldForm, depth: int) -> Field:
+    if depth > DEPTH_MAX:
+        raise ValueError(f"more than {DEPTH_MAX} levels")
+    return Field(
+        name=form.name,
+        type=_type_of(form, depth),
+        nullable=form.nullable,
+        doc=form.doc,
+        id=form.id,
+        stored_name=form.stored or form.name,
+        retired=form.retired,
+    )
+
+
+def _type_of(form: FieldForm, depth: int) -> FieldType:
+    if form.type in _NESTED:
+        count, make = _NESTED[form.type]
+        if count is not None and len(form.of) != count:
+            raise ValueError(f"{form.type} with {len(form.of)} parts")
+        return make(tuple(_field_of(one, depth + 1) for one in form.of))
+    if form.of:
+        raise ValueError(f"{form.type} with parts")
+    return _stored_type(form.type)
+
+
+def _stored_type(name: str) -> FieldType:
+    if name in list(Kind):
+        return Kind(name)
+    digits = name.removeprefix("decimal(").removesuffix(")").split(",")
+    type_ = DecimalType(int(digits[0]), int(digits[-1])) if len(digits) == 2 and all(map(str.isdecimal, digits)) else None
+    if type_ is None or _type_name(type_) != name:
+        raise ValueError(f"no type: {name}")
+    return type_

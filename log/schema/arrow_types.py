@@ -1,0 +1,106 @@
+"""Fields as Arrow has them, and back."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ..errors import InvalidArgument
+from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join
+
+_ARROW: dict[FieldType, pa.DataType] = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.TINYINT: pa.int8(),
+    Kind.SMALLINT: pa.int16(),
+    Kind.INT: pa.int32(),
+    Kind.BIGINT: pa.int64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.BINARY: pa.binary(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us", "UTC"),
+    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
+}
+_KINDS: dict[pa.DataType, Kind] = {
+    **{arrow: kind for kind, arrow in _ARROW.items() if isinstance(kind, Kind)},
+    pa.uint8(): Kind.SMALLINT,
+    pa.uint16(): Kind.INT,
+    pa.uint32(): Kind.BIGINT,
+    pa.float16(): Kind.FLOAT,
+    pa.large_string(): Kind.STRING,
+    pa.string_view(): Kind.STRING,
+    pa.large_binary(): Kind.BINARY,
+    pa.binary_view(): Kind.BINARY,
+    pa.date64(): Kind.DATE,
+}
+_DOC = b"comment"
+"""The key of a field's description in Arrow's metadata, as Spark writes it."""
+
+
+def arrow_fields(fields: tuple[Field, ...], *, stored: bool = False) -> list[pa.Field]:
+    """The fields that are in use, by their names. ``stored``: as stored files have them: by their stored names, and each nullable."""
+    return [_arrow_field(field, stored) for field in fields if not field.retired]
+
+
+def _arrow_field(field: Field, stored: bool) -> pa.Field:
+    name = field.stored_name if stored else field.name
+    return pa.field(name, arrow_type(field.type, stored=stored), field.nullable or stored)
+
+
+def arrow_type(type_: FieldType, *, stored: bool = False) -> pa.DataType:
+    """A type as Arrow has it; ``stored`` as for `arrow_fields`."""
+    match type_:
+        case DecimalType(precision, scale):
+            return pa.decimal128(precision, scale)
+        case StructType(fields):
+            return pa.struct(arrow_fields(fields, stored=stored))
+        case ArrayType(element):
+            return pa.list_(pa.field(ELEMENT, arrow_type(element.type, stored=stored), element.nullable or stored))
+        case MapType(key, value):
+            item = pa.field(VALUE, arrow_type(value.type, stored=stored), value.nullable or stored)
+            return pa.map_(pa.field(KEY, arrow_type(key.type, stored=stored), nullable=False), item)
+        case kind:
+            return _ARROW[kind]
+
+
+def fields_of_arrow(schema: pa.Schema | pa.StructType) -> tuple[Field, ...]:
+    """The fields of an Arrow schema. Raises `InvalidArgument`, naming the path, for a type that no topic can have."""
+    return tuple(_field(schema.field(number), "") for number in range(len(schema.names)))
+
+
+def _field(arrow: pa.Field, under: str) -> Field:
+    doc = (arrow.metadata or {}).get(_DOC, b"").decode("utf-8", "replace")
+    return Field(arrow.name, type_of_arrow(arrow.type, join(under, arrow.name)), arrow.nullable, doc)
+
+
+def type_of_arrow(arrow: pa.DataType, path: str) -> FieldType:
+    """The type that holds all values of an Arrow type. Raises `InvalidArgument`."""
+    if (kind := _KINDS.get(arrow)) is not None:
+        return kind
+    if pa.types.is_decimal(arrow):
+        return DecimalType(arrow.precision, arrow.scale)
+    if pa.types.is_timestamp(arrow):
+        return Kind.TIMESTAMP_NTZ if arrow.tz is None else Kind.TIMESTAMP
+    if pa.types.is_fixed_size_binary(arrow):
+        return Kind.BINARY
+    if pa.types.is_dictionary(arrow):
+        return type_of_arrow(arrow.value_type, path)
+    if pa.types.is_struct(arrow):
+        return StructType(tuple(_field(arrow.field(number), path) for number in range(arrow.num_fields)))
+    if pa.types.is_map(arrow):
+        key = Field(KEY, type_of_arrow(arrow.key_type, join(path, KEY)), nullable=False)
+        return MapType(key, Field(VALUE, type_of_arrow(arrow.item_type, join(path, VALUE)), arrow.item_field.nullable))
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        return ArrayType(Field(ELEMENT, type_of_arrow(arrow.value_type, join(path, ELEMENT)), arrow.value_field.nullable))
+    raise _refusal(arrow, path)
+
+
+def _refusal(arrow: pa.DataType, path: str) -> InvalidArgument:
+    return InvalidArgument(
+        "a topic has no such type",
+        operation="read a schema",
+        object=path,
+        expected=f"what {', '.join(Kind)}, decimal(p,s), array, map or struct can hold",
+        observed=str(arrow),
+        hint="use decimal(20,0)" if arrow == pa.uint64() else None,
+    )

@@ -1,0 +1,173 @@
+"""Columns that users send as Arrow data, checked against a schema and turned into stored columns.
+
+A column may be of another type of the same family, such as int64 for ``int`` or string_view for ``string``, where each value fits.
+Nothing is parsed, rounded or cut, and no zone is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import InvalidArgument
+from .arrow_types import arrow_type
+from .fields import ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join, type_text
+from .stored import Flat
+from .topic_schema import TopicSchema
+from .values import BadValue, Converted
+
+Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+_FAMILIES: dict[Kind, tuple[Callable[[pa.DataType], bool], ...]] = {
+    Kind.BOOLEAN: (pa.types.is_boolean,),
+    **dict.fromkeys((Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT), (pa.types.is_integer,)),
+    Kind.FLOAT: (pa.types.is_float16, pa.types.is_float32),
+    Kind.DOUBLE: (pa.types.is_floating,),
+    Kind.STRING: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    Kind.BINARY: (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+    Kind.DATE: (pa.types.is_date32,),
+    Kind.TIMESTAMP: (lambda found: pa.types.is_timestamp(found) and found.tz is not None,),
+    Kind.TIMESTAMP_NTZ: (lambda found: pa.types.is_timestamp(found) and found.tz is None,),
+}
+_WHOLE = pa.decimal128(20, 0)
+"""Holds every integer of 64 bits."""
+_OPERATION = "send_batch"
+
+
+def convert_columns(data: pa.Table, schema: TopicSchema, *, ignore_extra: bool = False) -> Converted:
+    """The columns of ``data`` as the column ``value`` of this schema. A column that is left out is NULL.
+
+    Raises `InvalidArgument`, with the whole difference, when names or types do not fit. Values that do not fit make their rows bad.
+    """
+    bad: dict[int, BadValue] = {}
+    type_ = StructType(schema.fields)
+    arrays = [column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in data.columns]
+    wrong = list(_misfits(data.schema, type_, "", ignore_extra))
+    if wrong:
+        raise InvalidArgument(
+            "the columns are not those of the topic's schema",
+            operation=_OPERATION,
+            expected=schema.ddl,
+            observed="; ".join(wrong),
+            hint="nothing of the batch was sent",
+        )
+    given = dict(zip(data.column_names, arrays, strict=True))
+    value = _struct(given, type_, "", np.arange(data.num_rows), bad)
+    return Converted(value, bad)
+
+
+def _misfits(found: pa.Schema | pa.StructType, type_: StructType, under: str, ignore_extra: bool) -> list[str]:
+    """What does not fit, by path, whatever the values."""
+    wrong: list[str] = []
+    fields = {field.name: field for field in type_.live}
+    for number, name in enumerate(found.names):
+        path = join(under, name)
+        if name not in fields:
+            near = next((one for one in fields if one.lower() == name.lower()), None)
+            if not ignore_extra:
+                wrong.append(f"{path} is not in the schema" + (f", which has {near}" if near else ""))
+        elif found.names.count(name) > 1:
+            wrong.append(f"{path} is there twice")
+        else:
+            wrong += _misfit(found.field(number).type, fields[name].type, path, ignore_extra)
+    return wrong
+
+
+def _misfit(found: pa.DataType, type_: FieldType, path: str, ignore_extra: bool) -> list[str]:
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_null(found):
+        return []
+    match type_:
+        case StructType() if pa.types.is_struct(found):
+            return _misfits(found, type_, path, ignore_extra)
+        case ArrayType(element) if _is_list(found):
+            return _misfit(found.value_type, element.type, join(path, element.name), ignore_extra)
+        case MapType(key, value) if pa.types.is_map(found):
+            keys = _misfit(found.key_type, key.type, join(path, key.name), ignore_extra)
+            return keys + _misfit(found.item_type, value.type, join(path, value.name), ignore_extra)
+        case DecimalType() if pa.types.is_decimal(found) or pa.types.is_integer(found):
+            return []
+        case Kind() if any(fits(found) for fits in _FAMILIES[type_]):
+            return []
+    return [f"{path} is {found}, not {type_text(type_)}"]
+
+
+def _is_list(found: pa.DataType) -> bool:
+    return bool(pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found))
+
+
+def _struct(given: dict[str, pa.Array], type_: StructType, path: str, rows: Rows, bad: dict[int, BadValue]) -> pa.StructArray:
+    columns = [_column(given.get(field.name), field, join(path, field.name), rows, bad) for field in type_.live]
+    stored = [pa.field(field.stored_name, column.type) for field, column in zip(type_.live, columns, strict=True)]
+    return pa.StructArray.from_arrays(columns, fields=stored)
+
+
+def _column(given: pa.Array | None, field: Field, path: str, rows: Rows, bad: dict[int, BadValue]) -> pa.Array:
+    array = (
+        pa.nulls(len(rows), arrow_type(field.type, stored=True)) if given is None else _of_type(given, field.type, path, rows, bad)
+    )
+    if not field.nullable and array.null_count:
+        for number in np.flatnonzero(np.asarray(array.is_null())):
+            bad.setdefault(int(rows[number]), BadValue(path, f"{type_text(field.type)} not null", "NULL"))
+    return array
+
+
+def _of_type(given: pa.Array, type_: FieldType, path: str, rows: Rows, bad: dict[int, BadValue]) -> pa.Array:
+    if pa.types.is_dictionary(given.type):
+        given = given.dictionary_decode()
+    if pa.types.is_null(given.type):
+        return pa.nulls(len(given), arrow_type(type_, stored=True))
+    mask = given.is_null() if given.null_count else None
+    match type_:
+        case StructType():
+            inside = {given.type.field(number).name: part for number, part in enumerate(given.flatten())}
+            # What is NULL as a whole has no NULL fields that count.
+            below = rows if mask is None else rows[~np.asarray(mask)]
+            if mask is not None:
+                inside = {name: part.filter(pc.invert(mask)) for name, part in inside.items()}
+            made = _struct(inside, type_, path, below, bad)
+            return made if mask is None else _spread(made, mask)
+        case ArrayType(element):
+            lists = given.cast(pa.list_(given.type.value_type)) if not pa.types.is_list(given.type) else given
+            flat = Flat(lists)
+            items = _column(flat.of(lists.values), element, join(path, element.name), rows[flat.owners], bad)
+            return pa.ListArray.from_arrays(flat.offsets, items, type=pa.list_(pa.field(element.name, items.type)), mask=mask)
+        case MapType(key, value):
+            flat = Flat(given)
+            keys = _column(flat.of(given.keys), key, join(path, key.name), rows[flat.owners], bad)
+            items = _column(flat.of(given.items), value, join(path, value.name), rows[flat.owners], bad)
+            made_type = pa.map_(pa.field(key.name, keys.type, nullable=False), pa.field(value.name, items.type))
+            return pa.MapArray.from_arrays(flat.offsets, keys, items, type=made_type, mask=mask)
+        case _:
+            return _plain(given, type_, path, rows, bad)
+
+
+def _spread(made: pa.StructArray, mask: pa.Array) -> pa.Array:
+    """The values with NULL where the mask says so."""
+    valid = ~np.asarray(mask)
+    numbers = np.cumsum(valid) - 1
+    return made.take(pa.array(numbers, mask=np.asarray(mask)))
+
+
+def _plain(given: pa.Array, type_: Kind | DecimalType, path: str, rows: Rows, bad: dict[int, BadValue]) -> pa.Array:
+    wanted = arrow_type(type_)
+    if given.type == wanted:
+        return given
+    if isinstance(type_, DecimalType) and pa.types.is_integer(given.type):
+        given = given.cast(_WHOLE)
+    try:
+        return given.cast(wanted)
+    except pa.ArrowInvalid:
+        pass  # looked for below
+    kept: list[pa.Scalar] = []
+    for number, value in enumerate(given):
+        try:
+            kept.append(value.cast(wanted))
+        except pa.ArrowInvalid:
+            bad.setdefault(int(rows[number]), BadValue(path, type_text(type_), f"the {given.type} {value.as_py()!r}"))
+            kept.append(pa.scalar(None, wanted))
+    return pa.array([one.as_py() for one in kept], wanted)

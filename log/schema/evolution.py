@@ -1,0 +1,310 @@
+"""How a topic's schema may change: what every older writer and every older file survives.
+
+A field keeps its number for ever. What is allowed: a new nullable field anywhere, a wider type, a relaxed NOT NULL, another name, and a
+field retired. `evolve` makes the next version from the fields that a user wants. `refusal` judges any two versions by their numbers
+alone; the fold asks it, so that no writer, however made, can bring a change that readers do not survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+
+from ..errors import CallError, InvalidArgument
+from .fields import (
+    DecimalType,
+    Field,
+    FieldType,
+    Kind,
+    StructType,
+    field_text,
+    join,
+    parts_of,
+    type_text,
+    walk,
+    with_parts,
+)
+from .rules import check_fields, is_name
+from .topic_schema import TopicSchema, numbered_from
+
+_WIDER = [[Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT], [Kind.FLOAT, Kind.DOUBLE]]
+"""Chains of types, each of which holds all values of the one before."""
+_OPERATION = "evolve the schema"
+
+
+class ChangeKind(StrEnum):
+    """What an evolution did to a field."""
+
+    ADDED = "added"
+    WIDENED = "widened"
+    RELAXED = "relaxed"
+    RENAMED = "renamed"
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change between two versions."""
+
+    kind: ChangeKind
+    path: str
+    """The field's path in the version before, or in the new one if it was added."""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path}" + (f": {self.detail}" if self.detail else "")
+
+
+def evolve(
+    schema: TopicSchema, wanted: tuple[Field, ...], *, rename: Mapping[str, str] | None = None, retire: Collection[str] = ()
+) -> TopicSchema:
+    """The next version, whose fields in use are those of ``wanted``, in the old order with new ones behind.
+
+    Fields are matched by name. ``rename`` has new names by path, ``retire`` the paths of fields that ``wanted`` may leave out. Returns
+    ``schema`` itself when nothing changes. Raises `InvalidArgument`, naming the field by its path, for a change that is not allowed.
+    """
+    step = _Step(schema.version + 1, schema.last_id, dict(rename or {}), set(retire))
+    fields = step.struct(schema.fields, wanted, "")
+    if unused := sorted(step.rename.keys() | step.retire):
+        raise InvalidArgument(
+            "the schema has no such field",
+            operation=_OPERATION,
+            object=unused[0],
+            expected=", ".join(path for path, _ in live(schema)),
+        )
+    check_fields(fields)
+    return schema if fields == schema.fields else TopicSchema(step.version, fields, step.last_id)
+
+
+def live(schema: TopicSchema) -> Iterator[tuple[str, Field]]:
+    """The fields in use by their paths, parents first."""
+    return walk(_in_use(schema.fields))
+
+
+def _in_use(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    return tuple(replace(one, type=with_parts(one.type, _in_use(parts_of(one.type)))) for one in fields if not one.retired)
+
+
+@dataclass
+class _Step:
+    """One evolution on its way through the tree."""
+
+    version: int
+    last_id: int
+    rename: dict[str, str]
+    """What is still to be renamed, new names by path."""
+    retire: set[str]
+    """What is still to be retired."""
+
+    def struct(self, old: tuple[Field, ...], wanted: tuple[Field, ...], under: str) -> tuple[Field, ...]:
+        by_name = {field.name: field for field in wanted}
+        made = [self._old_field(field, by_name, join(under, field.name)) for field in old]
+        new = tuple(by_name.values())
+        for field in new:
+            if not field.nullable:
+                raise _refusal(
+                    "a new field must be nullable, as the messages before it have none",
+                    join(under, field.name),
+                    expected=field_text(replace(field, nullable=True)),
+                    observed=field_text(field),
+                )
+        added, self.last_id = numbered_from(new, self.last_id, beside=tuple(made))
+        return (*made, *added)
+
+    def _part(self, part: Field, wanted: Field, path: str) -> Field:
+        """What becomes of a list's element, or of a map's key or value."""
+        if path in self.retire or path in self.rename:
+            raise _refusal(
+                "only fields of structs can be renamed or retired", path, expected="a field", observed=f"the {part.name} of all"
+            )
+        return self._old_field(part, {wanted.name: wanted}, path)
+
+    def _old_field(self, field: Field, wanted: dict[str, Field], path: str) -> Field:
+        """What becomes of a field. Takes what it is matched with out of ``wanted``."""
+        if field.retired:
+            return field
+        if path in self.retire:
+            self.retire.remove(path)
+            return replace(field, retired=self.version)
+        name = self.rename.pop(path, field.name)
+        if name not in wanted:
+            near = next((one for one in wanted if one.lower() == name.lower()), None)
+            raise _refusal(
+                "the field is missing in the new schema",
+                path,
+                expected=field_text(replace(field, name=name)),
+                observed=near,
+                hint=f"retire it (retire=[{path!r}]), or rename it (rename={{{path!r}: …}}), where that is meant",
+            )
+        new = wanted.pop(name)
+        if field.nullable and not new.nullable:
+            raise _refusal(
+                "a nullable field cannot become NOT NULL, as earlier messages may have NULL there",
+                path,
+                expected=field_text(field),
+                observed=field_text(new),
+            )
+        type_ = self.type_of(field.type, new.type, path)
+        return replace(field, name=name, type=type_, nullable=new.nullable, doc=new.doc or field.doc)
+
+    def type_of(self, old: FieldType, new: FieldType, path: str) -> FieldType:
+        if isinstance(old, StructType) and isinstance(new, StructType):
+            return StructType(self.struct(old.fields, new.fields, path))
+        if type(old) is type(new) and parts_of(old):
+            pairs = zip(parts_of(old), parts_of(new), strict=True)
+            return with_parts(old, tuple(self._part(before, behind, join(path, before.name)) for before, behind in pairs))
+        if not holds(new, old):
+            raise _refusal(
+                "the field's type cannot change in this way",
+                path,
+                expected=f"{type_text(old)}{_wider_text(old)}",
+                observed=type_text(new),
+                hint="add a field of the other type, and retire this one",
+            )
+        return new
+
+
+def holds(wide: FieldType, narrow: FieldType) -> bool:
+    """Whether one type without parts holds every value of another, without a change to it."""
+    match wide, narrow:
+        case (DecimalType(), DecimalType()):
+            return wide.scale == narrow.scale and wide.precision >= narrow.precision
+        case (Kind(), Kind()):
+            return wide is narrow or any(
+                narrow in chain and wide in chain and chain.index(narrow) < chain.index(wide) for chain in _WIDER
+            )
+        case _:
+            return False
+
+
+def _wider_text(type_: FieldType) -> str:
+    if isinstance(type_, DecimalType):
+        return f", or more digits before the point: decimal(p,{type_.scale})"
+    chain = next((chain[chain.index(type_) + 1 :] for chain in _WIDER if type_ in chain), [])
+    return f", or wider: {', '.join(chain)}" if chain else ""
+
+
+def _refusal(message: str, path: str, *, expected: str, observed: str | None, hint: str | None = None) -> InvalidArgument:
+    return InvalidArgument(message, operation=_OPERATION, object=path, expected=expected, observed=observed, hint=hint)
+
+
+# --- The judge: by numbers alone ------------------------------------------------------------------------------------------------------
+
+
+def refusal(before: TopicSchema | None, after: TopicSchema) -> str | None:
+    """Why ``after`` may not follow ``before``, or may not be a topic's first schema (None). None: it may."""
+    if after.version != (1 if before is None else before.version + 1):
+        return f"version {after.version} does not follow {'no schema' if before is None else f'version {before.version}'}"
+    try:
+        check_fields(after.fields)
+    except CallError as error:
+        return str(error)
+    ids = sorted(field.id for _, field in walk(after.fields))
+    if ids[0] < 1 or ids[-1] > after.last_id or any(one == other for one, other in pairwise(ids)):
+        return "the fields' numbers are not one each, from 1 to the last"
+    if (found := _of_stored_names(after.fields, "")) is not None:
+        return found
+    if before is None:
+        return next((f"{path} is retired from the beginning" for path, field in walk(after.fields) if field.retired), None)
+    if after.last_id < before.last_id:
+        return f"the last number falls from {before.last_id} to {after.last_id}"
+    return _of_fields(before.fields, after.fields, "", before.last_id, after.version)
+
+
+def _of_stored_names(fields: tuple[Field, ...], under: str) -> str | None:
+    """What is wrong with the names under which the fields of one struct, and of those below, are stored."""
+    stored = [field.stored_name.lower() for field in fields]
+    if len(set(stored)) < len(stored) or not all(map(is_name, stored)):
+        return f"the fields of {under or 'the schema'} are not stored under one name each"
+    found = (_of_stored_names(parts_of(field.type), join(under, field.name)) for field in fields if parts_of(field.type))
+    return next((one for one in found if one is not None), None)
+
+
+def _of_fields(before: tuple[Field, ...], after: tuple[Field, ...], under: str, last_id: int, version: int) -> str | None:
+    by_id = {field.id: field for field in after}
+    for old in before:
+        path = join(under, old.name)
+        new = by_id.pop(old.id, None)
+        if new is None:
+            return f"{path} is gone"
+        if (found := _of_field(old, new, path, last_id, version)) is not None:
+            return found
+    for new in by_id.values():
+        if new.id <= last_id or new.retired or not new.nullable:
+            return f"{join(under, new.name)} is no new nullable field"
+        if any(part.id <= last_id or part.retired for _, part in walk(parts_of(new.type))):
+            return f"{join(under, new.name)} has parts that are not new"
+    return None
+
+
+def _of_field(old: Field, new: Field, path: str, last_id: int, version: int) -> str | None:
+    if new.retired:
+        expected = old if old.retired else replace(old, retired=version)
+        return None if new == expected else f"{path} is retired, and changed or by another version"
+    if old.retired:
+        return f"{path} was retired, and is used again"
+    if old.stored_name != new.stored_name:
+        return f"{path} is stored under another name"
+    if old.nullable and not new.nullable:
+        return f"{path} becomes NOT NULL"
+    if isinstance(old.type, StructType) and isinstance(new.type, StructType):
+        return _of_fields(old.type.fields, new.type.fields, path, last_id, version)
+    if parts_of(old.type) and type(old.type) is type(new.type):
+        pairs = zip(parts_of(old.type), parts_of(new.type), strict=True)
+        for before, behind in pairs:
+            if before.id != behind.id or before.name != behind.name:
+                return f"{join(path, before.name)} is another field"
+            if (found := _of_field(before, behind, join(path, before.name), last_id, version)) is not None:
+                return found
+        return None
+    return None if holds(new.type, old.type) else f"{path} changes from {type_text(old.type)} to {type_text(new.type)}"
+
+
+# --- The difference, for people -------------------------------------------------------------------------------------------------------
+
+
+def changes(before: TopicSchema, after: TopicSchema) -> tuple[Change, ...]:
+    """What happened from one version to a later one, in the order of fields."""
+    return tuple(_changes(before.fields, after.fields, ""))
+
+
+def _changes(before: tuple[Field, ...], after: tuple[Field, ...], under: str) -> Iterator[Change]:
+    by_id = {field.id: field for field in after}
+    for old in before:
+        new = by_id.pop(old.id)
+        path = join(under, old.name)
+        if old.retired:
+            continue
+        if new.retired:
+            yield Change(ChangeKind.RETIRED, path)
+            continue
+        if old.name != new.name:
+            yield Change(ChangeKind.RENAMED, path, f"now {new.name}")
+        if new.nullable and not old.nullable:
+            yield Change(ChangeKind.RELAXED, path, "may be NULL now")
+        if parts_of(old.type):
+            yield from _changes(parts_of(old.type), parts_of(new.type), path)
+        elif old.type != new.type:
+            yield Change(ChangeKind.WIDENED, path, f"{type_text(old.type)} to {type_text(new.type)}")
+    for new in by_id.values():
+        if not new.retired:
+            yield Change(ChangeKind.ADDED, join(under, new.name), type_text(new.type))
+
+
+def difference(expected: tuple[Field, ...], found: tuple[Field, ...]) -> str:
+    """Where two sets of fields differ, by path; empty: nowhere. Numbers and descriptions do not count."""
+    left, right = ({path: replace(field, doc="") for path, field in walk(_in_use(fields))} for fields in (expected, found))
+    said = [f"{path} is missing" for path in left if path not in right]
+    said += [f"{path} is not in the topic's schema" for path in right if path not in left]
+    for path in left:
+        if path in right and (one := _shallow(left[path])) != (other := _shallow(right[path])):
+            said.append(f"{path}: {one} there, {other} here")
+    return "; ".join(said)
+
+
+def _shallow(field: Field) -> str:
+    """A field without its name and without what its parts are."""
+    kind = type(field.type).__name__.removesuffix("Type").lower() if parts_of(field.type) else type_text(field.type)
+    return kind if field.nullable else f"{kind} not null"

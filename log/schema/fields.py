@@ -1,0 +1,150 @@
+"""The fields of a typed topic, and the types that they can have: those that Spark, Delta, Iceberg and Arrow all know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+DECIMAL_DIGITS_MAX = 38
+ELEMENT, KEY, VALUE = "element", "key", "value"
+"""The names of what lists and maps hold, as Parquet, Delta and Iceberg have them."""
+
+
+class Kind(StrEnum):
+    """A type without parts, by its name in Spark's SQL."""
+
+    BOOLEAN = "boolean"
+    TINYINT = "tinyint"
+    SMALLINT = "smallint"
+    INT = "int"
+    BIGINT = "bigint"
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    """A moment, in microseconds."""
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    """A date and a time of day without a zone, in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    """Exact numbers of ``precision`` digits, ``scale`` of them behind the point."""
+
+    precision: int
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """Named fields."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def live(self) -> tuple[Field, ...]:
+        """The fields that are not retired."""
+        return tuple(field for field in self.fields if not field.retired)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A list."""
+
+    element: Field
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A map. Its keys are never NULL."""
+
+    key: Field
+    value: Field
+
+
+FieldType: TypeAlias = Kind | DecimalType | StructType | ArrayType | MapType
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a struct, the element of a list, or the key or value of a map."""
+
+    name: str
+    type: FieldType
+    nullable: bool = True
+    doc: str = ""
+    id: int = 0
+    """The number by which it is known for ever, whatever its name; 0: not given yet."""
+    stored_name: str = ""
+    """The name of its column in stored files, which never changes; empty: not given yet."""
+    retired: int = 0
+    """The version of the schema that retired it; 0: it is in use."""
+
+
+def parts_of(type_: FieldType) -> tuple[Field, ...]:
+    """The fields that a type is made of, retired ones too."""
+    match type_:
+        case StructType(fields):
+            return fields
+        case ArrayType(element):
+            return (element,)
+        case MapType(key, value):
+            return key, value
+        case _:
+            return ()
+
+
+def with_parts(type_: FieldType, parts: tuple[Field, ...]) -> FieldType:
+    """The same type with other parts."""
+    match type_:
+        case StructType():
+            return StructType(parts)
+        case ArrayType():
+            return ArrayType(*parts)
+        case MapType():
+            return MapType(*parts)
+        case _:
+            return type_
+
+
+def walk(fields: tuple[Field, ...], under: str = "") -> Iterator[tuple[str, Field]]:
+    """Every field with its path, such as ``items.element.price``; a parent comes before its parts."""
+    for field in fields:
+        path = join(under, field.name)
+        yield path, field
+        yield from walk(parts_of(field.type), path)
+
+
+def join(under: str, name: str) -> str:
+    """The path of ``name`` in the field at ``under``; empty: at the top."""
+    return f"{under}.{name}" if under else name
+
+
+def type_text(type_: FieldType) -> str:
+    """A type in Spark's SQL, such as ``array<struct<sku: string not null>>``; fields that retired are left out."""
+    match type_:
+        case DecimalType(precision, scale):
+            return f"decimal({precision},{scale})"
+        case StructType():
+            return f"struct<{', '.join(field_text(field, ': ') for field in type_.live)}>"
+        case ArrayType(element):
+            return f"array<{type_text(element.type)}>"
+        case MapType(key, value):
+            return f"map<{type_text(key.type)}, {type_text(value.type)}>"
+        case kind:
+            return str(kind)
+
+
+def field_text(field: Field, between: str = " ") -> str:
+    """A field in Spark's SQL: ``amount decimal(12,2) not null``."""
+    name = field.name if _IDENTIFIER.fullmatch(field.name) else f"`{field.name.replace('`', '``')}`"
+    doc = field.doc.replace("\\", "\\\\").replace("'", "\\'")
+    return f"{name}{between}{type_text(field.type)}{'' if field.nullable else ' not null'}" + (f" comment '{doc}'" if doc else "")
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -1,0 +1,171 @@
+"""Schemas from Python classes: dataclasses, TypedDicts, NamedTuples and pydantic models.
+
+A field whose annotation allows None is nullable, any other is NOT NULL. A default makes no field nullable. What Python's types do not
+say is said by ``Annotated``: ``Annotated[Decimal, "decimal(12,2)"]``, ``Annotated[int, "int"]``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, Literal, NotRequired, Required, Union
+from uuid import UUID
+
+from ..errors import InvalidArgument, LimitExceeded
+from ..limits import plain
+from .ddl import parse_type
+from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join
+from .rules import DEPTH_MAX
+
+_OPERATION = "read a schema"
+_KINDS: dict[object, Kind] = {
+    bool: Kind.BOOLEAN,
+    int: Kind.BIGINT,
+    float: Kind.DOUBLE,
+    str: Kind.STRING,
+    bytes: Kind.BINARY,
+    date: Kind.DATE,
+    datetime: Kind.TIMESTAMP,
+    UUID: Kind.STRING,
+}
+
+
+def is_class_of_fields(source: object) -> bool:
+    """Whether a class names fields in a way that `fields_of_class` reads."""
+    return isinstance(source, type) and (
+        dataclasses.is_dataclass(source) or typing.is_typeddict(source) or _is_named_tuple(source) or _is_model(source)
+    )
+
+
+def fields_of_class(source: type) -> tuple[Field, ...]:
+    """The fields of a class. Raises `InvalidArgument`, naming the path, for an annotation that no topic's type fits."""
+    return _fields(source, "", 1)
+
+
+def _fields(source: type, under: str, depth: int) -> tuple[Field, ...]:
+    if depth > DEPTH_MAX:
+        raise LimitExceeded(
+            "the schema is too deep, or names itself",
+            operation=_OPERATION,
+            object=plain(under),
+            expected=f"at most {DEPTH_MAX} levels",
+        )
+    try:
+        hints = typing.get_type_hints(source, include_extras=True)
+    except (NameError, TypeError, SyntaxError) as error:
+        raise InvalidArgument(
+            "the class's annotations cannot be read",
+            operation=_OPERATION,
+            object=under or source.__name__,
+            observed=plain(error),
+            hint="define the classes that it names at the top of a module",
+        ) from error
+    return tuple(
+        _field(name, _with_metadata(hints[name], extra), join(under, name), depth) for name, extra in _names(source, hints)
+    )
+
+
+def _names(source: type, hints: Mapping[str, object]) -> list[tuple[str, Sequence[object]]]:
+    """The names of a class's fields in their order, with what the class itself says beside their annotations."""
+    if dataclasses.is_dataclass(source):
+        return [(field.name, ()) for field in dataclasses.fields(source)]
+    if _is_model(source):
+        models: Mapping[str, Any] = source.model_fields  # type: ignore[attr-defined]
+        return [(name, tuple(model.metadata)) for name, model in models.items()]
+    return [(name, ()) for name in hints]
+
+
+def _with_metadata(hint: object, extra: Sequence[object]) -> object:
+    return Annotated[(hint, *extra)] if extra else hint
+
+
+def _field(name: str, hint: object, path: str, depth: int) -> Field:
+    type_, nullable = _type(hint, path, depth)
+    return Field(name, type_, nullable)
+
+
+def _type(hint: object, path: str, depth: int, extra: tuple[object, ...] = ()) -> tuple[FieldType, bool]:
+    """The type that an annotation means, and whether it allows None. ``extra`` is what ``Annotated`` said around it."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _type(arguments[0], path, depth, (*arguments[1:], *extra))
+    if origin in (Required, NotRequired):
+        type_, nullable = _type(arguments[0], path, depth, extra)
+        return type_, nullable or origin is NotRequired
+    if origin in (Union, types.UnionType):
+        others = [one for one in arguments if one is not type(None)]
+        if len(others) != 1:
+            raise _refusal(hint, path, "one type, or one type or None")
+        return _type(others[0], path, depth, extra)[0], len(others) < len(arguments)
+    for said in extra:
+        if isinstance(said, str):
+            return parse_type(said, path=path), False
+    return _plain_type(hint, origin, arguments, path, depth, extra), False
+
+
+def _plain_type(
+    hint: object, origin: object, arguments: tuple[Any, ...], path: str, depth: int, extra: tuple[object, ...]
+) -> FieldType:
+    if hint is Decimal:
+        return _decimal(extra, path)
+    if hint in _KINDS:
+        return _KINDS[hint]
+    if origin is Literal and all(isinstance(one, str) for one in arguments):
+        return Kind.STRING
+    if isinstance(hint, type) and issubclass(hint, Enum) and all(isinstance(one.value, str) for one in hint):
+        return Kind.STRING
+    if isinstance(hint, type) and is_class_of_fields(hint):
+        return StructType(_fields(hint, path, depth + 1))
+    if origin in (list, Sequence) or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
+        type_, nullable = _type(arguments[0], join(path, ELEMENT), depth + 1)
+        return ArrayType(Field(ELEMENT, type_, nullable))
+    if origin in (dict, Mapping):
+        key, key_nullable = _type(arguments[0], join(path, KEY), depth + 1)
+        value, nullable = _type(arguments[1], join(path, VALUE), depth + 1)
+        return MapType(Field(KEY, key, key_nullable), Field(VALUE, value, nullable))
+    raise _refusal(
+        hint, path, "bool, int, float, str, bytes, date, datetime, Decimal, UUID, an enum of texts, list, dict or a class of fields"
+    )
+
+
+def _decimal(extra: tuple[object, ...], path: str) -> DecimalType:
+    """The decimal that pydantic's ``max_digits`` and ``decimal_places`` state."""
+    digits, places = (_said(extra, name) for name in ("max_digits", "decimal_places"))
+    if digits is None:
+        raise InvalidArgument(
+            "a Decimal needs its digits",
+            operation=_OPERATION,
+            object=path,
+            hint='write Annotated[Decimal, "decimal(12,2)"]',
+        )
+    return DecimalType(digits, places or 0)
+
+
+def _said(extra: tuple[object, ...], name: str) -> int | None:
+    found = (getattr(one, name, None) for one in extra)
+    return next((value for value in found if isinstance(value, int)), None)
+
+
+def _is_named_tuple(source: type) -> bool:
+    return issubclass(source, tuple) and hasattr(source, "_fields") and bool(getattr(source, "__annotations__", None))
+
+
+def _is_model(source: type) -> bool:
+    """Whether it is a pydantic model; pydantic itself is not imported for that."""
+    return isinstance(getattr(source, "model_fields", None), Mapping)
+
+
+def _refusal(hint: object, path: str, expected: str) -> InvalidArgument:
+    return InvalidArgument(
+        "no type of a topic fits this annotation",
+        operation=_OPERATION,
+        object=path,
+        expected=expected,
+        observed=plain(hint),
+        hint='Annotated[…, "bigint"] names a type of Spark SQL',
+    )

@@ -1,0 +1,67 @@
+"""The schema of a topic in one version: numbered fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from .arrow_types import arrow_fields
+from .fields import Field, StructType, field_text, parts_of, with_parts
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSchema:
+    """The fields of a typed topic from one entry of its log on."""
+
+    version: int
+    """The number of the version: 1 at first, one more with every evolution."""
+    fields: tuple[Field, ...]
+    """All fields, also those that are retired, as older files have them."""
+    last_id: int
+    """The highest number that a field has ever had."""
+
+    @property
+    def live(self) -> tuple[Field, ...]:
+        """The fields that are in use."""
+        return StructType(self.fields).live
+
+    @property
+    def arrow(self) -> pa.StructType:
+        """The type of the column ``value`` as readers and producers see it."""
+        return pa.struct(arrow_fields(self.fields))
+
+    @property
+    def stored_arrow(self) -> pa.StructType:
+        """The type of the column ``value`` in stored files: by stored names, and all nullable."""
+        return pa.struct(arrow_fields(self.fields, stored=True))
+
+    @property
+    def ddl(self) -> str:
+        """The fields in use, in Spark's SQL."""
+        return ", ".join(field_text(field) for field in self.live)
+
+
+def first_schema(fields: tuple[Field, ...]) -> TopicSchema:
+    """The first version, of checked fields: each gets its number and its stored name."""
+    numbered, last_id = numbered_from(fields, 0)
+    return TopicSchema(1, numbered, last_id)
+
+
+def numbered_from(fields: tuple[Field, ...], last_id: int, *, beside: tuple[Field, ...] = ()) -> tuple[tuple[Field, ...], int]:
+    """New fields with numbers above ``last_id``, and the last number given. ``beside`` are older fields of the same struct.
+
+    A stored name is the field's name, unless a field beside it, perhaps a retired one, has it already.
+    """
+    taken = {one.stored_name.lower() for one in beside}
+    made: list[Field] = []
+    for field in fields:
+        last_id += 1
+        own_id = last_id
+        parts, last_id = numbered_from(parts_of(field.type), last_id)
+        stored_name = field.name
+        while stored_name.lower() in taken:
+            stored_name += f"__{own_id}"
+        taken.add(stored_name.lower())
+        made.append(replace(field, id=own_id, stored_name=stored_name, type=with_parts(field.type, parts)))
+    return tuple(made), last_id

@@ -1,0 +1,302 @@
+"""Rows that users send, checked and turned into stored columns: field by field for all rows at once.
+
+Arrow's own conversion is not strict enough for what is kept for years: it cuts 1.5 to 1, takes a time without a zone for UTC, makes a date
+of a time and three strings of one. So the types of a column's values are looked at first, all at once, and only values of expected
+types are handed to Arrow. Where that fails, the values are looked at one by one, so that each bad row is known by its place and reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from itertools import accumulate, chain
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from ..limits import plain
+from .arrow_types import arrow_type
+from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join, type_text
+from .topic_schema import TopicSchema
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
+_EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
+_NULL = type(None)
+_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_ALLOWED: dict[Kind, set[type]] = {
+    Kind.BOOLEAN: {bool},
+    **{kind: {int} for kind in _INTEGERS},
+    Kind.FLOAT: {float, int},
+    Kind.DOUBLE: {float, int},
+    Kind.STRING: {str},
+    Kind.BINARY: {bytes, bytearray, memoryview},
+    Kind.DATE: {date},
+    Kind.TIMESTAMP: {datetime},
+    Kind.TIMESTAMP_NTZ: {datetime},
+}
+_REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""What Arrow and Python raise for a value that does not fit its column."""
+
+
+class BadValue(NamedTuple):
+    """Why a row cannot be stored."""
+
+    path: str
+    """The field, by its path."""
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True, eq=False)
+class Converted:
+    """Rows as a column ``value``, by stored names."""
+
+    value: pa.StructArray
+    bad: Mapping[int, BadValue]
+    """The first fault of each row that cannot be stored, by its place. Its values mean nothing."""
+
+
+def convert(rows: Sequence[object], schema: TopicSchema, *, ignore_extra: bool = False) -> Converted:
+    """Rows as the column ``value`` of this schema.
+
+    A row is a mapping by field name, a dataclass, a named tuple or a pydantic model. A field that is left out is NULL. ``ignore_extra``
+    drops what the schema does not have.
+    """
+    bad: dict[int, BadValue] = {}
+    at = np.arange(len(rows))
+    value = _struct(rows, StructType(schema.fields), "", _Places(at, bad, ignore_extra))
+    return Converted(value, bad)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Places:
+    """The rows that a column's values belong to, and where their faults are gathered."""
+
+    at: np.ndarray[Any, np.dtype[np.int64]]
+    bad: dict[int, BadValue]
+    ignore_extra: bool
+
+    def note(self, number: int, fault: BadValue) -> None:
+        self.bad.setdefault(int(self.at[number]), fault)
+
+    def of(self, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> _Places:
+        """The places of values that are parts of these values."""
+        return _Places(self.at[numbers], self.bad, self.ignore_extra)
+
+
+Values: TypeAlias = Sequence[Any]
+
+
+def _column(values: Values, field: Field, path: str, places: _Places) -> pa.Array:
+    array = _of_type(values, field.type, path, places)
+    if not field.nullable and array.null_count:
+        for number in np.flatnonzero(np.asarray(array.is_null())):
+            places.note(int(number), BadValue(path, f"{type_text(field.type)} not null", "NULL"))
+    return array
+
+
+def _of_type(values: Values, type_: FieldType, path: str, places: _Places) -> pa.Array:
+    match type_:
+        case StructType():
+            return _struct(values, type_, path, places)
+        case ArrayType(element):
+            return _array(values, type_, element, path, places)
+        case MapType(key, value):
+            return _map(values, type_, key, value, path, places)
+        case _:
+            return _plain(values, type_, path, places)
+
+
+# --- Values without parts -------------------------------------------------------------------------------------------------------------
+
+
+def _plain(values: Values, type_: Kind | DecimalType, path: str, places: _Places) -> pa.Array:
+    allowed = {Decimal, int} if isinstance(type_, DecimalType) else _ALLOWED[type_]
+    if set(map(type, values)) <= allowed | {_NULL}:
+        try:
+            return _arrow(values, type_)
+        except _REFUSED:
+            pass  # looked at one by one below
+    kept = [None] * len(values)
+    for number, value in enumerate(values):
+        if value is None:
+            continue
+        try:
+            kept[number] = _fitting(value, type_, allowed)
+        except _REFUSED:
+            places.note(number, BadValue(path, _wanted(type_), _shown(value)))
+    return _arrow(kept, type_)
+
+
+def _arrow(values: Values, type_: Kind | DecimalType) -> pa.Array:
+    """Values of allowed types. Raises what Arrow raises for one that does not fit."""
+    arrow = arrow_type(type_)
+    if type_ is Kind.TIMESTAMP or type_ is Kind.TIMESTAMP_NTZ:
+        # Arrow's own way from aware datetimes is three times slower, and takes naive ones for UTC; here they raise TypeError.
+        epoch = _EPOCH_UTC if type_ is Kind.TIMESTAMP else _EPOCH
+        since = [None if value is None else value - epoch for value in values]
+        return pa.array(since, pa.duration("us")).view(arrow)
+    return pa.array(values, arrow)
+
+
+def _fitting(value: object, type_: Kind | DecimalType, allowed: set[type]) -> Any:  # noqa: ANN401 - what Arrow takes
+    """A value of an unusual class as one that Arrow takes. Raises if it does not fit."""
+    made: Any = value
+    if isinstance(value, Enum):
+        made = value.value
+    elif isinstance(value, UUID):
+        made = str(value)
+    elif isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
+        made = value.item()
+    elif type(value) not in allowed:
+        made = next((one(value) for one in (str, int, float) if isinstance(value, one) and not isinstance(value, bool)), value)
+    if type(made) not in allowed and not (isinstance(made, datetime) and datetime in allowed):
+        raise TypeError
+    _arrow([made], type_)
+    return made
+
+
+def _wanted(type_: FieldType) -> str:
+    match type_:
+        case Kind.TIMESTAMP:
+            return "timestamp (a datetime with a zone)"
+        case Kind.TIMESTAMP_NTZ:
+            return "timestamp_ntz (a datetime without a zone)"
+        case _:
+            return type_text(type_)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"the float {value}"
+    return f"the {type(value).__name__} {plain(value)}"
+
+
+# --- Values with parts ----------------------------------------------------------------------------------------------------------------
+
+
+def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa.StructArray:
+    live = type_.live
+    names = [field.name for field in live]
+    rows = _mappings(values, type_, path, places)
+    mask = None if None not in rows else np.fromiter((row is None for row in rows), bool, len(rows))
+    inside, numbers = (rows, None) if mask is None else ([row for row in rows if row is not None], np.flatnonzero(~mask))
+    below = places if numbers is None else places.of(numbers)
+    try:
+        taken_out = [[row[name] for row in inside] for name in names]
+        whole = set(map(len, inside)) <= {len(names)}
+    except KeyError:
+        taken_out, whole = [[row.get(name) for row in inside] for name in names], False
+    if not whole and not places.ignore_extra:
+        _note_extra(inside, names, path, below)
+    columns = [_column(column, field, join(path, field.name), below) for field, column in zip(live, taken_out, strict=True)]
+    if numbers is not None:
+        spread = np.full(len(rows), -1)
+        spread[numbers] = np.arange(len(numbers))
+        taken = pa.array(spread, mask=mask)
+        columns = [column.take(taken) for column in columns]
+    stored = [pa.field(field.stored_name, column.type) for field, column in zip(live, columns, strict=True)]
+    return pa.StructArray.from_arrays(columns, fields=stored, mask=None if mask is None else pa.array(mask))
+
+
+def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> list[Any]:
+    """The values as mappings, None where there is none or where it is none."""
+    if set(map(type, values)) <= {dict}:
+        return list(values)
+    made: list[Any] = []
+    readers: dict[type, Callable[[Any], Mapping[str, Any] | None]] = {}
+    for number, value in enumerate(values):
+        row = readers.setdefault(type(value), _reader(value))(value)
+        if row is None and (value is not None or not path):
+            places.note(number, BadValue(path or "the row", f"a row with {_names(type_)}", _shown(value)))
+        made.append(row if row is not None or path else {})
+    return made
+
+
+def _reader(value: object) -> Callable[[Any], Mapping[str, Any] | None]:
+    """How a row of this class is read: as a mapping, or None when it is no row."""
+    if isinstance(value, Mapping):
+        return dict
+    if is_dataclass(value):
+        names = [field.name for field in fields(value)]
+        return lambda row: {name: getattr(row, name) for name in names}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return lambda row: row._asdict()
+    if isinstance(getattr(type(value), "model_fields", None), Mapping):
+        models = list(type(value).model_fields)  # type: ignore[attr-defined]
+        return lambda row: {name: getattr(row, name) for name in models}
+    return lambda _: None
+
+
+def _names(type_: StructType) -> str:
+    return ", ".join(field.name for field in type_.live)
+
+
+def _note_extra(rows: Iterable[Mapping[str, Any]], names: Sequence[str], path: str, places: _Places) -> None:
+    known = frozenset(names)
+    for number, row in enumerate(rows):
+        if row.keys() <= known:
+            continue
+        extra = sorted(map(str, row.keys() - known))
+        near = next((name for name in names if name.lower() == extra[0].lower()), None)
+        found = f"the field {plain(extra[0])}" + (f" (the schema has {near})" if near else "")
+        places.note(number, BadValue(join(path, extra[0]), "a field of the schema", found))
+
+
+def _array(values: Values, type_: ArrayType, element: Field, path: str, places: _Places) -> pa.Array:
+    lists = _checked(values, (list, tuple), type_, path, places)
+    offsets, numbers = _flat(lists)
+    flat = list(chain.from_iterable(one for one in lists if one is not None))
+    items = _column(flat, element, join(path, ELEMENT), places.of(numbers))
+    field = pa.field(ELEMENT, items.type)
+    return pa.ListArray.from_arrays(offsets, items, type=pa.list_(field), mask=_mask(lists))
+
+
+def _map(values: Values, type_: MapType, key: Field, value: Field, path: str, places: _Places) -> pa.Array:
+    maps = _checked(values, (Mapping,), type_, path, places)
+    offsets, numbers = _flat(maps)
+    below = places.of(numbers)
+    pairs = list(chain.from_iterable(one.items() for one in maps if one is not None))
+    keys = _column([pair[0] for pair in pairs], key, join(path, key.name), below)
+    items = _column([pair[1] for pair in pairs], value, join(path, value.name), below)
+    if keys.null_count:  # a row that is refused; Arrow takes no map with a NULL among its keys
+        valid = keys.is_valid()
+        spoiled = np.unique(numbers[~np.asarray(valid)])
+        maps = [None if number in set(spoiled.tolist()) else one for number, one in enumerate(maps)]
+        keep = pa.array(~np.isin(numbers, spoiled))
+        keys, items, (offsets, _) = keys.filter(keep), items.filter(keep), _flat(maps)
+    made = pa.map_(pa.field(key.name, keys.type, nullable=False), pa.field(value.name, items.type))
+    return pa.MapArray.from_arrays(offsets, keys, items, type=made, mask=_mask(maps))
+
+
+def _checked(values: Values, classes: tuple[type, ...], type_: FieldType, path: str, places: _Places) -> list[Any]:
+    """The values that are of these classes, None for the others."""
+    if all(one is _NULL or issubclass(one, classes) for one in set(map(type, values))):
+        return list(values)
+    made: list[Any] = []
+    for number, value in enumerate(values):
+        fits = isinstance(value, classes)
+        if not fits and value is not None:
+            places.note(number, BadValue(path, type_text(type_), _shown(value)))
+        made.append(value if fits else None)
+    return made
+
+
+def _flat(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Where each value's parts begin, and the value that each part belongs to."""
+    lengths = [0 if value is None else len(value) for value in values]
+    offsets = pa.array(list(accumulate(lengths, initial=0)), pa.int32())
+    return offsets, np.repeat(np.arange(len(values)), lengths)
+
+
+def _mask(values: Sequence[Any]) -> pa.Array | None:
+    return pa.array([value is None for value in values]) if None in values else None

@@ -1,0 +1,98 @@
+"""Drawn fields, as users may name them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal
+from random import Random
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from penstock.log.schema.fields import (
+    ELEMENT,
+    KEY,
+    VALUE,
+    ArrayType,
+    DecimalType,
+    Field,
+    FieldType,
+    Kind,
+    MapType,
+    StructType,
+)
+from penstock.log.schema.rules import RESERVED
+
+NAMES = st.from_regex(r"[a-zA-Z_äß][a-z0-9_-]{0,3}", fullmatch=True).filter(lambda name: name.lower() not in RESERVED)
+PLAIN: st.SearchStrategy[FieldType] = st.sampled_from(list(Kind)) | st.tuples(st.integers(1, 38), st.integers(0, 38)).filter(
+    lambda digits: digits[1] <= digits[0]
+).map(lambda digits: DecimalType(*digits))
+DOCS = st.sampled_from(["", "it's \\ one", "größer"])
+
+
+def _nested(types: st.SearchStrategy[FieldType]) -> st.SearchStrategy[FieldType]:
+    arrays = types.map(lambda type_: ArrayType(Field(ELEMENT, type_)))
+    maps = st.tuples(PLAIN, types).map(lambda pair: MapType(Field(KEY, pair[0], nullable=False), Field(VALUE, pair[1])))
+    return arrays | maps | structs(types)
+
+
+def structs(types: st.SearchStrategy[FieldType]) -> st.SearchStrategy[StructType]:
+    fields = st.builds(Field, NAMES, types, st.booleans(), DOCS)
+    unique = st.lists(fields, min_size=1, max_size=4, unique_by=lambda field: field.name.lower())
+    return unique.map(lambda made: StructType(tuple(made)))
+
+
+TYPES: st.SearchStrategy[FieldType] = st.recursive(PLAIN, _nested, max_leaves=5)
+
+
+def any_fields() -> st.SearchStrategy[StructType]:
+    """The fields of a schema."""
+    return structs(TYPES)
+
+
+_BITS = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INT: 32, Kind.BIGINT: 64}
+_FIRST = datetime(1900, 1, 1)  # noqa: DTZ001 - of times without a zone
+_TEXTS = ["", "a", "größe", "\U0001f600", "x" * 50]
+
+
+def drawn_value(type_: FieldType, random: Random) -> Any:
+    """A value that fits a type. Drawn by ``random`` alone: strategies for each type cost more than what they test."""
+    match type_:
+        case StructType():
+            return {field.name: drawn_of_field(field, random) for field in type_.live}
+        case ArrayType(element):
+            return [drawn_of_field(element, random) for _ in range(random.randrange(3))]
+        case MapType(key, value):
+            return {drawn_value(key.type, random): drawn_of_field(value, random) for _ in range(random.randrange(3))}
+        case DecimalType(precision, scale):
+            most = 10 ** random.randint(1, precision) - 1
+            return Decimal(random.randint(-most, most)).scaleb(-scale, Context(prec=60))
+        case Kind.BOOLEAN:
+            return random.random() < 0.5
+        case Kind.FLOAT:
+            return float(np.float32(random.choice([0.0, -1.5, 1e30, float("inf"), random.random()])))
+        case Kind.DOUBLE:
+            return random.choice([0.0, -1.5, 1e300, float("-inf"), random.random()])
+        case Kind.STRING:
+            return random.choice(_TEXTS)
+        case Kind.BINARY:
+            return random.randbytes(random.randrange(3))
+        case Kind.DATE:
+            return (_FIRST + timedelta(days=random.randrange(200_000))).date()
+        case Kind.TIMESTAMP:
+            return _time(random).replace(tzinfo=UTC)
+        case Kind.TIMESTAMP_NTZ:
+            return _time(random)
+        case kind:
+            most = 2 ** random.randrange(_BITS[kind])
+            return random.randint(-most, most - 1)
+
+
+def drawn_of_field(field: Field, random: Random) -> Any:
+    """A value of a field, None too where it may be."""
+    return None if field.nullable and random.random() < 0.3 else drawn_value(field.type, random)
+
+
+def _time(random: Random) -> datetime:
+    return _FIRST + timedelta(microseconds=random.randrange(400 * 365 * 86_400 * 10**6))

@@ -1,0 +1,273 @@
+"""What a schema may become, and that the judge by numbers alone agrees."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.log.errors import InvalidArgument, LimitExceeded
+from penstock.log.format.schema_form import FieldForm, SchemaForm, schema_form, schema_of
+from penstock.log.schema.ddl import parse_ddl
+from penstock.log.schema.evolution import changes, difference, evolve, live, refusal
+from penstock.log.schema.fields import DecimalType, Field, Kind, StructType, parts_of, walk
+from penstock.log.schema.rules import DEPTH_MAX, FIELDS_MAX
+from penstock.log.schema.sources import fields_of
+from penstock.log.schema.topic_schema import TopicSchema, first_schema
+from tests.log.schema.strategies import TYPES, any_fields
+
+REST = "id int not null, at timestamp not null, items array<struct<sku: string, n: smallint>>, m map<string, float>"
+ORDERS = first_schema(
+    fields_of(
+        "id int not null, amount decimal(10,2), at timestamp not null, items array<struct<sku: string, n: smallint>>, m map<string, float>"
+    )
+)
+
+
+def evolved(
+    text: str, before: TopicSchema = ORDERS, rename: dict[str, str] | None = None, retire: tuple[str, ...] = ()
+) -> TopicSchema:
+    after = evolve(before, fields_of(text), rename=rename, retire=retire)
+    assert refusal(before, after) is None
+    return after
+
+
+def test_what_is_allowed_is_made_and_told() -> None:
+    after = evolved(
+        "id bigint, total decimal(12,2), items array<struct<sku: string, n: int, price: double>>, m map<string, double>, note string",
+        rename={"amount": "total"},
+        retire=("at",),
+    )
+    assert after.version == 2
+    assert after.ddl == (
+        "id bigint, total decimal(12,2), items array<struct<sku: string, n: int, price: double>>, m map<string, double>, note string"
+    )
+    assert list(map(str, changes(ORDERS, after))) == [
+        "relaxed id: may be NULL now",
+        "widened id: int to bigint",
+        "renamed amount: now total",
+        "widened amount: decimal(10,2) to decimal(12,2)",
+        "retired at",
+        "widened items.element.n: smallint to int",
+        "added items.element.price: double",
+        "widened m.value: float to double",
+        "added note: string",
+    ]
+
+
+def test_numbers_and_stored_names_never_change() -> None:
+    after = evolved(
+        REST + ", cents decimal(10,2), amount bigint",
+        rename={"amount": "cents"},
+    )
+    stored = {path: (field.id, field.stored_name) for path, field in walk(after.fields)}
+    assert stored["cents"] == (2, "amount")
+    assert stored["amount"] == (ORDERS.last_id + 1, f"amount__{ORDERS.last_id + 1}")
+
+
+def test_a_name_may_be_used_again_after_its_field_retired() -> None:
+    without = evolved(REST, retire=("amount",))
+    again = evolved(f"{REST}, amount string", without)
+    assert dict(live(again))["amount"].type is Kind.STRING
+    assert [field.name for field in again.fields].count("amount") == 2
+
+
+def test_nothing_to_change_makes_no_version() -> None:
+    assert evolve(ORDERS, fields_of(ORDERS.ddl)) is ORDERS
+
+
+def test_names_can_be_swapped() -> None:
+    before = first_schema(fields_of("a int, b string"))
+    after = evolved("b int, a string", before, rename={"a": "b", "b": "a"})
+    assert [(field.name, field.stored_name) for field in after.fields] == [("b", "a"), ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (
+            "id bigint not null",
+            r"the field is missing in the new schema.*object: amount.*retire it \(retire=\['amount'\]\), or rename it",
+        ),
+        (
+            "{rest}, amount decimal(12,3)",
+            r"type cannot change.*object: amount; expected: decimal\(10,2\), or more digits.*decimal\(p,2\)",
+        ),
+        ("{rest}, amount decimal(8,2)", r"type cannot change.*observed: decimal\(8,2\)"),
+        ("{rest}, amount double", "add a field of the other type, and retire this one"),
+        ("{rest}, amount decimal(10,2) not null", "a nullable field cannot become NOT NULL"),
+        (
+            "{rest}, amount decimal(10,2), note string not null",
+            "a new field must be nullable.*expected: note string; observed: note string not null",
+        ),
+        ("{rest}, AMOUNT decimal(10,2)", "missing in the new schema.*observed: AMOUNT"),
+        ("{rest}, amount struct<x: int>", r"observed: struct<x: int>"),
+    ],
+)
+def test_all_else_is_refused_with_the_reason(wanted: str, said: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"(?s){said}"):
+        evolve(ORDERS, fields_of(wanted.format(rest=REST)))
+
+
+@pytest.mark.parametrize(
+    ("rename", "retire", "said"),
+    [
+        ({"none": "x"}, (), "the schema has no such field.*object: none; expected: id, amount"),
+        ({}, ("items.element.none",), r"the schema has no such field.*object: items\.element\.none"),
+        ({}, ("items.element",), "only fields of structs can be renamed or retired"),
+        ({"m.value": "x"}, (), "only fields of structs can be renamed or retired"),
+    ],
+)
+def test_a_change_of_no_field_is_refused(rename: dict[str, str], retire: tuple[str, ...], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        evolve(ORDERS, fields_of(ORDERS.ddl), rename=rename, retire=retire)
+
+
+def test_retired_fields_count_until_the_schema_is_full() -> None:
+    schema = first_schema(fields_of("k int, " + ", ".join(f"c{number} int" for number in range(FIELDS_MAX - 1))))
+    gone = evolve(schema, fields_of("k int"), retire=[f"c{number}" for number in range(FIELDS_MAX - 1)])
+    with pytest.raises(LimitExceeded, match=f"too many fields.*at most {FIELDS_MAX}"):
+        evolve(gone, fields_of("k int, more int"))
+
+
+# --- The judge ------------------------------------------------------------------------------------------------------------------------
+
+
+def with_field(schema: TopicSchema, number: int, **new: object) -> TopicSchema:
+    """The next version, with one field made otherwise."""
+    fields = list(schema.fields)
+    fields[number] = replace(fields[number], **new)  # type: ignore[arg-type]
+    return replace(schema, version=schema.version + 1, fields=tuple(fields))
+
+
+EXTRA = Field("extra", Kind.INT, id=ORDERS.last_id + 1, stored_name="extra")
+NEXT = replace(ORDERS, version=2, last_id=ORDERS.last_id + 2)
+RETIRED = with_field(ORDERS, 1, retired=2)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (ORDERS, replace(ORDERS, version=3), "version 3 does not follow version 1"),
+        (None, NEXT, "version 2 does not follow no schema"),
+        (None, replace(with_field(ORDERS, 1, retired=1), version=1), "retired from the beginning"),
+        (ORDERS, replace(NEXT, fields=()), "at least one field"),
+        (ORDERS, replace(NEXT, fields=ORDERS.fields[1:]), "id is gone"),
+        (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, id=ORDERS.last_id + 9))), "one each, from 1 to the last"),
+        (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, id=1))), "one each, from 1 to the last"),
+        (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, id=0))), "one each, from 1 to the last"),
+        (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, nullable=False))), "extra is no new nullable field"),
+        (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, retired=2))), "extra is no new nullable field"),
+        (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, stored_name="ID"))), "not stored under one name each"),
+        (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, stored_name=""))), "not stored under one name each"),
+        (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, stored_name="a.b"))), "not stored under one name each"),
+        (replace(ORDERS, last_id=99), replace(ORDERS, version=2), "the last number falls from 99"),
+        (ORDERS, with_field(ORDERS, 0, type=Kind.STRING), "id changes from int to string"),
+        (ORDERS, with_field(ORDERS, 0, type=Kind.SMALLINT), "id changes from int to smallint"),
+        (ORDERS, with_field(ORDERS, 0, stored_name="other"), "id is stored under another name"),
+        (ORDERS, with_field(ORDERS, 1, nullable=False), "amount becomes NOT NULL"),
+        (ORDERS, with_field(ORDERS, 1, type=DecimalType(12, 3)), r"amount changes from decimal\(10,2\) to decimal\(12,3\)"),
+        (ORDERS, with_field(ORDERS, 1, retired=1), "amount is retired, and changed or by another version"),
+        (ORDERS, with_field(ORDERS, 1, retired=2, type=DecimalType(12, 2)), "amount is retired, and changed"),
+        (RETIRED, replace(with_field(RETIRED, 1, retired=3), version=3), "amount is retired, and changed or by another version"),
+        (RETIRED, replace(with_field(RETIRED, 1, retired=0), version=3), "amount was retired, and is used again"),
+    ],
+)
+def test_the_judge_refuses(before: TopicSchema | None, after: TopicSchema, said: str) -> None:
+    assert re.search(said, refusal(before, after) or "accepted")
+
+
+@given(any_fields(), st.data())
+def test_whatever_evolves_is_judged_good_and_keeps_every_field(fields: StructType, data: st.DataObject) -> None:
+    schema = first_schema(fields.fields)
+    assert refusal(None, schema) is None
+    for _ in range(data.draw(st.integers(1, 4))):
+        before = schema
+        rename: dict[str, str] = {}
+        retire: list[str] = []
+        wanted = drawn_step(before.fields, data, rename, retire, "")
+        if not wanted:
+            continue
+        schema = evolve(before, wanted, rename=rename, retire=retire)
+        if schema is before:
+            continue
+        assert refusal(before, schema) is None
+        assert [field.name for field in schema.live][: len(wanted)] == [field.name for field in schema.live]
+        old = {field.id: field.stored_name for _, field in walk(before.fields)}
+        new = {field.id: field.stored_name for _, field in walk(schema.fields)}
+        assert old.items() <= new.items()
+        told = changes(before, schema)
+        assert len([one for one in told if one.kind == "renamed"]) == len(rename)
+        assert len([one for one in told if one.kind == "retired"]) == len(retire)
+
+
+def drawn_step(
+    fields: tuple[Field, ...], data: st.DataObject, rename: dict[str, str], retire: list[str], under: str
+) -> tuple[Field, ...]:
+    """The fields that a user may want next; what is renamed and retired goes into the two collections."""
+    wanted: list[Field] = []
+    in_use = [field for field in fields if not field.retired]
+    names = {field.name.lower() for field in in_use}
+    for field in in_use:
+        path = f"{under}.{field.name}" if under else field.name
+        chosen = data.draw(st.sampled_from(["keep", "keep", "rename", "retire", "wider"]))
+        if chosen == "retire" and len(in_use) > 1 and len(retire) < len(in_use) - 1:
+            retire.append(path)
+            continue
+        name = field.name
+        if chosen == "rename" and f"{name}_r".lower() not in names:
+            name = rename[path] = f"{name}_r"
+            names.add(name.lower())
+        type_ = field.type
+        if isinstance(type_, StructType):
+            type_ = StructType(drawn_step(type_.fields, data, rename, retire, path))
+        elif chosen == "wider" and not parts_of(type_):
+            type_ = {Kind.INT: Kind.BIGINT, Kind.FLOAT: Kind.DOUBLE}.get(type_, type_) if isinstance(type_, Kind) else type_
+        wanted.append(replace(field, name=name, type=type_, nullable=field.nullable or data.draw(st.booleans())))
+    if data.draw(st.booleans()) and "new" not in names:
+        wanted.append(Field("new", data.draw(TYPES)))
+    return tuple(wanted)
+
+
+@given(any_fields())
+def test_a_schema_is_stored_and_read_again(fields: StructType) -> None:
+    schema = first_schema(fields.fields)
+    stored = msgspec.json.encode(schema_form(schema))
+    assert schema_of(msgspec.json.decode(stored, type=SchemaForm)) == schema
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        FieldForm(1, "a", "void"),
+        FieldForm(1, "a", "decimal(1)"),
+        FieldForm(1, "a", "decimal(01,0)"),
+        FieldForm(1, "a", "array"),
+        FieldForm(1, "a", "map", of=(FieldForm(2, "key", "int"),)),
+        FieldForm(1, "a", "int", of=(FieldForm(2, "x", "int"),)),
+    ],
+)
+def test_a_stored_type_that_does_not_exist_is_an_error(form: FieldForm) -> None:
+    with pytest.raises(ValueError, match=r"no type|parts"):
+        schema_of(SchemaForm(1, 9, (form,)))
+
+
+def test_a_stored_schema_that_is_too_deep_is_an_error() -> None:
+    form = FieldForm(1, "a", "int")
+    for _ in range(DEPTH_MAX):
+        form = FieldForm(1, "a", "array", of=(form,))
+    with pytest.raises(ValueError, match="levels"):
+        schema_of(SchemaForm(1, 9, (form,)))
+
+
+def test_the_difference_is_shown_by_path() -> None:
+    found = parse_ddl("id int not null, items array<struct<sku: int>>, extra string")
+    assert difference(ORDERS.fields, found) == (
+        "amount is missing; at is missing; items.element.n is missing; m is missing; m.key is missing; m.value is missing; "
+        "extra is not in the topic's schema; items.element.sku: string there, int here"
+    )
+    assert not difference(ORDERS.fields, fields_of(ORDERS.ddl))

@@ -1,0 +1,345 @@
+"""Rows and columns that users send: what fits is stored as it was, what does not is known by row and path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum
+from random import Random
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.log.errors import InvalidArgument
+from penstock.log.schema.columns import convert_columns
+from penstock.log.schema.evolution import evolve
+from penstock.log.schema.fields import ArrayType, Field, Kind, MapType, StructType
+from penstock.log.schema.sources import fields_of
+from penstock.log.schema.stored import shown_value
+from penstock.log.schema.topic_schema import TopicSchema, first_schema
+from penstock.log.schema.values import convert
+from tests.log.schema.strategies import any_fields, drawn_value
+from tests.log.schema.test_evolution import drawn_step
+
+NOW = datetime(2026, 11, 1, 12, 30, 15, 123_456, UTC)
+LOCAL = datetime(2026, 1, 1)  # noqa: DTZ001 - of a time without a zone
+
+
+def schema(text: str) -> TopicSchema:
+    return first_schema(fields_of(text))
+
+
+def shown(rows: Sequence[object], of: TopicSchema, *, ignore_extra: bool = False) -> list[Any]:
+    made = convert(rows, of, ignore_extra=ignore_extra)
+    assert not made.bad
+    made.value.validate(full=True)
+    return plain(shown_value(made.value, of).to_pylist(), StructType(of.fields))
+
+
+def plain(values: Any, type_: Any) -> Any:
+    """Values as Arrow gives them, with dicts for maps."""
+    if values is None:
+        return None
+    match type_:
+        case StructType():
+            if isinstance(values, list):
+                return [plain(one, type_) for one in values]
+            return {field.name: plain(values[field.name], field.type) for field in type_.live}
+        case ArrayType(element):
+            return [plain(one, element.type) for one in values]
+        case MapType(_, value):
+            return {key: plain(one, value.type) for key, one in values}
+        case _:
+            return values
+
+
+def drawn_rows(of: TopicSchema, seed: int) -> list[Any]:
+    random = Random(seed)
+    return [drawn_value(StructType(of.fields), random) for _ in range(random.randrange(6))]
+
+
+SEEDS = st.integers(0, 2**32)
+
+
+@given(any_fields(), SEEDS)
+def test_rows_that_fit_come_back_as_they_were(fields: StructType, seed: int) -> None:
+    of = first_schema(fields.fields)
+    rows = drawn_rows(of, seed)
+    assert shown(rows, of) == rows
+
+
+@given(any_fields(), SEEDS)
+def test_columns_give_the_same_as_rows(fields: StructType, seed: int) -> None:
+    of = first_schema(fields.fields)
+    by_rows = convert(drawn_rows(of, seed), of)
+    given_columns = shown_value(by_rows.value, of)
+    table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(given_columns)])
+    cut = seed % (table.num_rows + 1)
+    made = convert_columns(table.slice(cut), of)
+    assert not made.bad
+    made.value.validate(full=True)
+    assert made.value.type == by_rows.value.type
+    assert made.value.equals(by_rows.value.slice(cut))
+
+
+@given(any_fields(), st.data())
+def test_older_rows_are_read_by_every_later_schema(fields: StructType, data: st.DataObject) -> None:
+    of = first_schema(fields.fields)
+    rows = drawn_rows(of, data.draw(SEEDS))
+    stored = convert(rows, of).value
+    for _ in range(data.draw(st.integers(1, 3))):
+        rename: dict[str, str] = {}
+        retire: list[str] = []
+        wanted = drawn_step(of.fields, data, rename, retire, "")
+        if not wanted:
+            continue
+        rows = [followed(row, StructType(of.fields), StructType(wanted), rename, set(retire), "") for row in rows]
+        of = evolve(of, wanted, rename=rename, retire=retire)
+        cut = data.draw(st.integers(0, len(rows)))
+        found = shown_value(stored.slice(cut), of)
+        found.validate(full=True)
+        assert found.type == of.arrow
+        assert plain(found.to_pylist(), StructType(of.fields)) == rows[cut:]
+
+
+def followed(row: Any, old: StructType, new: StructType, rename: dict[str, str], retire: set[str], under: str) -> Any:
+    """A plain model of what an evolution makes of a row."""
+    if row is None:
+        return None
+    made = {field.name: None for field in new.fields}
+    wanted = {field.name: field for field in new.fields}
+    for field in old.live:
+        path = f"{under}.{field.name}" if under else field.name
+        if path in retire:
+            continue
+        name = rename.get(path, field.name)
+        value = row[field.name]
+        if isinstance(field.type, StructType):
+            behind = wanted[name].type
+            assert isinstance(behind, StructType)
+            value = followed(value, field.type, behind, rename, retire, path)
+        made[name] = value
+    return made
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+@dataclass
+class Item:
+    sku: str
+    n: int
+
+
+class Pair(NamedTuple):
+    sku: str
+    n: int
+
+
+class Model:
+    """As pydantic's models are."""
+
+    model_fields = {"sku": None, "n": None}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.sku, self.n = "c", 3
+
+
+class Text(str):
+    __slots__ = ()
+
+
+def test_rows_may_be_of_any_class_of_fields() -> None:
+    of = schema("sku string, n int")
+    assert shown([Item("a", 1), Pair("b", 2), Model(), {"n": 4}], of) == [
+        {"sku": "a", "n": 1},
+        {"sku": "b", "n": 2},
+        {"sku": "c", "n": 3},
+        {"sku": None, "n": 4},
+    ]
+
+
+def test_values_may_be_of_kindred_classes() -> None:
+    of = schema("s string, n int, f double, i struct<sku: string, n: int>, b binary")
+    row = {"s": Colour.RED, "n": Level.HIGH, "f": np.float64(1.5), "i": Item("a", 1), "b": memoryview(b"x")}
+    other = {"s": UUID(int=5), "n": np.int32(7), "f": 2, "i": None, "b": bytearray(b"y")}
+    third = {"s": Text("z"), "n": None, "f": None, "i": None, "b": None}
+    assert [one["s"] for one in shown([row, other, third], of)] == ["red", "00000000-0000-0000-0000-000000000005", "z"]
+    assert [one["n"] for one in shown([row, other, third], of)] == [3, 7, None]
+
+
+def test_a_zone_is_kept_as_the_moment_that_it_means() -> None:
+    there = NOW.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    assert shown([{"at": there}], schema("at timestamp")) == [{"at": NOW}]
+
+
+BAD = [
+    ("n int", {"n": "7"}, "n: expected int, found the str '7'"),
+    ("n int", {"n": 1.5}, "n: expected int, found the float 1.5"),
+    ("n int", {"n": 1.0}, "n: expected int, found the float 1.0"),
+    ("n int", {"n": True}, "n: expected int, found the bool True"),
+    ("n int", {"n": 2**31}, "n: expected int, found the int 2147483648"),
+    ("n bigint", {"n": 10**30}, "n: expected bigint, found the int 1000000000000000000000000000000"),
+    ("n bigint", {"n": float("nan")}, "n: expected bigint, found the float nan"),
+    ("f double", {"f": True}, "f: expected double, found the bool True"),
+    ("f double", {"f": 2**53 + 1}, "f: expected double, found the int 9007199254740993"),
+    ("f double", {"f": "1"}, "f: expected double, found the str '1'"),
+    ("d decimal(5,2)", {"d": Decimal("1000.00")}, "d: expected decimal(5,2), found the Decimal Decimal('1000.00')"),
+    ("d decimal(5,2)", {"d": Decimal("1.234")}, "d: expected decimal(5,2), found the Decimal Decimal('1.234')"),
+    ("d decimal(5,2)", {"d": Decimal("NaN")}, "d: expected decimal(5,2), found the Decimal Decimal('NaN')"),
+    ("d decimal(5,2)", {"d": 1.5}, "d: expected decimal(5,2), found the float 1.5"),
+    ("s string", {"s": b"x"}, "s: expected string, found the bytes b'x'"),
+    ("s string", {"s": "\ud800"}, "s: expected string, found the str '\\ud800'"),
+    ("b binary", {"b": "x"}, "b: expected binary, found the str 'x'"),
+    ("b boolean", {"b": 1}, "b: expected boolean, found the int 1"),
+    (
+        "d date",
+        {"d": NOW},
+        "d: expected date, found the datetime datetime.datetime(2026, 11, 1, 12, 30, 15, 123456, tzinfo=datetime.timezone.utc)",
+    ),
+    (
+        "at timestamp",
+        {"at": LOCAL},
+        "at: expected timestamp (a datetime with a zone), found the datetime datetime.datetime(2026, 1, 1, 0, 0)",
+    ),
+    ("at timestamp", {"at": 5}, "at: expected timestamp (a datetime with a zone), found the int 5"),
+    ("at timestamp_ntz", {"at": NOW}, "at: expected timestamp_ntz (a datetime without a zone), found"),
+    ("n int not null", {}, "n: expected int not null, found NULL"),
+    ("n int", {"n": 1, "m": 2}, "m: expected a field of the schema, found the field 'm'"),
+    ("n int", {"N": 1}, "N: expected a field of the schema, found the field 'N' (the schema has n)"),
+    ("n int", 7, "the row: expected a row with n, found the int 7"),
+    ("n int", None, "the row: expected a row with n, found the NoneType None"),
+    ("s struct<x: int not null>", {"s": {}}, "s.x: expected int not null, found NULL"),
+    ("s struct<x: int>", {"s": {"x": "a"}}, "s.x: expected int, found the str 'a'"),
+    ("s struct<x: int>", {"s": [1]}, "s: expected a row with x, found the list [1]"),
+    ("s struct<x: int>", {"s": {"y": 1}}, "s.y: expected a field of the schema, found the field 'y'"),
+    ("l array<string>", {"l": "abc"}, "l: expected array<string>, found the str 'abc'"),
+    ("l array<int>", {"l": [1, "x"]}, "l.element: expected int, found the str 'x'"),
+    ("m map<string, int>", {"m": [("a", 1)]}, "m: expected map<string, int>, found the list [('a', 1)]"),
+    ("m map<string, int>", {"m": {None: 1}}, "m.key: expected string not null, found NULL"),
+    ("m map<string, int>", {"m": {"a": 1, "b": "x"}}, "m.value: expected int, found the str 'x'"),
+]
+
+
+@pytest.mark.parametrize(("text", "row", "said"), BAD, ids=range(len(BAD)))
+def test_a_bad_row_is_known_by_place_path_and_reason(text: str, row: object, said: str) -> None:
+    of = schema(text)
+    good = next(iter(convert([{}], replace_nullable(of)).value.to_pylist()))
+    made = convert([good, row, good], replace_nullable(of) if "not null" not in text else of)
+    faults = {number: str(fault) for number, fault in made.bad.items() if number == 1}
+    assert list(faults) == [1]
+    assert faults[1].startswith(said)
+    if "not null" not in text:
+        assert list(made.bad) == [1]
+
+
+def replace_nullable(of: TopicSchema) -> TopicSchema:
+    """The same schema with all fields at the top nullable."""
+    return replace(of, fields=tuple(replace(field, nullable=True) for field in of.fields))
+
+
+def test_only_the_first_fault_of_a_row_is_kept_and_each_row_has_its_own() -> None:
+    made = convert([{"a": "x", "b": "y"}, {"a": 1, "b": 2}, {"a": 1, "b": "z"}], schema("a int, b int"))
+    assert {number: fault.path for number, fault in made.bad.items()} == {0: "a", 2: "b"}
+
+
+def test_extra_fields_are_dropped_by_choice() -> None:
+    assert shown([{"a": 1, "x": 2, "s": {"b": 1, "y": 2}}], schema("a int, s struct<b: int>"), ignore_extra=True) == [
+        {"a": 1, "s": {"b": 1}}
+    ]
+
+
+def test_nan_is_a_value_of_floats() -> None:
+    assert np.isnan(shown([{"f": float("nan")}], schema("f double"))[0]["f"])
+
+
+# --- Columns --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_columns_of_the_same_family_fit_where_every_value_does() -> None:
+    of = schema("a int, s string, at timestamp, d decimal(10,2), l array<string>, e string, none double")
+    data = pa.table(
+        {
+            "a": pa.array([1, 2], pa.int64()),
+            "s": pa.array(["x", None], pa.large_string()),
+            "at": pa.array([NOW, NOW], pa.timestamp("ns", "Europe/Berlin")),
+            "d": pa.array([5, 6], pa.int64()),
+            "l": pa.array([["x"], None], pa.large_list(pa.string())),
+            "e": pa.array(["p", "p"]).dictionary_encode(),
+            "none": pa.nulls(2),
+        }
+    )
+    made = convert_columns(data, of)
+    assert not made.bad
+    assert shown_value(made.value, of).to_pylist() == [
+        {"a": 1, "s": "x", "at": NOW, "d": Decimal("5.00"), "l": ["x"], "e": "p", "none": None},
+        {"a": 2, "s": None, "at": NOW, "d": Decimal("6.00"), "l": None, "e": "p", "none": None},
+    ]
+
+
+def test_columns_that_differ_from_the_schema_show_the_whole_difference() -> None:
+    of = schema("a int, s struct<x: date>, at timestamp")
+    data = pa.table(
+        {
+            "A": [1],
+            "s": pa.array([{"x": "2026-01-01", "y": 1}]),
+            "at": pa.array([LOCAL]),
+        }
+    )
+    with pytest.raises(InvalidArgument) as error:
+        convert_columns(data, of)
+    assert error.value.expected == "a int, s struct<x: date>, at timestamp"
+    assert error.value.observed == (
+        "A is not in the schema, which has a; s.x is string, not date; s.y is not in the schema; at is timestamp[us], not timestamp"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said"),
+    [
+        ("a int", pa.array([1, 2**40, 3]), "a: expected int, found the int64 1099511627776"),
+        (
+            "a decimal(4,1)",
+            pa.array([Decimal("1.0"), Decimal("1.25"), None]),
+            "a: expected decimal(4,1), found the decimal128(3, 2) Decimal('1.25')",
+        ),
+        (
+            "a timestamp",
+            pa.array([0, 1, 2000], pa.timestamp("ns", "UTC")),
+            "a: expected timestamp, found the timestamp[ns, tz=UTC]",
+        ),
+        ("a int not null", pa.array([1, None, 3]), "a: expected int not null, found NULL"),
+        ("a struct<x: int not null>", pa.array([None, {"x": None}, {"x": 1}]), "a.x: expected int not null, found NULL"),
+        (
+            "a array<struct<x: int not null>>",
+            pa.array([None, [{"x": 1}, {"x": None}], []]),
+            "a.element.x: expected int not null, found NULL",
+        ),
+        (
+            "a map<string, int>",
+            pa.array([None, [("k", 2**40)], []], pa.map_(pa.string(), pa.int64())),
+            "a.value: expected int, found the int64",
+        ),
+    ],
+)
+def test_a_bad_row_of_columns_is_known_by_place_path_and_reason(text: str, column: pa.Array, said: str) -> None:
+    made = convert_columns(pa.table({"a": column}), schema(text))
+    assert list(made.bad) == [1]
+    assert str(made.bad[1]).startswith(said)
+
+
+def test_dates_are_stored_as_dates() -> None:
+    assert shown([{"d": date(2026, 1, 1)}], schema("d date")) == [{"d": date(2026, 1, 1)}]
+    assert Field("d", Kind.DATE) == fields_of("d date")[0]
