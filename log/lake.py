@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 from .append.contention import Pace
 from .clock import StoreClock, too_far
 from .describe import TopicDescription, describe
-from .errors import ClosedError, InvalidArgument, PenstockError, PermissionDenied, RetryError, TopicNotFound
+from .errors import ClosedError, DataDamaged, InvalidArgument, PenstockError, PermissionDenied, RetryError, TopicNotFound
 from .format.header import Epoch
 from .limits import shown
 from .message.message_type import MessageType
@@ -84,7 +84,7 @@ class Lake:
         """Create a topic. Nothing happens when it exists with these settings. Raises `TopicExists` when it has others.
 
         With ``table`` its Delta table is made at once, without rows; that is the default of `penstock.aio.Lake`. Otherwise, and where this
-        process may not write to tables, the first publication makes it.
+        process may not write to tables, the first publication makes it. A damaged table is only logged.
         """
         check_own(name, operation="create_topic")
         timed = settings.message_type is MessageType.DELAY
@@ -108,6 +108,8 @@ class Lake:
                 await open_table(self.store, paths, record, self.runtime, delta)
         except PermissionDenied as error:
             log.info("the topic's Delta table is left to the first publication: %s", error)
+        except DataDamaged as error:  # the topic is fit for use, and every publication says the same
+            log.warning("the Delta table of topic %s was not made: %s", name, error)
 
     async def alter_topic(self, name: str, **changes: object) -> TopicRecord:
         """Change ``retention``, ``retention_bytes`` or ``limits`` of a topic. Raises `InvalidArgument` for anything else."""

@@ -31,7 +31,7 @@ from ..groups.record import (
 from ..queues.cell import QueueCell, parted
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
-from ..workers.liveness import WorkerSeen, WorkerState, watched, workers
+from ..workers.liveness import WorkerSeen, WorkerState, watched, workers, workers_of
 from .describe import GroupDescription, QueueStanding, oldest_unsettled, standing
 from .parked import ParkedGroup, parked_in
 
@@ -157,13 +157,10 @@ class Operators:
         watched until it is known whether it lives.
         """
         patience = optional_duration("watch", watch, most=WAIT_MAX, operation="workers")
-        cells, runtime = self._coordination.cells, self._lake.runtime
+        cells = self._coordination.cells
         patience_s = math.inf if patience is None else patience.total_seconds()
-        names = await workers(cells)
-        if group is not None:
-            listed = await watched(cells, runtime, names, patience_s=0)
-            names = [one.worker for one in listed if one.consumes(group)]
-        seen = await watched(cells, runtime, names, patience_s=patience_s)
+        names = await (workers(cells) if group is None else workers_of(cells, group))
+        seen = await watched(cells, self._lake.runtime, names, patience_s=patience_s)
         return [one for one in seen if one.state is not WorkerState.LEFT]
 
     async def _living(self, record: GroupRecord) -> list[str]:

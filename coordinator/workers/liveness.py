@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ...log.errors import PenstockError
 from ...log.runtime.runtime import Runtime
 from ..cells.cells import Cells
 from ..cells.keys import WORKERS, worker_key
@@ -46,14 +47,23 @@ class WorkerSeen:
         """Whether it may be running anything."""
         return self.state in (WorkerState.LIVES, WorkerState.SILENT)
 
-    def consumes(self, group: str) -> bool:
-        """Whether its heartbeat lists a consumer of this group."""
-        return self.heartbeat is not None and any(one.group == group for one in self.heartbeat.members)
-
 
 async def workers(cells: Cells) -> list[str]:
     """The names of all workers that have a heartbeat, dead ones included. It may read the whole table."""
     return [key.removeprefix(WORKERS) for key in await cells.keys(WORKERS)]
+
+
+async def workers_of(cells: Cells, group: str) -> list[str]:
+    """The names of the workers whose heartbeats list a consumer of this group, dead ones included. All heartbeats are read at once, as many
+    side by side as the table allows.
+    """
+    found: list[str] = []
+    for key, stored in (await cells.read_all([WORKERS], {})).items():
+        if isinstance(stored, PenstockError):
+            raise stored
+        if any(one.group == group for one in decode_heartbeat(stored.data, where=key).members):
+            found.append(key.removeprefix(WORKERS))
+    return sorted(found)
 
 
 async def forget_fenced(cells: Cells, runtime: Runtime) -> int:

@@ -213,6 +213,6 @@ def _request_rows(requests: StoreStatistics) -> Sequence[Sequence[object]]:
 
 def _options(capture: Capture) -> str:
     """The options that name this capture again."""
-    if capture == Capture():
+    if capture.is_shipped:
         return ""
     return f" --events {shlex.quote(str(capture.events))} --expect {shlex.quote(str(capture.dumps))}"

@@ -12,11 +12,14 @@ import hashlib
 import json
 import lzma
 import os
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+from ...log.errors import InvalidArgument
 
 DATA = Path(__file__).parent / "data"
 """The shop's change events and dumps."""
@@ -27,17 +30,32 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def events_file() -> Path:
-    """The shipped change events as JSON lines. The first call unpacks them into Penstock's cache."""
+    """The shipped change events as JSON lines. The first call unpacks them into Penstock's cache. Raises `InvalidArgument` if it cannot."""
     packed = PACKED.read_bytes()
     cache = Path(os.environ.get("PENSTOCK_CACHE") or "~/.cache/penstock").expanduser()
     file = cache / "demo" / hashlib.sha256(packed).hexdigest()[:12] / "events.jsonl.gz"
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f"{file.name}.{os.getpid()}")
+        try:
+            _unpack(packed, file)
+        except OSError as error:
+            raise InvalidArgument(
+                "the demo's change events cannot be unpacked",
+                operation="unpack",
+                object=str(cache),
+                observed=str(error),
+                hint="set PENSTOCK_CACHE to a folder that may be written, with 5 MB free",
+            ) from error
+    return file
+
+
+def _unpack(packed: bytes, file: Path) -> None:
+    """Unpack into a file, which appears whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
+        unfinished = Path(scratch) / file.name
         with gzip.open(unfinished, "wb", compresslevel=1) as lines:
             lines.writelines(line + b"\n" for line in unpacked(packed))
         unfinished.replace(file)
-    return file
 
 
 def unpacked(packed: bytes) -> Iterator[bytes]:

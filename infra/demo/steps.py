@@ -47,9 +47,14 @@ class Capture:
     dumps: Path = shipped.DATA
     """The folder of ``<table>.csv`` or ``<table>.csv.gz``."""
 
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it is the one that Penstock ships; any other leaves that one packed."""
+        return self.dumps == shipped.DATA and self.events == shipped.events_file()
+
     def targets(self) -> tuple[Target, ...]:
         """The declaration of the target tables."""
-        if self == Capture():
+        if self.is_shipped:
             return SHOP
         changes = (parse_change(json.loads(event.body)) for event in read_events(self.events))
         return infer_targets(change for change in changes if change is not None)

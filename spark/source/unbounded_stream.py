@@ -48,9 +48,8 @@ class UnboundedStreamReader(TopicStream):
     @Legible()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a batch, or of the same batch again after a restart."""
-        self._report(
-            StreamOffset.from_json(start)
-        )  # a query with `availableNow` ends before Spark tells that its batch was committed
+        # Spark tells that a batch was committed when it plans the next one, so a query with `availableNow` ends before it tells of the last.
+        self._report(StreamOffset.from_json(start))
         found = super().partitions(start, end)
         self._reached = StreamOffset.from_json(end)
         return found

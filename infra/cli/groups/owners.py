@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
 SUSPICIOUS = timedelta(seconds=5)
 """The age of the oldest message from which the owners are watched: that of the messages of a group at work is usually below it."""
-WATCHED = timedelta(seconds=20)
-"""The longest watch: the usual leases, and a quarter more."""
+WATCHED = timedelta(seconds=25)
+"""The longest watch: the 20 s between two heartbeats of an idle worker, and a quarter more. The usual leases are shorter."""
+_ENDED = "ended"
+_DEAD = "is dead: it did not renew its lease"
+_SAID = {"silent": f"has been silent for {output.shown(WATCHED)}", "expired": _DEAD, "fenced": _DEAD, _ENDED: "has ended"}
+"""What is said of an owner by its state, unless it lives."""
 _SHOWN = 8
 """The number of characters shown of a worker's id; enough to tell workers apart."""
 
@@ -30,18 +34,25 @@ def verdicts(found: GroupDescription, workers: Sequence[WorkerSeen]) -> Iterator
     states: set[str] = set()
     for owner in sorted({one.owner for one in found.queues if one.owner}):
         seen = by_worker.get(owner.rpartition("/")[0])
-        state = "left" if seen is None else seen.state.value
+        state = _state(owner, seen)
         states.add(state)
         if state == "lives":
             continue
         label = seen.heartbeat.label if seen is not None and seen.heartbeat is not None else ""
         process = f" (process {output.printable(label)})" if label else ""
         queues = ", ".join(f"{one.topic} {one.queue}" for one in found.queues if one.owner == owner)
-        said = f"has been silent for {output.shown(WATCHED)}" if state == "silent" else "is dead: it did not renew its lease"
-        yield f"Owner {owner_text(owner)}{process} of {queues} {said}."
+        yield f"Owner {owner_text(owner)}{process} of {queues} {_SAID[state]}."
     if not states - {"lives"}:
         yield "All owners live."
     elif any(one.state.value == "lives" for one in workers):
-        yield f"Other workers of {found.name} live, and take its queues within seconds."
+        yield f"Other consumers of {found.name} live, and take its queues within seconds."
     elif not any(one.may_live for one in workers):
         yield f"No worker of {found.name} lives, so nobody takes its queues: start one."
+
+
+def _state(owner: str, seen: WorkerSeen | None) -> str:
+    """The state of an owner's worker. A worker that lists the owner no more has outlived it."""
+    if seen is None or seen.heartbeat is None:
+        return _ENDED
+    listed = {f"{seen.worker}/{one.number}" for one in seen.heartbeat.members}
+    return seen.state.value if owner in listed else _ENDED

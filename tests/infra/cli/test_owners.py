@@ -11,18 +11,20 @@ import pytest
 
 from penstock import Message, aio, connect
 from penstock.coordinator import GroupDescription, GroupSettings, QueueStanding, WorkerSeen, WorkerState
-from penstock.coordinator.cells.keys import worker_key
-from penstock.coordinator.workers.lease import Heartbeat, Listed, encode_heartbeat
+from penstock.coordinator.cells.cells import Cells, Stored
+from penstock.coordinator.cells.keys import WORKERS, worker_key
+from penstock.coordinator.workers.lease import BEATS_PER_LEASE, LEASE_IDLE_S, MARGIN, Heartbeat, Listed, encode_heartbeat
 from penstock.infra.cli.groups import lag
-from penstock.infra.cli.groups.owners import verdicts
+from penstock.infra.cli.groups.owners import WATCHED, verdicts
 from tests.cells import change_cell
 from tests.infra.cli.conftest import Penstock
 
 LIVES, SILENT, EXPIRED = WorkerState.LIVES, WorkerState.SILENT, WorkerState.EXPIRED
 
 
-def seen(worker: str, state: WorkerState) -> WorkerSeen:
-    return WorkerSeen(worker, state, Heartbeat(worker=worker, lease_ms=100, label=f"host/{worker}"))
+def seen(worker: str, state: WorkerState, *numbers: int) -> WorkerSeen:
+    members = tuple(Listed(number, "billing", ("orders",)) for number in numbers or (1,))
+    return WorkerSeen(worker, state, Heartbeat(worker=worker, lease_ms=100, label=f"host/{worker}", members=members))
 
 
 def owned(*owners: str) -> GroupDescription:
@@ -65,15 +67,23 @@ def owned(*owners: str) -> GroupDescription:
             [seen("a", WorkerState.FENCED), seen("b", LIVES)],
             [
                 "Owner a/1 (process host/a) of orders 0 is dead: it did not renew its lease.",
-                "Other workers of billing live, and take its queues within seconds.",
+                "Other consumers of billing live, and take its queues within seconds.",
             ],
         ),
-        (("a/1",), [seen("a", SILENT)], ["Owner a/1 (process host/a) of orders 0 has been silent for 20s."]),
+        (
+            ("a/1", "a/2"),
+            [seen("a", LIVES, 2)],  # a consumer that ended by an error, in a process that lives
+            [
+                "Owner a/1 (process host/a) of orders 0 has ended.",
+                "Other consumers of billing live, and take its queues within seconds.",
+            ],
+        ),
+        (("a/1",), [seen("a", SILENT)], ["Owner a/1 (process host/a) of orders 0 has been silent for 25s."]),
         (
             ("a/1",),
             [],
             [
-                "Owner a/1 of orders 0 is dead: it did not renew its lease.",
+                "Owner a/1 of orders 0 has ended.",
                 "No worker of billing lives, so nobody takes its queues: start one.",
             ],
         ),
@@ -83,6 +93,30 @@ def test_owners_are_judged_by_what_was_seen_of_their_workers(
     owners: tuple[str, ...], workers: list[WorkerSeen], said: list[str]
 ) -> None:
     assert list(verdicts(owned(*owners), workers)) == said
+
+
+def test_a_watch_is_longer_than_the_rarest_heartbeats_are_apart() -> None:
+    assert WATCHED.total_seconds() == LEASE_IDLE_S / BEATS_PER_LEASE * (1 + MARGIN)
+
+
+def test_only_the_workers_of_the_group_are_watched(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    plain_read = Cells.read
+
+    async def noted(cells: Cells, key: str) -> Stored | None:
+        read.append(key)
+        return await plain_read(cells, key)
+
+    async def run() -> None:
+        async with aio.connect(lake, maintenance=False) as opened:
+            for name, group in (("one", "billing"), ("other", "audit")):
+                beat = Heartbeat(worker=name, lease_ms=100, members=(Listed(1, group, ("orders",)),))
+                await opened.coordination.cells.write(worker_key(name), encode_heartbeat(beat), on=None, deadline_s=9e18)
+            monkeypatch.setattr(Cells, "read", noted)
+            assert [one.worker for one in await opened.workers(group="billing", watch=0)] == ["one"]
+
+    asyncio.run(run())
+    assert [key for key in read if key.startswith(WORKERS)] == [worker_key("one")]
 
 
 def test_describe_tells_that_the_last_worker_died(penstock: Penstock, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:

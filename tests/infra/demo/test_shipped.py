@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock.infra.demo import shipped
+from penstock.infra.demo.steps import Capture
+from penstock.log.errors import InvalidArgument
 from tests.test_release import script
 
 pack_capture = script("pack_capture")
@@ -52,3 +54,18 @@ def test_the_first_use_unpacks_them_into_the_cache(tmp_path: Path, monkeypatch: 
     assert shipped.events_file() == file
     assert file.stat().st_mtime_ns == written
     assert os.listdir(file.parent) == [file.name]  # nothing unfinished is left
+
+
+def test_a_capture_of_the_user_s_own_unpacks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    own = tmp_path / "events.jsonl"
+    own.write_bytes(b"\n".join(beginning(50)))
+    assert Capture(own, tmp_path).targets()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "file"))
+    with pytest.raises(InvalidArgument, match=r"cannot be unpacked .*set PENSTOCK_CACHE to a folder"):
+        shipped.events_file()

@@ -17,13 +17,13 @@ import pytest
 import penstock
 from penstock import aio
 from penstock.log import Message, TopicSettings
-from penstock.log.errors import PenstockError
+from penstock.log.errors import DataDamaged, PenstockError
 from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import CountingStore, MemoryStore
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore, scripted_faults
-from penstock.log.stores.protocol import ObjectStore
+from penstock.log.stores.protocol import ObjectStore, Put
 from penstock.log.table.creation import open_table
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.delta.snapshot import Snapshot
@@ -135,6 +135,21 @@ def test_a_process_that_may_not_write_tables_leaves_them_to_the_publisher(caplog
 
     asyncio.run(run())
     assert "Delta table is left to the first publication" in caplog.text
+
+
+def test_a_damaged_table_stops_no_program_that_creates_its_topic_first(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        await store.put(f"{PATHS.table('table')}_delta_log/{5:020d}.json", b"{}", mode=Put.CREATE)
+        async with connected(store) as lake:
+            record = await lake.create_topic("orders", SETTINGS)
+            assert await lake.create_topic("orders", SETTINGS) == record
+            await (await lake.producer("orders")).send(Message(b"paid"))
+            with pytest.raises(DataDamaged, match="no readable checkpoint"):
+                await published(store, record)
+
+    asyncio.run(run())
+    assert "no readable checkpoint" in caplog.text
 
 
 def test_creating_again_reads_one_small_object_of_the_table() -> None:
