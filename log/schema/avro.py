@@ -109,7 +109,7 @@ class _Converter:
             if not isinstance(digits, int) or not isinstance(places, int):
                 raise _refusal("a decimal with its precision", schema, path)
             return DecimalType(digits, places)
-        if (kind, logical) not in _LOGICAL:
+        if not isinstance(logical, str) or (kind, logical) not in _LOGICAL:
             raise _refusal(f"a logical type among decimal, {', '.join(sorted({name for _, name in _LOGICAL}))}", logical, path)
         return _LOGICAL[kind, logical]
 

@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InvalidArgument
+from ..limits import plain
 from .arrow_types import arrow_type
+from .checks import checked_years, repeated_keys
 from .fields import ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join, type_text
 from .stored import Flat
 from .topic_schema import TopicSchema
@@ -28,12 +30,13 @@ _FAMILIES: dict[Kind, tuple[Callable[[pa.DataType], bool], ...]] = {
     Kind.DOUBLE: (pa.types.is_floating,),
     Kind.STRING: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     Kind.BINARY: (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
-    Kind.DATE: (pa.types.is_date32,),
+    Kind.DATE: (pa.types.is_date32, pa.types.is_date64),
     Kind.TIMESTAMP: (lambda found: pa.types.is_timestamp(found) and found.tz is not None,),
     Kind.TIMESTAMP_NTZ: (lambda found: pa.types.is_timestamp(found) and found.tz is None,),
 }
 _WHOLE = pa.decimal128(20, 0)
 """Holds every integer of 64 bits."""
+_REFUSED = (pa.ArrowInvalid, OverflowError)
 _OPERATION = "send_batch"
 
 
@@ -51,10 +54,10 @@ def convert_columns(data: pa.Table, schema: TopicSchema, *, ignore_extra: bool =
             "the columns are not those of the topic's schema",
             operation=_OPERATION,
             expected=schema.ddl,
-            observed="; ".join(wrong),
+            observed="; ".join(dict.fromkeys(wrong)),
             hint="nothing of the batch was sent",
         )
-    given = dict(zip(data.column_names, arrays, strict=True))
+    given = dict(zip(data.column_names, map(_without_views, arrays), strict=True))
     value = _struct(given, type_, "", np.arange(data.num_rows), bad)
     return Converted(value, bad)
 
@@ -100,6 +103,30 @@ def _is_list(found: pa.DataType) -> bool:
     return bool(pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found))
 
 
+def _without_views(given: pa.Array) -> pa.Array:
+    """The same values without string_view and binary_view, of which Arrow takes no parts out."""
+    plain_type = _without_view_types(given.type)
+    return given if plain_type == given.type else given.cast(plain_type)
+
+
+def _without_view_types(found: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(found):
+        return pa.large_string()
+    if pa.types.is_binary_view(found):
+        return pa.large_binary()
+    if pa.types.is_struct(found):
+        return pa.struct([part.with_type(_without_view_types(part.type)) for part in found])
+    if pa.types.is_map(found):
+        return pa.map_(_without_view_types(found.key_type), _without_view_types(found.item_type))
+    if pa.types.is_list(found):
+        return pa.list_(_without_view_types(found.value_type))
+    if pa.types.is_large_list(found):
+        return pa.large_list(_without_view_types(found.value_type))
+    if pa.types.is_fixed_size_list(found):
+        return pa.list_(_without_view_types(found.value_type), found.list_size)
+    return found
+
+
 def _struct(given: dict[str, pa.Array], type_: StructType, path: str, rows: Rows, bad: dict[int, BadValue]) -> pa.StructArray:
     columns = [_column(given.get(field.name), field, join(path, field.name), rows, bad) for field in type_.live]
     stored = [pa.field(field.stored_name, column.type) for field, column in zip(type_.live, columns, strict=True)]
@@ -118,7 +145,7 @@ def _column(given: pa.Array | None, field: Field, path: str, rows: Rows, bad: di
 
 def _of_type(given: pa.Array, type_: FieldType, path: str, rows: Rows, bad: dict[int, BadValue]) -> pa.Array:
     if pa.types.is_dictionary(given.type):
-        given = given.dictionary_decode()
+        given = _without_views(given.dictionary).take(given.indices)
     if pa.types.is_null(given.type):
         return pa.nulls(len(given), arrow_type(type_, stored=True))
     mask = given.is_null() if given.null_count else None
@@ -140,13 +167,19 @@ def _of_type(given: pa.Array, type_: FieldType, path: str, rows: Rows, bad: dict
             flat = Flat(given)
             keys = _column(flat.of(given.keys), key, join(path, key.name), rows[flat.owners], bad)
             items = _column(flat.of(given.items), value, join(path, value.name), rows[flat.owners], bad)
+            if keys.null_count:  # of rows that are refused; Arrow takes no map with a NULL among its keys
+                spoiled = np.isin(np.arange(len(given)), flat.owners[np.asarray(keys.is_null())])
+                return _of_type(given.take(pa.array(np.arange(len(given)), mask=spoiled)), type_, path, rows, bad)
+            for part in repeated_keys(keys, flat.owners):
+                fault = BadValue(join(path, key.name), "each key once", f"the {keys.type} {_shown(keys[int(part)])}")
+                bad.setdefault(int(rows[flat.owners[part]]), fault)
             made_type = pa.map_(pa.field(key.name, keys.type, nullable=False), pa.field(value.name, items.type))
             return pa.MapArray.from_arrays(flat.offsets, keys, items, type=made_type, mask=mask)
         case _:
             return _plain(given, type_, path, rows, bad)
 
 
-def _spread(made: pa.StructArray, mask: pa.Array) -> pa.Array:
+def _spread(made: pa.Array, mask: pa.Array) -> pa.Array:
     """The values with NULL where the mask says so."""
     valid = ~np.asarray(mask)
     numbers = np.cumsum(valid) - 1
@@ -154,20 +187,33 @@ def _spread(made: pa.StructArray, mask: pa.Array) -> pa.Array:
 
 
 def _plain(given: pa.Array, type_: Kind | DecimalType, path: str, rows: Rows, bad: dict[int, BadValue]) -> pa.Array:
-    wanted = arrow_type(type_)
-    if given.type == wanted:
-        return given
     if isinstance(type_, DecimalType) and pa.types.is_integer(given.type):
         given = given.cast(_WHOLE)
+    wanted = arrow_type(type_)
     try:
-        return given.cast(wanted)
-    except pa.ArrowInvalid:
+        return _cast(given, wanted)
+    except _REFUSED:
         pass  # looked for below
-    kept: list[pa.Scalar] = []
-    for number, value in enumerate(given):
+    misfit = np.zeros(len(given), bool)
+    for number in range(len(given)):
         try:
-            kept.append(value.cast(wanted))
-        except pa.ArrowInvalid:
-            bad.setdefault(int(rows[number]), BadValue(path, type_text(type_), f"the {given.type} {value.as_py()!r}"))
-            kept.append(pa.scalar(None, wanted))
-    return pa.array([one.as_py() for one in kept], wanted)
+            _cast(given.slice(number, 1), wanted)
+        except _REFUSED:
+            misfit[number] = True
+            bad.setdefault(int(rows[number]), BadValue(path, type_text(type_), f"the {given.type} {_shown(given[number])}"))
+    return _spread(_cast(given.filter(pa.array(~misfit)), wanted), pa.array(misfit))
+
+
+def _cast(given: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The same values in another type of the family. Raises what is in ``_REFUSED`` where one does not fit."""
+    made = given if given.type == wanted else given.cast(wanted)
+    if pa.types.is_date64(given.type) and not made.cast(given.type).equals(given):
+        raise OverflowError("a time of day")
+    return checked_years(made)
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return plain(value.as_py())
+    except (OverflowError, ValueError):  # no year of Python's, or nanoseconds without pandas
+        return str(value.value)

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
 
 from ..errors import CallError, InvalidArgument
 from .fields import (
+    ELEMENT,
+    KEY,
+    VALUE,
+    ArrayType,
     DecimalType,
     Field,
     FieldType,
@@ -26,7 +29,7 @@ from .fields import (
     walk,
     with_parts,
 )
-from .rules import check_fields, is_name
+from .rules import check_fields, folded, is_name
 from .topic_schema import TopicSchema, numbered_from
 
 _WIDER = [[Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT], [Kind.FLOAT, Kind.DOUBLE]]
@@ -65,6 +68,8 @@ def evolve(
     Fields are matched by name. ``rename`` has new names by path, ``retire`` the paths of fields that ``wanted`` may leave out. Returns
     ``schema`` itself when nothing changes. Raises `InvalidArgument`, naming the field by its path, for a change that is not allowed.
     """
+    wanted = _in_use(wanted)
+    check_fields(wanted)
     step = _Step(schema.version + 1, schema.last_id, dict(rename or {}), set(retire))
     fields = step.struct(schema.fields, wanted, "")
     if unused := sorted(step.rename.keys() | step.retire):
@@ -202,24 +207,32 @@ def refusal(before: TopicSchema | None, after: TopicSchema) -> str | None:
     except CallError as error:
         return str(error)
     ids = sorted(field.id for _, field in walk(after.fields))
-    if ids[0] < 1 or ids[-1] > after.last_id or any(one == other for one, other in pairwise(ids)):
+    if ids != list(range(1, len(ids) + 1)) or after.last_id != len(ids):
         return "the fields' numbers are not one each, from 1 to the last"
-    if (found := _of_stored_names(after.fields, "")) is not None:
+    if (found := _of_stored_names(after.fields, "") or _of_fixed_parts(after.fields)) is not None:
         return found
     if before is None:
         return next((f"{path} is retired from the beginning" for path, field in walk(after.fields) if field.retired), None)
-    if after.last_id < before.last_id:
-        return f"the last number falls from {before.last_id} to {after.last_id}"
     return _of_fields(before.fields, after.fields, "", before.last_id, after.version)
 
 
 def _of_stored_names(fields: tuple[Field, ...], under: str) -> str | None:
     """What is wrong with the names under which the fields of one struct, and of those below, are stored."""
-    stored = [field.stored_name.lower() for field in fields]
-    if len(set(stored)) < len(stored) or not all(map(is_name, stored)):
+    stored = {folded(field.stored_name) for field in fields}
+    if len(stored) < len(fields) or not all(is_name(field.stored_name) for field in fields):
         return f"the fields of {under or 'the schema'} are not stored under one name each"
     found = (_of_stored_names(parts_of(field.type), join(under, field.name)) for field in fields if parts_of(field.type))
     return next((one for one in found if one is not None), None)
+
+
+def _of_fixed_parts(fields: tuple[Field, ...]) -> str | None:
+    """What is wrong with elements, keys and values, whose names are always the same, and which cannot retire."""
+    for path, field in walk(fields):
+        fixed = () if isinstance(field.type, StructType) else parts_of(field.type)
+        names = (ELEMENT,) if isinstance(field.type, ArrayType) else (KEY, VALUE)
+        if fixed and [(part.name, part.stored_name, part.retired) for part in fixed] != [(name, name, 0) for name in names]:
+            return f"the parts of {path} are not {' and '.join(names)}"
+    return None
 
 
 def _of_fields(before: tuple[Field, ...], after: tuple[Field, ...], under: str, last_id: int, version: int) -> str | None:
@@ -254,7 +267,7 @@ def _of_field(old: Field, new: Field, path: str, last_id: int, version: int) -> 
     if parts_of(old.type) and type(old.type) is type(new.type):
         pairs = zip(parts_of(old.type), parts_of(new.type), strict=True)
         for before, behind in pairs:
-            if before.id != behind.id or before.name != behind.name:
+            if before.id != behind.id:
                 return f"{join(path, before.name)} is another field"
             if (found := _of_field(before, behind, join(path, before.name), last_id, version)) is not None:
                 return found

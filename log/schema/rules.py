@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 from ..errors import InvalidArgument, LimitExceeded
 from ..limits import plain
 from .fields import DECIMAL_DIGITS_MAX, DecimalType, Field, MapType, StructType, join, parts_of
@@ -20,12 +22,18 @@ RESERVED = frozenset(
 """The columns of messages. A field at the top may not have these names: batches and flat views have both side by side."""
 _FORBIDDEN = frozenset(" ,;{}()\n\t=.`")
 """The characters that Delta refuses in a column's name, and those that paths and quotes are made of."""
+_UNICODE = unicodedata.ucd_3_2_0
+"""The one version of Unicode that every Python has. The fold judges names: a newer Python must not accept or refuse others."""
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"})
+_SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
+_INVISIBLE_SINCE = frozenset({"\xad", "\u061c", "\u180f", *map(chr, range(0x2064, 0x206A)), *map(chr, range(0xFFF0, 0xFFF9))})
+"""Characters that later versions of Unicode made invisible."""
 _OPERATION = "read a schema"
 
 
 def check_fields(fields: tuple[Field, ...]) -> None:
     """Raise `InvalidArgument` or `LimitExceeded`, naming the field by its path, unless a topic can have these fields."""
-    if not fields:
+    if all(field.retired for field in fields):
         raise InvalidArgument("a schema has at least one field", operation=_OPERATION, observed="none")
     count = _check_level(fields, "", 1)
     if count > FIELDS_MAX:
@@ -36,7 +44,19 @@ def check_fields(fields: tuple[Field, ...]) -> None:
 
 def is_name(name: str) -> bool:
     """Whether all readers of the table can name a column so."""
-    return bool(name) and name.isprintable() and not _FORBIDDEN & set(name)
+    return bool(name) and not (_FORBIDDEN | _INVISIBLE_SINCE) & set(name) and _INVISIBLE.isdisjoint(map(_UNICODE.category, name))
+
+
+def folded(name: str) -> str:
+    """What two names have in common that Spark does not tell apart: it compares the upper and the lower form of each character."""
+    return "".join(map(_folded, name)).replace("i\u0307", "i").replace("\u1e9e", "ß")
+
+
+def _folded(character: str) -> str:
+    if _UNICODE.category(character) == "Cn":
+        return character
+    upper = character.upper()
+    return (upper if len(upper) == 1 else character).lower()[0]
 
 
 def _check_level(fields: tuple[Field, ...], under: str, depth: int) -> int:
@@ -49,7 +69,7 @@ def _check_level(fields: tuple[Field, ...], under: str, depth: int) -> int:
         path = join(under, field.name)
         if not field.retired:
             _check_name(field.name, path, top=not under)
-            if (other := names.get(field.name.lower())) is not None:
+            if (other := names.get(folded(field.name))) is not None:
                 raise InvalidArgument(
                     "two fields have the same name",
                     operation=_OPERATION,
@@ -57,8 +77,12 @@ def _check_level(fields: tuple[Field, ...], under: str, depth: int) -> int:
                     observed=f"{other}, {field.name}",
                     hint="Spark and Delta do not tell names apart by case" if other != field.name else None,
                 )
-            names[field.name.lower()] = field.name
+            names[folded(field.name)] = field.name
         _check_type(field, path)
+        if not _SURROGATES.isdisjoint(field.doc):
+            raise InvalidArgument(
+                "the field's description is no text", operation=_OPERATION, object=path, observed=plain(field.doc)
+            )
         if len(field.doc) > DOC_CHARS_MAX:
             raise LimitExceeded(
                 "the field's description is too long",
@@ -87,7 +111,7 @@ def _check_name(name: str, path: str, *, top: bool) -> None:
             object=plain(path),
             expected=f"at most {FIELD_NAME_BYTES_MAX} bytes",
         )
-    if top and name.lower() in RESERVED:
+    if top and folded(name) in RESERVED:
         raise InvalidArgument(
             "the name is a message's own",
             operation=_OPERATION,

@@ -24,7 +24,8 @@ def shown_value(stored: pa.StructArray | pa.ChunkedArray, schema: TopicSchema) -
 
 def _shown(stored: pa.Array, type_: FieldType) -> pa.Array:
     wanted = arrow_type(type_)
-    if stored.type == wanted:
+    # Types that are equal say nothing where a name was used again: the fields behind it may be others.
+    if stored.type == wanted == arrow_type(type_, stored=True):
         return stored
     mask = stored.is_null() if stored.null_count else None
     match type_:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from .arrow_types import arrow_fields
 from .fields import Field, StructType, field_text, parts_of, with_parts
+from .rules import folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +54,15 @@ def numbered_from(fields: tuple[Field, ...], last_id: int, *, beside: tuple[Fiel
 
     A stored name is the field's name, unless a field beside it, perhaps a retired one, has it already.
     """
-    taken = {one.stored_name.lower() for one in beside}
+    taken = {folded(one.stored_name) for one in beside}
     made: list[Field] = []
     for field in fields:
         last_id += 1
         own_id = last_id
         parts, last_id = numbered_from(parts_of(field.type), last_id)
         stored_name = field.name
-        while stored_name.lower() in taken:
+        while folded(stored_name) in taken:
             stored_name += f"__{own_id}"
-        taken.add(stored_name.lower())
+        taken.add(folded(stored_name))
         made.append(replace(field, id=own_id, stored_name=stored_name, type=with_parts(field.type, parts)))
     return tuple(made), last_id

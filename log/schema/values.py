@@ -20,9 +20,11 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from ..limits import plain
+from ..limits import SHOWN_CHARS_MAX, plain
 from .arrow_types import arrow_type
+from .checks import checked_years, repeated_keys
 from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join, type_text
+from .rules import is_name
 from .topic_schema import TopicSchema
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
@@ -42,6 +44,8 @@ _ALLOWED: dict[Kind, set[type]] = {
 }
 _REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What Arrow and Python raise for a value that does not fit its column."""
+_EXACT: tuple[tuple[type, Callable[[Any], Any]], ...] = ((str, str.__str__), (int, int.__int__), (float, float.__float__))
+"""What a value of a subclass is, whatever the subclass shows."""
 
 
 class BadValue(NamedTuple):
@@ -144,8 +148,13 @@ def _arrow(values: Values, type_: Kind | DecimalType) -> pa.Array:
         # Arrow's own way from aware datetimes is three times slower, and takes naive ones for UTC; here they raise TypeError.
         epoch = _EPOCH_UTC if type_ is Kind.TIMESTAMP else _EPOCH
         since = [None if value is None else value - epoch for value in values]
-        return pa.array(since, pa.duration("us")).view(arrow)
-    return pa.array(values, arrow)
+        return checked_years(pa.array(since, pa.duration("us")).view(arrow))
+    made = pa.array(values, arrow)
+    if type_ is Kind.FLOAT:  # Arrow makes infinity of what is too large
+        endless = np.flatnonzero(np.isinf(made.to_numpy(zero_copy_only=False)))
+        if any(math.isfinite(values[int(number)]) for number in endless):
+            raise OverflowError
+    return made
 
 
 def _fitting(value: object, type_: Kind | DecimalType, allowed: set[type]) -> Any:  # noqa: ANN401 - what Arrow takes
@@ -158,7 +167,9 @@ def _fitting(value: object, type_: Kind | DecimalType, allowed: set[type]) -> An
     elif isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
         made = value.item()
     elif type(value) not in allowed:
-        made = next((one(value) for one in (str, int, float) if isinstance(value, one) and not isinstance(value, bool)), value)
+        made = next((exact(value) for one, exact in _EXACT if isinstance(value, one) and not isinstance(value, bool)), value)
+    if getattr(made, "nanosecond", 0):  # of pandas; a microsecond is the least that is stored
+        raise ValueError
     if type(made) not in allowed and not (isinstance(made, datetime) and datetime in allowed):
         raise TypeError
     _arrow([made], type_)
@@ -215,7 +226,10 @@ def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> 
     made: list[Any] = []
     readers: dict[type, Callable[[Any], Mapping[str, Any] | None]] = {}
     for number, value in enumerate(values):
-        row = readers.setdefault(type(value), _reader(value))(value)
+        try:
+            row = readers.setdefault(type(value), _reader(value))(value)
+        except AttributeError:  # of a dataclass whose field was never set
+            row = None
         if row is None and (value is not None or not path):
             places.note(number, BadValue(path or "the row", f"a row with {_names(type_)}", _shown(value)))
         made.append(row if row is not None or path else {})
@@ -226,14 +240,14 @@ def _reader(value: object) -> Callable[[Any], Mapping[str, Any] | None]:
     """How a row of this class is read: as a mapping, or None when it is no row."""
     if isinstance(value, Mapping):
         return dict
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in fields(value)]
         return lambda row: {name: getattr(row, name) for name in names}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return lambda row: row._asdict()
     if isinstance(getattr(type(value), "model_fields", None), Mapping):
         models = list(type(value).model_fields)  # type: ignore[attr-defined]
-        return lambda row: {name: getattr(row, name) for name in models}
+        return lambda row: {**(getattr(row, "model_extra", None) or {}), **{name: getattr(row, name) for name in models}}
     return lambda _: None
 
 
@@ -249,11 +263,12 @@ def _note_extra(rows: Iterable[Mapping[str, Any]], names: Sequence[str], path: s
         extra = sorted(map(str, row.keys() - known))
         near = next((name for name in names if name.lower() == extra[0].lower()), None)
         found = f"the field {plain(extra[0])}" + (f" (the schema has {near})" if near else "")
-        places.note(number, BadValue(join(path, extra[0]), "a field of the schema", found))
+        name = extra[0] if is_name(extra[0]) and len(extra[0]) <= SHOWN_CHARS_MAX else plain(extra[0])
+        places.note(number, BadValue(join(path, name), "a field of the schema", found))
 
 
 def _array(values: Values, type_: ArrayType, element: Field, path: str, places: _Places) -> pa.Array:
-    lists = _checked(values, (list, tuple), type_, path, places)
+    lists = [None if one is None else list(one) for one in _checked(values, (list, tuple), type_, path, places)]
     offsets, numbers = _flat(lists)
     flat = list(chain.from_iterable(one for one in lists if one is not None))
     items = _column(flat, element, join(path, ELEMENT), places.of(numbers))
@@ -262,16 +277,19 @@ def _array(values: Values, type_: ArrayType, element: Field, path: str, places: 
 
 
 def _map(values: Values, type_: MapType, key: Field, value: Field, path: str, places: _Places) -> pa.Array:
-    maps = _checked(values, (Mapping,), type_, path, places)
+    maps = [None if one is None else list(one.items()) for one in _checked(values, (Mapping,), type_, path, places)]
     offsets, numbers = _flat(maps)
     below = places.of(numbers)
-    pairs = list(chain.from_iterable(one.items() for one in maps if one is not None))
+    pairs = list(chain.from_iterable(one for one in maps if one is not None))
     keys = _column([pair[0] for pair in pairs], key, join(path, key.name), below)
     items = _column([pair[1] for pair in pairs], value, join(path, value.name), below)
+    for part in repeated_keys(keys, numbers):
+        below.note(int(part), BadValue(join(path, key.name), "each key once", _shown(pairs[part][0])))
     if keys.null_count:  # a row that is refused; Arrow takes no map with a NULL among its keys
         valid = keys.is_valid()
         spoiled = np.unique(numbers[~np.asarray(valid)])
-        maps = [None if number in set(spoiled.tolist()) else one for number, one in enumerate(maps)]
+        gone = set(spoiled.tolist())
+        maps = [None if number in gone else one for number, one in enumerate(maps)]
         keep = pa.array(~np.isin(numbers, spoiled))
         keys, items, (offsets, _) = keys.filter(keep), items.filter(keep), _flat(maps)
     made = pa.map_(pa.field(key.name, keys.type, nullable=False), pa.field(value.name, items.type))

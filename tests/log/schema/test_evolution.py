@@ -14,7 +14,7 @@ from penstock.log.errors import InvalidArgument, LimitExceeded
 from penstock.log.format.schema_form import FieldForm, SchemaForm, schema_form, schema_of
 from penstock.log.schema.ddl import parse_ddl
 from penstock.log.schema.evolution import changes, difference, evolve, live, refusal
-from penstock.log.schema.fields import DecimalType, Field, Kind, StructType, parts_of, walk
+from penstock.log.schema.fields import ArrayType, DecimalType, Field, Kind, MapType, StructType, parts_of, walk
 from penstock.log.schema.rules import DEPTH_MAX, FIELDS_MAX
 from penstock.log.schema.sources import fields_of
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
@@ -78,6 +78,23 @@ def test_a_name_may_be_used_again_after_its_field_retired() -> None:
 
 def test_nothing_to_change_makes_no_version() -> None:
     assert evolve(ORDERS, fields_of(ORDERS.ddl)) is ORDERS
+
+
+def test_the_last_field_cannot_retire() -> None:
+    with pytest.raises(InvalidArgument, match="at least one field"):
+        evolve(first_schema(fields_of("a int")), (), retire=["a"])
+
+
+def test_fields_that_are_wanted_are_those_in_use_and_each_once() -> None:
+    gone = evolved(REST, retire=("amount",))
+    assert evolve(gone, gone.fields) is gone
+    with pytest.raises(InvalidArgument, match="two fields have the same name"):
+        evolve(gone, (*gone.live, Field("x", Kind.INT), Field("x", Kind.STRING)))
+
+
+def test_a_judgement_is_the_same_in_every_version_of_python() -> None:
+    later = "\U00010d50"  # a letter since Unicode 16, which Python 3.11 does not know
+    assert refusal(None, first_schema((Field(later, Kind.INT), Field("\U00010d70", Kind.INT)))) is None
 
 
 def test_names_can_be_swapped() -> None:
@@ -144,8 +161,23 @@ def with_field(schema: TopicSchema, number: int, **new: object) -> TopicSchema:
     return replace(schema, version=schema.version + 1, fields=tuple(fields))
 
 
+def retired_value(field: Field) -> MapType:
+    assert isinstance(field.type, MapType)
+    return replace(field.type, value=replace(field.type.value, retired=2))
+
+
+def renamed_value(field: Field) -> MapType:
+    assert isinstance(field.type, MapType)
+    return replace(field.type, value=replace(field.type.value, name="other"))
+
+
+def stored_elsewhere(field: Field) -> MapType:
+    assert isinstance(field.type, MapType)
+    return replace(field.type, value=replace(field.type.value, stored_name="other"))
+
+
 EXTRA = Field("extra", Kind.INT, id=ORDERS.last_id + 1, stored_name="extra")
-NEXT = replace(ORDERS, version=2, last_id=ORDERS.last_id + 2)
+NEXT = replace(ORDERS, version=2, last_id=ORDERS.last_id + 1)
 RETIRED = with_field(ORDERS, 1, retired=2)
 
 
@@ -156,7 +188,20 @@ RETIRED = with_field(ORDERS, 1, retired=2)
         (None, NEXT, "version 2 does not follow no schema"),
         (None, replace(with_field(ORDERS, 1, retired=1), version=1), "retired from the beginning"),
         (ORDERS, replace(NEXT, fields=()), "at least one field"),
-        (ORDERS, replace(NEXT, fields=ORDERS.fields[1:]), "id is gone"),
+        (
+            ORDERS,
+            replace(NEXT, fields=(replace(EXTRA, id=1), *ORDERS.fields[1:]), last_id=ORDERS.last_id),
+            "is stored under another",
+        ),
+        (ORDERS, replace(NEXT, fields=(replace(EXTRA, type=StructType((ORDERS.fields[0],))), *ORDERS.fields[1:])), "id is gone"),
+        (ORDERS, replace(NEXT, fields=ORDERS.fields[1:]), "one each, from 1 to the last"),
+        (ORDERS, replace(ORDERS, version=2, last_id=2**63 - 1), "one each, from 1 to the last"),
+        (ORDERS, replace(ORDERS, version=2, fields=tuple(replace(one, retired=2) for one in ORDERS.fields)), "at least one field"),
+        (None, first_schema((Field("l", ArrayType(Field("item", Kind.INT))),)), "the parts of l are not element"),
+        (None, first_schema((Field("l", ArrayType(Field("element", Kind.INT, retired=1))),)), "the parts of l are not element"),
+        (ORDERS, with_field(ORDERS, 4, type=retired_value(ORDERS.fields[4])), "the parts of m are not key and value"),
+        (ORDERS, with_field(ORDERS, 4, type=renamed_value(ORDERS.fields[4])), "the parts of m are not key and value"),
+        (ORDERS, with_field(ORDERS, 4, type=stored_elsewhere(ORDERS.fields[4])), "the parts of m are not key and value"),
         (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, id=ORDERS.last_id + 9))), "one each, from 1 to the last"),
         (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, id=1))), "one each, from 1 to the last"),
         (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, id=0))), "one each, from 1 to the last"),
@@ -165,7 +210,6 @@ RETIRED = with_field(ORDERS, 1, retired=2)
         (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, stored_name="ID"))), "not stored under one name each"),
         (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, stored_name=""))), "not stored under one name each"),
         (ORDERS, replace(NEXT, fields=(*ORDERS.fields, replace(EXTRA, stored_name="a.b"))), "not stored under one name each"),
-        (replace(ORDERS, last_id=99), replace(ORDERS, version=2), "the last number falls from 99"),
         (ORDERS, with_field(ORDERS, 0, type=Kind.STRING), "id changes from int to string"),
         (ORDERS, with_field(ORDERS, 0, type=Kind.SMALLINT), "id changes from int to smallint"),
         (ORDERS, with_field(ORDERS, 0, stored_name="other"), "id is stored under another name"),

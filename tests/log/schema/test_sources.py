@@ -251,6 +251,17 @@ REFUSED = [
     ("a int, A int", r"two fields have the same name.*observed: a, A\)\. Spark and Delta do not tell names apart by case"),
     ("s struct<x: int, x: int>", r"two fields have the same name.*object: s\.x"),
     ("Offset int", r"the name is a message's own.*object: Offset.*name it otherwise, such as order_Offset"),
+    ("`ſ` int, s int", "two fields have the same name"),
+    ("`İ` int, i int", "two fields have the same name"),
+    ("`İ` int, `i\u0307` int", "two fields have the same name"),
+    ("`ß` int, `ẞ` int", "two fields have the same name"),
+    ("`ος` int, `ΟΣ` int", "two fields have the same name"),
+    ("`offſet` int", "the name is a message's own"),
+    ("`a\u061c` int", "cannot be a field's name"),
+    ("`a\xad` int", "cannot be a field's name"),
+    ("`a\u200b` int", "cannot be a field's name"),
+    ("`a\ud800` int", "cannot be a field's name"),
+    ("a int comment '\ud800'", r"the field's description is no text.*object: a; observed: '\\ud800'"),
     ("`a b` int", r"cannot be a field's name.*object: 'a b'"),
     ("m map<struct<x: int>, int>", r"the keys of a map are plain values.*object: m"),
     ("a " + "array<" * DEPTH_MAX + "int" + ">" * DEPTH_MAX, f"too deep.*at most {DEPTH_MAX} levels"),
@@ -278,6 +289,10 @@ REFUSED = [
     (
         {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "int", "logicalType": "time-millis"}}]},
         r"object: a; expected: a logical type among decimal.*observed: 'time-millis'",
+    ),
+    (
+        {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "int", "logicalType": ["x"]}}]},
+        r"observed: \['x'\]",
     ),
     ({"type": "record", "name": "R", "fields": "none"}, "a record has a list of fields"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -129,6 +131,21 @@ def followed(row: Any, old: StructType, new: StructType, rename: dict[str, str],
     return made
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (("k int", {}, ["a"]), ("k int, a int", {}, [])),
+        (("k int, c int, a int", {"a": "c"}, []), ("k int, a int", {}, ["c"])),
+    ],
+)
+def test_a_name_that_is_used_again_never_shows_the_values_of_the_old_field(steps: Any) -> None:
+    of = schema("k int, a int")
+    stored = convert([{"k": 1, "a": 5}], of).value
+    for text, rename, retire in steps:
+        of = evolve(of, fields_of(text), rename=rename, retire=retire)
+    assert shown_value(stored, of).to_pylist() == [{"k": 1, "a": None}]
+
+
 class Colour(Enum):
     RED = "red"
 
@@ -159,6 +176,42 @@ class Model:
 
 class Text(str):
     __slots__ = ()
+
+
+class Extra(Model):
+    """As a model is that takes what it does not name."""
+
+    model_extra = {"more": 1}  # noqa: RUF012
+
+
+@dataclass
+class Unset:
+    n: int = dataclasses.field(init=False)
+
+
+class Secret(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "***"
+
+
+class Short(list[int]):
+    def __len__(self) -> int:
+        return 1
+
+
+class Many(dict[str, int]):
+    """As dicts are that have several values by a key."""
+
+    def items(self) -> Any:
+        return [("a", 1), ("b", 2)]
+
+
+def test_a_value_is_what_it_holds_whatever_its_class_shows() -> None:
+    of = schema("s string, l array<int>, m map<string, int>")
+    rows = [{"s": Secret("x"), "l": Short([1, 2]), "m": Many()}, {"s": "y", "l": [3], "m": {"c": 3}}]
+    assert shown(rows, of) == [{"s": "x", "l": [1, 2], "m": {"a": 1, "b": 2}}, {"s": "y", "l": [3], "m": {"c": 3}}]
 
 
 def test_rows_may_be_of_any_class_of_fields() -> None:
@@ -200,6 +253,20 @@ BAD = [
     ("d decimal(5,2)", {"d": Decimal("1.234")}, "d: expected decimal(5,2), found the Decimal Decimal('1.234')"),
     ("d decimal(5,2)", {"d": Decimal("NaN")}, "d: expected decimal(5,2), found the Decimal Decimal('NaN')"),
     ("d decimal(5,2)", {"d": 1.5}, "d: expected decimal(5,2), found the float 1.5"),
+    ("f float", {"f": 1e300}, "f: expected float, found the float 1e+300"),
+    ("f float", {"f": np.float64(-1e39)}, "f: expected float, found the float64"),
+    ("f float", {"f": 2**24 + 1}, "f: expected float, found the int 16777217"),
+    ("at timestamp", {"at": pd.Timestamp(1001, tz="UTC")}, "at: expected timestamp (a datetime with a zone), found the Timestamp"),
+    ("at timestamp", {"at": pd.NaT}, "at: expected timestamp (a datetime with a zone), found the NaTType NaT"),
+    ("at timestamp", {"at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))}, "at: expected timestamp"),
+    ("at timestamp", {"at": datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))}, "at: expected timestamp"),
+    ("m map<string, int>", {"m": {Colour.RED: 1, "red": 2}}, "m.key: expected each key once, found the str 'red'"),
+    ("m map<float, int>", {"m": {0.1: 1, 0.1000000001: 2}}, "m.key: expected each key once, found the float 0.1000000001"),
+    ("n int", {"\ud800": 1}, "'\\ud800': expected a field of the schema"),
+    ("n int", {"n" * 300: 1}, f"'{'n' * 199}…: expected a field of the schema"),
+    ("n int", Unset(), "the row: expected a row with n, found the Unset"),
+    ("sku string, n int", Item, "the row: expected a row with sku, n, found the type <class"),
+    ("sku string, n int", Extra(), "more: expected a field of the schema, found the field 'more'"),
     ("s string", {"s": b"x"}, "s: expected string, found the bytes b'x'"),
     ("s string", {"s": "\ud800"}, "s: expected string, found the str '\\ud800'"),
     ("b binary", {"b": "x"}, "b: expected binary, found the str 'x'"),
@@ -265,6 +332,18 @@ def test_nan_is_a_value_of_floats() -> None:
     assert np.isnan(shown([{"f": float("nan")}], schema("f double"))[0]["f"])
 
 
+def test_the_first_and_the_last_moment_fit() -> None:
+    ends = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    rows = [{"t": one, "d": one.date()} for one in ends]
+    of = schema("t timestamp, d date")
+    assert shown(rows, of) == rows
+    assert not convert_columns(pa.Table.from_pylist(rows, pa.schema(of.arrow)), of).bad
+
+
+def numbers(values: list[int], type_: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int64()).view(type_)
+
+
 # --- Columns --------------------------------------------------------------------------------------------------------------------------
 
 
@@ -286,6 +365,25 @@ def test_columns_of_the_same_family_fit_where_every_value_does() -> None:
     assert shown_value(made.value, of).to_pylist() == [
         {"a": 1, "s": "x", "at": NOW, "d": Decimal("5.00"), "l": ["x"], "e": "p", "none": None},
         {"a": 2, "s": None, "at": NOW, "d": Decimal("6.00"), "l": None, "e": "p", "none": None},
+    ]
+
+
+def test_views_and_days_in_milliseconds_fit() -> None:
+    of = schema("s struct<x: string>, l array<binary>, d string, day date")
+    values = pa.array(["q", "x"], pa.string_view())
+    data = pa.table(
+        {
+            "s": pa.array([{"x": "a"}, None], pa.struct([("x", pa.string_view())])),
+            "l": pa.array([None, [b"y"]], pa.large_list(pa.binary_view())),
+            "d": pa.DictionaryArray.from_arrays(pa.array([1, None], pa.uint8()), values),
+            "day": pa.array([date(2026, 1, 1), None], pa.date64()),
+        }
+    )
+    made = convert_columns(data, of)
+    assert not made.bad
+    assert shown_value(made.value, of).to_pylist() == [
+        {"s": {"x": "a"}, "l": None, "d": "x", "day": date(2026, 1, 1)},
+        {"s": None, "l": [b"y"], "d": None, "day": None},
     ]
 
 
@@ -327,6 +425,35 @@ def test_columns_that_differ_from_the_schema_show_the_whole_difference() -> None
             pa.array([None, [{"x": 1}, {"x": None}], []]),
             "a.element.x: expected int not null, found NULL",
         ),
+        (
+            "a map<int, int>",
+            pa.array([None, [(2**40, 1)], [(1, 1)]], pa.map_(pa.int64(), pa.int64())),
+            "a.key: expected int, found the int64",
+        ),
+        (
+            "a map<string, int>",
+            pa.array([None, [("k", 1), ("k", 2)], [("k", 1)]], pa.map_(pa.string(), pa.int64())),
+            "a.key: expected each key once, found the string 'k'",
+        ),
+        (
+            "a timestamp",
+            numbers([0, 2**60, 1], pa.timestamp("s", "UTC")),
+            "a: expected timestamp, found the timestamp[s, tz=UTC] 1152",
+        ),
+        (
+            "a timestamp",
+            numbers([0, 2**38, 1], pa.timestamp("s", "UTC")),
+            "a: expected timestamp, found the timestamp[s, tz=UTC] 2748",
+        ),
+        (
+            "a timestamp",
+            numbers([0, 2**62, 1], pa.timestamp("us", "UTC")),
+            "a: expected timestamp, found the timestamp[us, tz=UTC] 46",
+        ),
+        ("a timestamp", numbers([0, -(2**62), 1], pa.timestamp("us", "UTC")), "a: expected timestamp, found"),
+        ("a date", pa.array([0, 2**31 - 1, 1], pa.int32()).view(pa.date32()), "a: expected date, found the date32[day] 2147483647"),
+        ("a date", pa.array([0, -(2**31), 1], pa.int32()).view(pa.date32()), "a: expected date, found"),
+        ("a date", numbers([0, 5, 86_400_000], pa.date64()), "a: expected date, found the date64[ms]"),
         (
             "a map<string, int>",
             pa.array([None, [("k", 2**40)], []], pa.map_(pa.string(), pa.int64())),
