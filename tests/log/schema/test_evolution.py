@@ -14,7 +14,18 @@ from penstock.log.errors import InvalidArgument, LimitExceeded
 from penstock.log.format.schema_form import FieldForm, SchemaForm, schema_form, schema_of
 from penstock.log.schema.ddl import parse_ddl
 from penstock.log.schema.evolution import changes, difference, evolve, live, refusal
-from penstock.log.schema.fields import ArrayType, DecimalType, Field, Kind, MapType, StructType, parts_of, walk
+from penstock.log.schema.fields import (
+    ArrayType,
+    DecimalType,
+    Field,
+    FieldType,
+    Kind,
+    MapType,
+    StructType,
+    parts_of,
+    walk,
+    with_parts,
+)
 from penstock.log.schema.rules import DEPTH_MAX, FIELDS_MAX
 from penstock.log.schema.sources import fields_of
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
@@ -95,6 +106,7 @@ def test_fields_that_are_wanted_are_those_in_use_and_each_once() -> None:
 def test_a_judgement_is_the_same_in_every_version_of_python() -> None:
     later = "\U00010d50"  # a letter since Unicode 16, which Python 3.11 does not know
     assert refusal(None, first_schema((Field(later, Kind.INT), Field("\U00010d70", Kind.INT)))) is None
+    assert refusal(None, first_schema((Field("\u1c90", Kind.INT), Field("\u10d0", Kind.INT)))) is None
 
 
 def test_names_can_be_swapped() -> None:
@@ -223,6 +235,70 @@ RETIRED = with_field(ORDERS, 1, retired=2)
 )
 def test_the_judge_refuses(before: TopicSchema | None, after: TopicSchema, said: str) -> None:
     assert re.search(said, refusal(before, after) or "accepted")
+
+
+NESTED = first_schema(fields_of("s struct<x: int, y: int>, l array<int>, k array<int>"))
+
+
+def with_parts_of(number: int, *parts: Field) -> TopicSchema:
+    return with_field(NESTED, number, type=with_parts(NESTED.fields[number].type, parts))
+
+
+def added(type_: FieldType) -> TopicSchema:
+    """The next version, with a new field of a type whose parts have the next numbers but one."""
+    ids = NESTED.last_id + 1
+    parts = tuple(replace(part, id=ids + 1 + number, stored_name=part.name) for number, part in enumerate(parts_of(type_)))
+    new = Field("new", with_parts(type_, parts), id=ids, stored_name="new")
+    return replace(NESTED, version=2, fields=(*NESTED.fields, new), last_id=ids + len(parts))
+
+
+X, Y = parts_of(NESTED.fields[0].type)
+(OF_L,), (OF_K,) = parts_of(NESTED.fields[1].type), parts_of(NESTED.fields[2].type)
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (with_parts_of(0, X), "one each, from 1 to the last"),
+        (with_parts_of(0, X, replace(Y, type=Kind.STRING)), "s.y changes from int to string"),
+        (with_parts_of(0, X, replace(Y, stored_name="X")), "the fields of s are not stored under one name each"),
+        (with_parts_of(0, replace(X, retired=2), replace(Y, retired=2)), "a struct has at least one field"),
+        (with_parts_of(1, replace(OF_L, type=Kind.STRING)), "l.element changes from int to string"),
+        (
+            replace(
+                with_parts_of(1, OF_K),
+                fields=(NESTED.fields[0], with_parts_of(1, OF_K).fields[1], with_parts_of(2, OF_L).fields[2]),
+            ),
+            "l.element is another field",
+        ),
+        (added(StructType((Field("a", Kind.INT), Field("b", Kind.INT, retired=2)))), "new has parts that are not new"),
+        (added(MapType(Field("key", Kind.INT), Field("value", Kind.INT))), "the keys of a map are plain values"),
+        (added(DecimalType(0, 0)), "no such decimal"),
+        (added(DecimalType(5, -1)), "no such decimal"),
+    ],
+)
+def test_the_judge_looks_at_parts_too(after: TopicSchema, said: str) -> None:
+    assert re.search(said, refusal(NESTED, after) or "accepted")
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (Field("a" * 255, Kind.INT), Field("ä" * 128, Kind.INT)),
+        (Field("a", Kind.INT, doc="ä" * 1_000), Field("a", Kind.INT, doc="a" * 1_001)),
+    ],
+)
+def test_the_judge_knows_limits(good: Field, bad: Field) -> None:
+    assert refusal(None, first_schema((good,))) is None
+    assert "is too long" in (refusal(None, first_schema((bad,))) or "accepted")
+
+
+def test_the_judge_knows_the_greatest_depth() -> None:
+    field = Field("a", Kind.INT)
+    for _ in range(DEPTH_MAX - 1):
+        field = Field("a", StructType((field,)))
+    assert refusal(None, first_schema((field,))) is None
+    assert "too deep" in (refusal(None, first_schema((Field("a", StructType((field,))),))) or "accepted")
 
 
 @given(any_fields(), st.data())
