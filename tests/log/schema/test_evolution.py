@@ -87,6 +87,26 @@ def test_a_name_may_be_used_again_after_its_field_retired() -> None:
     assert [field.name for field in again.fields].count("amount") == 2
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "stored"),
+    [
+        ("k int, a int", "k int, A int", ["k", "a", "A__3"]),
+        ("k int, a int", "k int, a int, a__3 int", ["k", "a", "a__3", "a__3__4"]),
+        ("k int, a int, a__4 int", "k int, a int", ["k", "a", "a__4", "a__4__4"]),
+    ],
+)
+def test_a_stored_name_is_never_used_again(first: str, then: str, stored: list[str]) -> None:
+    before = first_schema(fields_of(first))
+    gone = evolved("k int", before, retire=tuple(field.name for field in before.fields[1:]))
+    assert [field.stored_name for field in evolved(then, gone).fields] == stored
+
+
+def test_a_description_may_change_and_stays_when_none_is_given() -> None:
+    before = first_schema(fields_of("a int comment 'x'"))
+    assert evolved("a int comment 'y'", before).fields[0].doc == "y"
+    assert evolved("a bigint", before).fields[0].doc == "x"
+
+
 def test_nothing_to_change_makes_no_version() -> None:
     assert evolve(ORDERS, fields_of(ORDERS.ddl)) is ORDERS
 

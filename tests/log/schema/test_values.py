@@ -185,6 +185,11 @@ class Extra(Model):
 
 
 @dataclass
+class Default:
+    n: int = 7
+
+
+@dataclass
 class Unset:
     n: int = dataclasses.field(init=False)
 
@@ -253,6 +258,7 @@ BAD = [
     ("d decimal(5,2)", {"d": Decimal("1.234")}, "d: expected decimal(5,2), found the Decimal Decimal('1.234')"),
     ("d decimal(5,2)", {"d": Decimal("NaN")}, "d: expected decimal(5,2), found the Decimal Decimal('NaN')"),
     ("d decimal(5,2)", {"d": 1.5}, "d: expected decimal(5,2), found the float 1.5"),
+    ("d date", {"d": np.datetime64("2026-01-01")}, "d: expected date, found the datetime64"),
     ("f float", {"f": 1e300}, "f: expected float, found the float 1e+300"),
     ("f float", {"f": np.float64(-1e39)}, "f: expected float, found the float64"),
     ("f float", {"f": 2**24 + 1}, "f: expected float, found the int 16777217"),
@@ -266,6 +272,7 @@ BAD = [
     ("n int", {"n" * 300: 1}, f"'{'n' * 199}…: expected a field of the schema"),
     ("n int", Unset(), "the row: expected a row with n, found the Unset"),
     ("sku string, n int", Item, "the row: expected a row with sku, n, found the type <class"),
+    ("n int", Default, "the row: expected a row with n, found the type <class"),
     ("sku string, n int", Extra(), "more: expected a field of the schema, found the field 'more'"),
     ("s string", {"s": b"x"}, "s: expected string, found the bytes b'x'"),
     ("s string", {"s": "\ud800"}, "s: expected string, found the str '\\ud800'"),
