@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .limits import shown
 from .message.message import from_ms, from_us
 from .read.reader import Reader
 from .topic.settings import TopicSettings
@@ -63,6 +64,9 @@ class TopicDescription:
     """The message groups with most messages in the sample."""
     over_time: StoredOverTime | None
     """The messages since the moment from which the sample has all of them. None where they are too few, or of one moment."""
+
+    def __repr__(self) -> str:
+        return shown(self, f"of {self.name}", self.settings.message_type, f"queues {len(self.queues)}", f"messages {self.messages}")
 
     @property
     def hottest_queues(self) -> tuple[QueueDescription, ...]:

@@ -115,3 +115,11 @@ def test_spark_is_told_our_sentence_first() -> None:
     sentence = "penstock.log.errors.InvalidArgument: there is no such option (observed: starting)\n"
     assert told.startswith(sentence)
     assert told.endswith(sentence)
+
+
+def test_descriptions_show_what_they_are_of_and_how_much(lake: penstock.Lake) -> None:
+    with lake.producer("orders") as producer:
+        producer.send_batch([penstock.Message(b"x"), penstock.Message(b"y")])
+    with lake.push_consumer("orders", group="billing", listener=listen):
+        assert re.fullmatch(r"<GroupDescription of group billing, queues \d, lag \d, members \d>", repr(lake.describe_group("billing")))
+    assert repr(lake.describe_topic("orders")) == "<TopicDescription of orders, NORMAL, queues 1, messages 2>"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from ...log.limits import shown
 from ..groups.record import GroupSettings
 from ..queues.cell import QueueCell, State, Tries
 
@@ -59,6 +60,9 @@ class GroupDescription:
     """The queues of all topics that it has begun, by topic and queue."""
     lost_letters: int = 0
     """Messages given up that will never have a dead letter, also those of queues that a topic lost when it was made again with fewer."""
+
+    def __repr__(self) -> str:
+        return shown(self, f"of group {self.name}", f"queues {len(self.queues)}", f"lag {self.lag}", f"members {len(self.members)}")
 
     @property
     def lag(self) -> int:
