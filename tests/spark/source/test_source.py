@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -199,9 +200,8 @@ def test_a_topic_made_again_stops_a_stream_until_that_is_allowed(spark: SparkSes
 
 def last_line(error: Exception) -> str:
     """Of the Python error inside Spark's, without what Spark puts behind it."""
-    lines = [line for line in str(error).splitlines() if "penstock.log.errors." in line or "penstock.coordinator" in line]
-    said = {line.partition(" SQLSTATE")[0].strip() for line in lines}  # a stream's error says it as its cause too
-    assert len(said) == 1, str(error)
+    said = {found[0].partition(" SQLSTATE")[0] for found in re.finditer(r"penstock\.(log\.errors|coordinator)\..*", str(error))}
+    assert len(said) == 1, str(error)  # a stream's error says it twice: it is its own cause
     return said.pop()
 
 
