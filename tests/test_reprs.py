@@ -121,5 +121,7 @@ def test_descriptions_show_what_they_are_of_and_how_much(lake: penstock.Lake) ->
     with lake.producer("orders") as producer:
         producer.send_batch([penstock.Message(b"x"), penstock.Message(b"y")])
     with lake.push_consumer("orders", group="billing", listener=listen):
-        assert re.fullmatch(r"<GroupDescription of group billing, queues \d, lag \d, members \d>", repr(lake.describe_group("billing")))
+        assert re.fullmatch(
+            r"<GroupDescription of group billing, queues \d, lag \d, members \d>", repr(lake.describe_group("billing"))
+        )
     assert repr(lake.describe_topic("orders")) == "<TopicDescription of orders, NORMAL, queues 1, messages 2>"

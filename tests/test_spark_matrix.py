@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,10 +110,21 @@ def test_a_run_that_does_not_end_is_ended(tmp_path: Path) -> None:
 
 def test_a_java_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix, "candidate_homes", lambda _environment: iter([]))
-    result = matrix.run(matrix.planned(["4.0"], [21])[0], ["tests/spark"], 60)
-    assert (result.good, result.shown()) == (False, "no Java 21 was found")
+    result = matrix.run(matrix.planned(["4.0"], [17])[0], ["tests/spark"], 60)
+    assert (result.good, result.shown()) == (False, "no Java 17 was found")
 
 
 def test_the_guide_s_table_names_every_version() -> None:
     page = (ROOT / "docs" / "guides" / "spark.md").read_text()
     assert all(f"| pyspark {spark.minor}." in page for spark in SPARKS)
+
+
+def test_the_launcher_of_a_packaged_java_leaves_the_missing_module_out(tmp_path: Path) -> None:
+    program, launcher = tmp_path / "a java", tmp_path / "launcher"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    launcher.write_text(matrix.LAUNCHER.format(program=shlex.quote(str(program))))
+    program.chmod(0o755)
+    launcher.chmod(0o755)
+    given = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "--add-opens=java.base/java.lang=ALL-UNNAMED", "Main", "it's"]
+    told = subprocess.run([launcher, *given], capture_output=True, text=True, check=True).stdout
+    assert told.split("\n") == [*(one for one in given if "incubator" not in one), ""]
