@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InvalidArgument, LimitExceeded
+from ..errors import InvalidArgument
 from ..limits import plain
 from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join
-from .rules import DEPTH_MAX, DOC_CHARS_MAX
+from .rules import DOC_CHARS_MAX, Descent
 
 _OPERATION = "read an Avro schema"
 _PLAIN = {
@@ -45,6 +45,7 @@ class _Converter:
     """Reads one schema. Types that it names can be named again further on; ``space`` is the namespace that encloses a part."""
 
     def __init__(self) -> None:
+        self._descent = Descent(_OPERATION)
         self._named: dict[str, tuple[Mapping[str, Any], str]] = {}
         """The named types by their full names, each with the namespace that holds in it."""
 
@@ -65,13 +66,7 @@ class _Converter:
 
     def _type(self, schema: object, path: str, depth: int, space: str) -> tuple[FieldType, bool]:
         """The type of a schema's values, and whether null is among them."""
-        if depth > DEPTH_MAX:
-            raise LimitExceeded(
-                "the schema is too deep, or names itself",
-                operation=_OPERATION,
-                object=plain(path),
-                expected=f"at most {DEPTH_MAX} levels",
-            )
+        self._descent.step(path, depth)
         if isinstance(schema, str):
             if (known := self._named.get(_full_name(schema, space)) or self._named.get(schema)) is not None:
                 return self._type(known[0], path, depth + 1, known[1])

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InvalidArgument, LimitExceeded
+from ..errors import InvalidArgument
 from ..limits import plain
 from .fields import ELEMENT, KEY, VALUE, ArrayType, Field, FieldType, Kind, MapType, StructType, join
-from .rules import DEPTH_MAX, DOC_CHARS_MAX
+from .rules import DOC_CHARS_MAX, Descent
 
 _OPERATION = "read a JSON Schema"
 _FORMATS = {"date": Kind.DATE, "date-time": Kind.TIMESTAMP}
@@ -34,16 +34,11 @@ class _Converter:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
+        self._descent = Descent(_OPERATION)
 
     def type_of(self, schema: object, path: str, depth: int) -> tuple[FieldType, bool]:
         """The type of a schema's values, and whether null is among them."""
-        if depth > DEPTH_MAX:
-            raise LimitExceeded(
-                "the schema is too deep, or refers to itself",
-                operation=_OPERATION,
-                object=plain(path),
-                expected=f"at most {DEPTH_MAX} levels",
-            )
+        self._descent.step(path, depth)
         if not isinstance(schema, Mapping):
             raise _refusal("a schema is an object", schema, path)
         if "$ref" in schema:

@@ -16,11 +16,11 @@ from enum import Enum
 from typing import Annotated, Any, Literal, NotRequired, Required, Union
 from uuid import UUID
 
-from ..errors import InvalidArgument, LimitExceeded
+from ..errors import InvalidArgument
 from ..limits import plain
 from .ddl import parse_type
 from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join
-from .rules import DEPTH_MAX
+from .rules import Descent
 
 _OPERATION = "read a schema"
 _KINDS: dict[object, Kind] = {
@@ -44,30 +44,79 @@ def is_class_of_fields(source: object) -> bool:
 
 def fields_of_class(source: type) -> tuple[Field, ...]:
     """The fields of a class. Raises `InvalidArgument`, naming the path, for an annotation that no topic's type fits."""
-    return _fields(source, "", 1)
+    return _Converter().fields(source, "", 1)
 
 
-def _fields(source: type, under: str, depth: int) -> tuple[Field, ...]:
-    if depth > DEPTH_MAX:
-        raise LimitExceeded(
-            "the schema is too deep, or names itself",
-            operation=_OPERATION,
-            object=plain(under),
-            expected=f"at most {DEPTH_MAX} levels",
+class _Converter:
+    """Reads one class, and those that it names."""
+
+    def __init__(self) -> None:
+        self._descent = Descent(_OPERATION)
+
+    def fields(self, source: type, under: str, depth: int) -> tuple[Field, ...]:
+        """The fields of a class."""
+        self._descent.step(under, depth)
+        try:
+            hints = typing.get_type_hints(source, include_extras=True)
+        except (NameError, TypeError, SyntaxError) as error:
+            raise InvalidArgument(
+                "the class's annotations cannot be read",
+                operation=_OPERATION,
+                object=under or source.__name__,
+                observed=plain(error),
+                hint="define the classes that it names at the top of a module",
+            ) from error
+        return tuple(
+            self._field(name, _with_metadata(hints[name], extra), join(under, name), depth) for name, extra in _names(source, hints)
         )
-    try:
-        hints = typing.get_type_hints(source, include_extras=True)
-    except (NameError, TypeError, SyntaxError) as error:
-        raise InvalidArgument(
-            "the class's annotations cannot be read",
-            operation=_OPERATION,
-            object=under or source.__name__,
-            observed=plain(error),
-            hint="define the classes that it names at the top of a module",
-        ) from error
-    return tuple(
-        _field(name, _with_metadata(hints[name], extra), join(under, name), depth) for name, extra in _names(source, hints)
-    )
+
+    def _field(self, name: str, hint: object, path: str, depth: int) -> Field:
+        type_, nullable = self._type(hint, path, depth)
+        return Field(name, type_, nullable)
+
+    def _type(self, hint: object, path: str, depth: int, extra: tuple[object, ...] = ()) -> tuple[FieldType, bool]:
+        """The type that an annotation means, and whether it allows None. ``extra`` is what ``Annotated`` said around it."""
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin is Annotated:
+            return self._type(arguments[0], path, depth, (*arguments[1:], *extra))
+        if origin in (Required, NotRequired):
+            type_, nullable = self._type(arguments[0], path, depth, extra)
+            return type_, nullable or origin is NotRequired
+        if origin in (Union, types.UnionType):
+            others = [one for one in arguments if one is not type(None)]
+            if len(others) != 1:
+                raise _refusal(hint, path, "one type, or one type or None")
+            return self._type(others[0], path, depth, extra)[0], len(others) < len(arguments)
+        for said in extra:
+            if isinstance(said, str):
+                return parse_type(said, path=path), False
+        return self._plain_type(hint, origin, arguments, path, depth, extra), False
+
+    def _plain_type(
+        self, hint: object, origin: object, arguments: tuple[Any, ...], path: str, depth: int, extra: tuple[object, ...]
+    ) -> FieldType:
+        if hint is Decimal:
+            return _decimal(extra, path)
+        if hint in _KINDS:
+            return _KINDS[hint]
+        if origin is Literal and all(isinstance(one, str) for one in arguments):
+            return Kind.STRING
+        if isinstance(hint, type) and issubclass(hint, Enum) and all(isinstance(one.value, str) for one in hint):
+            return Kind.STRING
+        if isinstance(hint, type) and is_class_of_fields(hint):
+            return StructType(self.fields(hint, path, depth + 1))
+        if origin in (list, Sequence) or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
+            type_, nullable = self._type(arguments[0], join(path, ELEMENT), depth + 1)
+            return ArrayType(Field(ELEMENT, type_, nullable))
+        if origin in (dict, Mapping):
+            key, key_nullable = self._type(arguments[0], join(path, KEY), depth + 1)
+            value, nullable = self._type(arguments[1], join(path, VALUE), depth + 1)
+            return MapType(Field(KEY, key, key_nullable), Field(VALUE, value, nullable))
+        raise _refusal(
+            hint,
+            path,
+            "bool, int, float, str, bytes, date, datetime, Decimal, UUID, an enum of texts, list, dict or a class of fields",
+        )
 
 
 def _names(source: type, hints: Mapping[str, object]) -> list[tuple[str, Sequence[object]]]:
@@ -82,55 +131,6 @@ def _names(source: type, hints: Mapping[str, object]) -> list[tuple[str, Sequenc
 
 def _with_metadata(hint: object, extra: Sequence[object]) -> object:
     return Annotated[(hint, *extra)] if extra else hint
-
-
-def _field(name: str, hint: object, path: str, depth: int) -> Field:
-    type_, nullable = _type(hint, path, depth)
-    return Field(name, type_, nullable)
-
-
-def _type(hint: object, path: str, depth: int, extra: tuple[object, ...] = ()) -> tuple[FieldType, bool]:
-    """The type that an annotation means, and whether it allows None. ``extra`` is what ``Annotated`` said around it."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
-        return _type(arguments[0], path, depth, (*arguments[1:], *extra))
-    if origin in (Required, NotRequired):
-        type_, nullable = _type(arguments[0], path, depth, extra)
-        return type_, nullable or origin is NotRequired
-    if origin in (Union, types.UnionType):
-        others = [one for one in arguments if one is not type(None)]
-        if len(others) != 1:
-            raise _refusal(hint, path, "one type, or one type or None")
-        return _type(others[0], path, depth, extra)[0], len(others) < len(arguments)
-    for said in extra:
-        if isinstance(said, str):
-            return parse_type(said, path=path), False
-    return _plain_type(hint, origin, arguments, path, depth, extra), False
-
-
-def _plain_type(
-    hint: object, origin: object, arguments: tuple[Any, ...], path: str, depth: int, extra: tuple[object, ...]
-) -> FieldType:
-    if hint is Decimal:
-        return _decimal(extra, path)
-    if hint in _KINDS:
-        return _KINDS[hint]
-    if origin is Literal and all(isinstance(one, str) for one in arguments):
-        return Kind.STRING
-    if isinstance(hint, type) and issubclass(hint, Enum) and all(isinstance(one.value, str) for one in hint):
-        return Kind.STRING
-    if isinstance(hint, type) and is_class_of_fields(hint):
-        return StructType(_fields(hint, path, depth + 1))
-    if origin in (list, Sequence) or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
-        type_, nullable = _type(arguments[0], join(path, ELEMENT), depth + 1)
-        return ArrayType(Field(ELEMENT, type_, nullable))
-    if origin in (dict, Mapping):
-        key, key_nullable = _type(arguments[0], join(path, KEY), depth + 1)
-        value, nullable = _type(arguments[1], join(path, VALUE), depth + 1)
-        return MapType(Field(KEY, key, key_nullable), Field(VALUE, value, nullable))
-    raise _refusal(
-        hint, path, "bool, int, float, str, bytes, date, datetime, Decimal, UUID, an enum of texts, list, dict or a class of fields"
-    )
 
 
 def _decimal(extra: tuple[object, ...], path: str) -> DecimalType:

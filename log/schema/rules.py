@@ -11,6 +11,8 @@ from .fields import DECIMAL_DIGITS_MAX, DecimalType, Field, MapType, StructType,
 FIELDS_MAX = 1_000
 """The most fields of a schema, nested and retired ones included."""
 DEPTH_MAX = 16
+_STEPS_MAX = 10 * FIELDS_MAX
+"""More than any schema of so many fields takes, with its references."""
 FIELD_NAME_BYTES_MAX = 255
 DOC_CHARS_MAX = 1_000
 RESERVED = frozenset(
@@ -29,6 +31,29 @@ _SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
 _INVISIBLE_SINCE = frozenset({"\xad", "\u061c", "\u180f", *map(chr, range(0x2064, 0x206A)), *map(chr, range(0xFFF0, 0xFFF9))})
 """Characters that later versions of Unicode made invisible."""
 _OPERATION = "read a schema"
+
+
+class Descent:
+    """Bounds the way through a schema whose types name each other, however often they do."""
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
+        self._steps = 0
+
+    def step(self, path: str, depth: int) -> None:
+        """Note that one more type is looked at. Raises `LimitExceeded` when it is too deep, or one of too many."""
+        self._steps += 1
+        if depth > DEPTH_MAX:
+            raise LimitExceeded(
+                "the schema is too deep, or refers to itself",
+                operation=self._operation,
+                object=plain(path),
+                expected=f"at most {DEPTH_MAX} levels",
+            )
+        if self._steps > _STEPS_MAX:
+            raise LimitExceeded(
+                "the schema has too many fields", operation=self._operation, object=plain(path), expected=f"at most {FIELDS_MAX}"
+            )
 
 
 def check_fields(fields: tuple[Field, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -267,7 +267,7 @@ REFUSED = [
     ("a " + "array<" * DEPTH_MAX + "int" + ">" * DEPTH_MAX, f"too deep.*at most {DEPTH_MAX} levels"),
     (", ".join(f"c{number} int" for number in range(2_000)), f"too many fields.*at most {FIELDS_MAX}; observed: 2000"),
     (Bad, r"no type of a topic fits this annotation.*object: size"),
-    (Loop, "too deep, or names itself"),
+    (Loop, "too deep, or refers to itself"),
     (Amount, r"a Decimal needs its digits.*object: amount.*decimal\(12,2\)"),
     (int, "no schema can be made from this.*observed: <class 'int'>"),
     (7, "no schema can be made from this"),
@@ -285,7 +285,7 @@ REFUSED = [
         {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["int", "string"]}]},
         r"object: a; expected: a union of one type",
     ),
-    ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "R"}]}, "too deep, or names itself"),
+    ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "R"}]}, "too deep, or refers to itself"),
     (
         {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "int", "logicalType": "time-millis"}}]},
         r"object: a; expected: a logical type among decimal.*observed: 'time-millis'",
@@ -296,6 +296,44 @@ REFUSED = [
     ),
     ({"type": "record", "name": "R", "fields": "none"}, "a record has a list of fields"),
 ]
+
+
+EIGHT = [f"f{number}" for number in range(8)]
+LEVELS = [f"T{level}" for level in range(6)]
+
+
+def wide_json() -> dict[str, Any]:
+    """An object whose eight fields have one type, whose eight fields have the next one, and so on."""
+
+    def object_of(inner: object) -> dict[str, Any]:
+        return {"type": "object", "properties": dict.fromkeys(EIGHT, inner)}
+
+    inner = [*({"$ref": f"#/$defs/{name}"} for name in LEVELS[1:]), {"type": "string"}]
+    return {**object_of({"$ref": "#/$defs/T0"}), "$defs": dict(zip(LEVELS, map(object_of, inner), strict=True))}
+
+
+def wide_avro() -> dict[str, Any]:
+    """The same of records, each of which is defined in the first field and named in the others."""
+    record: dict[str, Any] = {"type": "string", "name": "string"}
+    for name in LEVELS:
+        first, *others = EIGHT
+        fields = [{"name": first, "type": record}, *({"name": other, "type": record["name"]} for other in others)]
+        record = {"type": "record", "name": name, "fields": fields}
+    return record
+
+
+def wide_class() -> type:
+    """The same of dataclasses."""
+    made: type = str
+    for name in LEVELS:
+        made = make_dataclass(name, [(field, made) for field in EIGHT])
+    return made
+
+
+@pytest.mark.parametrize("source", [wide_json(), wide_avro(), wide_class()], ids=["JSON Schema", "Avro", "classes"])
+def test_types_that_name_each_other_again_and_again_are_refused_at_once(source: Any) -> None:
+    with pytest.raises(LimitExceeded, match=f"too many fields.*at most {FIELDS_MAX}"):
+        fields_of(source)
 
 
 @pytest.mark.parametrize(("source", "said"), REFUSED, ids=range(len(REFUSED)))
