@@ -227,7 +227,9 @@ def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> 
     readers: dict[type, Callable[[Any], Mapping[str, Any] | None]] = {}
     for number, value in enumerate(values):
         try:
-            row = readers.setdefault(type(value), _reader(value))(value)
+            if (reader := readers.get(type(value))) is None:
+                reader = readers[type(value)] = _reader(value)
+            row = reader(value)
         except AttributeError:  # of a dataclass whose field was never set
             row = None
         if row is None and (value is not None or not path):
