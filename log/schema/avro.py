@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from ..errors import InvalidArgument
-from ..limits import plain
 from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join
-from .rules import DOC_CHARS_MAX, Descent
+from .rules import DOC_CHARS_MAX, Descent, no_type_fits
 
 _OPERATION = "read an Avro schema"
+_refusal = partial(no_type_fits, _OPERATION)
 _PLAIN = {
     "boolean": Kind.BOOLEAN,
     "int": Kind.INT,
@@ -121,13 +121,3 @@ class _Converter:
 
 def _full_name(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
-
-
-def _refusal(expected: str, observed: object, path: str) -> InvalidArgument:
-    return InvalidArgument(
-        "no type of a topic fits this schema",
-        operation=_OPERATION,
-        object=path or "the schema",
-        expected=expected,
-        observed=plain(observed),
-    )

@@ -6,14 +6,16 @@ A property is NOT NULL when it is required and null is not among its types.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..errors import InvalidArgument
 from ..limits import plain
 from .fields import ELEMENT, KEY, VALUE, ArrayType, Field, FieldType, Kind, MapType, StructType, join
-from .rules import DOC_CHARS_MAX, Descent
+from .rules import DOC_CHARS_MAX, Descent, no_type_fits
 
 _OPERATION = "read a JSON Schema"
+_refusal = partial(no_type_fits, _OPERATION)
 _FORMATS = {"date": Kind.DATE, "date-time": Kind.TIMESTAMP}
 _INTEGERS = {"int32": Kind.INT, "int64": Kind.BIGINT}
 _PLAIN = {"boolean": Kind.BOOLEAN, "integer": Kind.BIGINT, "number": Kind.DOUBLE, "string": Kind.STRING}
@@ -123,13 +125,3 @@ def _enum(values: object, path: str) -> tuple[FieldType, bool]:
     if not others or not all(isinstance(one, str) for one in others):
         raise _refusal("an enum of texts", values, path)
     return Kind.STRING, len(others) < len(listed)
-
-
-def _refusal(expected: str, observed: object, path: str) -> InvalidArgument:
-    return InvalidArgument(
-        "no type of a topic fits this schema",
-        operation=_OPERATION,
-        object=path or "the schema",
-        expected=expected,
-        observed=plain(observed),
-    )

@@ -67,6 +67,17 @@ def check_fields(fields: tuple[Field, ...]) -> None:
         )
 
 
+def no_type_fits(operation: str, expected: str, observed: object, path: str) -> InvalidArgument:
+    """The error for a part of a document's schema that no type of a topic can say; the path of the whole is empty."""
+    return InvalidArgument(
+        "no type of a topic fits this schema",
+        operation=operation,
+        object=path or "the schema",
+        expected=expected,
+        observed=plain(observed),
+    )
+
+
 def is_name(name: str) -> bool:
     """Whether all readers of the table can name a column so."""
     return bool(name) and not (_FORBIDDEN | _INVISIBLE_SINCE) & set(name) and _INVISIBLE.isdisjoint(map(_UNICODE.category, name))
