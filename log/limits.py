@@ -52,7 +52,16 @@ KIB = 1024
 MIB = 1024 * KIB
 
 # --- Format constants: part of stored data and of the proofs -----------------------------------------------------------------
-FORMAT_VERSION = 1
+FORMAT_UNTYPED = 1
+"""The format of what says nothing of schemas. Every object states the lowest format whose readers understand it."""
+FORMAT_TYPED = 2
+"""The format of what does."""
+FORMATS_OF_LOGS = (FORMAT_UNTYPED, FORMAT_TYPED)
+"""The formats of entries, checkpoints and topics that this process reads."""
+SCHEMA_VERSIONS_KEPT = 100
+"""How many versions of a schema a topic's state remembers."""
+SCHEMA_CHANGES_TOLD = 20
+"""How many changes of one version it remembers."""
 VALIDITY_ENTRIES = 64
 """The number of entries, after the tail it was formed at, within which a batch may be accepted."""
 UNNAMED_ROW_ENTRIES = 64

@@ -9,13 +9,13 @@ import asyncio
 import json
 
 from ..errors import DataDamaged, PenstockError
-from ..limits import CHECKPOINT_ENTRIES, FORMAT_VERSION, MIB
+from ..limits import CHECKPOINT_ENTRIES, FORMATS_OF_LOGS, MIB
 from ..paths import TopicPaths
 from ..stores.protocol import ObjectStore, Put
 from .digest import digest
 from .header import StateForm
 from .state import State, state_document, state_of
-from .stored_json import parse_stored
+from .stored_json import damaged, parse_stored
 
 _LARGE_BYTES = MIB
 
@@ -31,7 +31,7 @@ def is_due(entry: int, size_bytes: int) -> bool:
 
 
 def encode_checkpoint(state: State) -> bytes:
-    body = json.dumps({"format": FORMAT_VERSION, "digest": state.digest, **state_document(state)}, separators=(",", ":"))
+    body = json.dumps({"format": state.format, "digest": state.digest, **state_document(state)}, separators=(",", ":"))
     return f"{body}\n{digest(body.encode())}\n".encode()
 
 
@@ -40,8 +40,11 @@ def decode_checkpoint(data: bytes, *, where: str) -> State:
     body, _, check = data.partition(b"\n")
     if check != digest(body).encode() + b"\n":
         raise DataDamaged("the checkpoint is not what was written", object=where)
-    form = parse_stored(body, _CheckpointForm, what="a checkpoint", where=where)
-    state = state_of(form)
+    form = parse_stored(body, _CheckpointForm, what="a checkpoint", where=where, formats=FORMATS_OF_LOGS)
+    try:
+        state = state_of(form)
+    except ValueError as error:
+        raise damaged("a checkpoint", error, where=where) from error
     if state.digest != form.digest:
         raise DataDamaged("the checkpoint's digest is wrong", object=where, expected=form.digest, observed=state.digest)
     return state

@@ -18,15 +18,19 @@ from ..limits import (
     NAMED_ROW_MS,
     NUMBER_MAX,
     QUEUES_MAX,
+    SCHEMA_VERSIONS_KEPT,
     STORE_TIME_STEP_MAX_MS,
     TIME_MAX_MS,
     UNNAMED_ROW_ENTRIES,
     VALIDITY_ENTRIES,
 )
 from ..paths import is_staged
-from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Repair
-from .state import ProducerRow, State, item_hash, row_hash, state_of
-from .stored_json import shown
+from ..schema.evolution import refusal
+from ..schema.topic_schema import TopicSchema
+from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, Evolved, ForgetJob, Header, Opening, Repair
+from .schema_form import SchemaForm, schema_of
+from .state import ProducerRow, SchemaVersion, State, item_hash, row_hash, schema_hash, state_of, version_hash
+from .stored_json import damaged, shown
 
 
 class Void(StrEnum):
@@ -41,6 +45,7 @@ class Void(StrEnum):
     UNKNOWN_NAME = "the producer's name has no opening in the state"
     FENCED = "a later opening of the producer's name stands before it"
     PREVIOUS = "it does not follow the producer's last accepted batch"
+    SCHEMA = "the topic has no such version of a schema, or none at all"
     TOO_MANY = "it has more rows than an entry may bring, or than its queues have offsets left"
     REPEATED = "this opening was accepted before"
 
@@ -80,7 +85,11 @@ def fold(state: State, header: Header, *, where: str = "") -> Folded:
     repair = next((action for action in header.actions if isinstance(action, Repair)), None)
     if repair is not None:
         # A repair carries the state after itself and nothing else: what it replaces may not be foldable at all.
-        return Folded(replace(state_of(repair.state), entry=header.entry), header, (), ())
+        try:
+            repaired = state_of(repair.state)
+        except ValueError as error:
+            raise damaged("a repair", error, where=where) from error
+        return Folded(replace(repaired, entry=header.entry), header, (), ())
     _check_built_on(state, header, where)
     judge = Judge(state, header.entry)
     judge.advance_time(header.append_time_ms)
@@ -125,6 +134,8 @@ class Judge:
         self._openings = dict(state.openings)
         self._jobs = dict(state.closed_jobs)
         self._time_ms = state.store_time_ms
+        self._schema = state.schema
+        self._versions = state.versions
         self._sum = state.sum
         self._rows = 0
         """The number of rows that the entry has brought so far."""
@@ -143,6 +154,10 @@ class Judge:
                 self._begin(action)
             case Deleted() if self._alive and action.incarnation == self._incarnation:
                 self._alive = False
+            case Evolved() if self._alive and is_of_generation(action.generation, self._generation):
+                schema = judged(action.schema, self._schema) if self._schema is not None else None
+                if schema is not None:
+                    self._put_schema(schema, action.changes)
             case CloseJob() if action.job not in self._jobs:
                 self._close_job(action.job)
             case ForgetJob() if action.job in self._jobs and may_forget(self._entry, self._jobs[action.job]):
@@ -188,6 +203,8 @@ class Judge:
             openings=self._openings,
             closed_jobs=self._jobs,
             store_time_ms=self._time_ms,
+            schema=self._schema,
+            versions=self._versions,
             sum=self._sum % 2**128,
         )
 
@@ -211,6 +228,8 @@ class Judge:
             return Void.NO_QUEUE
         if not is_well_formed(batch):
             return Void.MALFORMED
+        if not fits_schema(batch, self._schema):
+            return Void.SCHEMA
         if not has_room(batch, self._rows, self._next):
             return Void.TOO_MANY
         if batch.job is not None and self._is_closed(batch.job):
@@ -235,6 +254,18 @@ class Judge:
         self._alive = True
         self._created_entry = self._entry
         self._generation += 1
+        self._sum -= schema_hash(self._schema) + sum(map(version_hash, self._versions))
+        self._schema, self._versions = None, ()
+        if created.schema is not None:
+            self._put_schema(schema_of(created.schema), ())
+
+    def _put_schema(self, schema: TopicSchema, changes: tuple[str, ...]) -> None:
+        self._sum += schema_hash(schema) - schema_hash(self._schema)
+        self._schema = schema
+        version = SchemaVersion(schema.version, self._entry, self._time_ms, changes)
+        kept = (*self._versions, version)[-SCHEMA_VERSIONS_KEPT:]
+        self._sum += sum(map(version_hash, kept)) - sum(map(version_hash, self._versions))
+        self._versions = kept
 
     def _expire(self) -> None:
         """Drop rows that no late link can need any more: exactly after UNNAMED_ROW_ENTRIES, so that all processes agree."""
@@ -301,7 +332,22 @@ def goes_on_from(known: ProducerRow | None, opening: Opening) -> int:
 
 def may_begin(created: Created, former: str) -> bool:
     """Whether a creation belongs to the life after the ``former`` one, and is of a topic that can exist."""
-    return created.replaces == former and 0 < created.queues <= QUEUES_MAX
+    has_schema = created.schema is None or judged(created.schema, None) is not None
+    return created.replaces == former and 0 < created.queues <= QUEUES_MAX and has_schema
+
+
+def judged(form: SchemaForm, before: TopicSchema | None) -> TopicSchema | None:
+    """The schema that a writer brings, or None if it may not follow the one before (None: be a topic's first)."""
+    try:
+        schema = schema_of(form)
+    except ValueError:
+        return None
+    return schema if refusal(before, schema) is None else None
+
+
+def fits_schema(batch: Batch, schema: TopicSchema | None) -> bool:
+    """Whether a batch was written with this schema or an earlier version of it: without one, if the topic has none."""
+    return batch.schema_version == 0 if schema is None else 1 <= batch.schema_version <= schema.version
 
 
 def has_room(batch: Batch, entry_rows: int, next_offsets: Sequence[int]) -> bool:

@@ -14,7 +14,16 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
-from ..limits import ENTRY_LINKS_MAX, FORMAT_VERSION, QUEUES_MAX
+from ..limits import (
+    ENTRY_LINKS_MAX,
+    FORMAT_TYPED,
+    FORMAT_UNTYPED,
+    FORMATS_OF_LOGS,
+    QUEUES_MAX,
+    SCHEMA_CHANGES_TOLD,
+    SCHEMA_VERSIONS_KEPT,
+)
+from .schema_form import SchemaForm
 from .stored_json import Digest, Id, Name, Number, SequenceNumber, Stored, TimeMs, damaged, parse_stored, plain
 
 
@@ -65,6 +74,8 @@ class Batch:
     """The places of its rows, in order; none: inline in the entry."""
     job: str | None = None
     """The staged upload that its parts belong to, closed by the entry that brings it."""
+    schema_version: int = 0
+    """The version of the topic's schema that its rows were written with; 0: they have no typed value."""
 
     @property
     def row_count(self) -> int:
@@ -84,22 +95,35 @@ class Opening:
     """The last sequence from which a name goes on if the state does not know it."""
 
 
-class Created(Stored, frozen=True, tag=True):
+class Created(Stored, frozen=True, tag=True, omit_defaults=True):
     """The topic begins, with fresh queues.
 
-    Ignored in three cases: the topic lives; its last life was not the one to be replaced; it has no queue or more than `QUEUES_MAX`.
+    Ignored in four cases: the topic lives; its last life was not the one to be replaced; it has no queue or more than `QUEUES_MAX`; its
+    schema is none that a topic can begin with.
     """
 
     incarnation: Name
     queues: Number
     replaces: Name = ""
     """The life before it, which has ended; empty: there was none."""
+    schema: SchemaForm | None = None
+    """The schema of a typed topic's first version."""
 
 
 class Deleted(Stored, frozen=True, tag=True):
     """The topic ends. Ignored unless this incarnation lives."""
 
     incarnation: Name
+
+
+class Evolved(Stored, frozen=True, tag=True):
+    """The topic's schema is another one from here on. Ignored unless it may follow the one before, in this life of the topic."""
+
+    generation: Number
+    """The routing generation of that life."""
+    schema: SchemaForm
+    changes: Annotated[tuple[Name, ...], Meta(max_length=SCHEMA_CHANGES_TOLD)] = ()
+    """What changed, as people are told."""
 
 
 class CloseJob(Stored, frozen=True, tag=True):
@@ -125,7 +149,16 @@ class RowForm(Stored, frozen=True, array_like=True):
     position: Number | None = None
 
 
-class StateForm(Stored, frozen=True):
+class VersionForm(Stored, frozen=True, array_like=True):
+    """The stored form of what a state knows of one version of its schema."""
+
+    version: Number
+    entry: Number
+    time_ms: TimeMs
+    changes: Annotated[tuple[Name, ...], Meta(max_length=SCHEMA_CHANGES_TOLD)] = ()
+
+
+class StateForm(Stored, frozen=True, omit_defaults=True):
     """The stored form of a state, in checkpoints and repairs. The order of its lists is part of it."""
 
     entry: Number
@@ -139,6 +172,8 @@ class StateForm(Stored, frozen=True):
     openings: tuple[tuple[Name, Number], ...]
     closed_jobs: tuple[tuple[Name, Number], ...]
     store_time_ms: TimeMs
+    schema: SchemaForm | None = None
+    versions: Annotated[tuple[VersionForm, ...], Meta(max_length=SCHEMA_VERSIONS_KEPT)] = ()
 
 
 class Repair(Stored, frozen=True, tag=True):
@@ -149,7 +184,7 @@ class Repair(Stored, frozen=True, tag=True):
     lost_last: Number
 
 
-Action: TypeAlias = Created | Deleted | CloseJob | ForgetJob | Repair
+Action: TypeAlias = Created | Deleted | Evolved | CloseJob | ForgetJob | Repair
 
 # --- The forms of the rest: short, as every entry carries them ---------------------------------------------------------------------
 
@@ -170,6 +205,7 @@ class BatchForm(Stored, frozen=True):
     e: tuple[Number, Number] | UnsetType | None = UNSET
     l: tuple[PartForm, ...] = ()  # noqa: E741 - the name is stored
     j: Id | None = None
+    t: Number = 0
 
 
 class _EntryForm(Stored, frozen=True):
@@ -204,14 +240,30 @@ class Header:
     """Whether its writer goes on looking for hand-overs for a while. This is advice, and no verdict depends on it."""
 
     @property
+    def format(self) -> int:
+        """The lowest format whose readers understand it."""
+        typed = any(batch.schema_version for batch in self.batches) or any(map(_names_schema, self.actions))
+        return FORMAT_TYPED if typed else FORMAT_UNTYPED
+
+    @property
     def inline(self) -> list[int]:
         """The positions of the batches whose rows are in the entry itself, in list order."""
         return [position for position, batch in enumerate(self.batches) if not batch.parts and batch.rows]
 
 
+def _names_schema(action: Action) -> bool:
+    match action:
+        case Created(schema=schema):
+            return schema is not None
+        case Repair(state=state):
+            return state.schema is not None
+        case _:
+            return isinstance(action, Evolved)
+
+
 def encode_header(header: Header) -> str:
     document = {
-        "format": FORMAT_VERSION,
+        "format": header.format,
         "entry": header.entry,
         "write_id": header.write_id,
         "time_ms": header.append_time_ms,
@@ -228,7 +280,7 @@ def encode_header(header: Header) -> str:
 def decode_header(text: str, *, where: str) -> Header:
     """The inverse of `encode_header`. Raises `DataDamaged` or `NewerFormatError`, naming ``where``."""
     what = "an entry's footer"
-    form = parse_stored(text, _EntryForm, what=what, where=where)
+    form = parse_stored(text, _EntryForm, what=what, where=where, formats=FORMATS_OF_LOGS)
     try:
         return Header(
             entry=form.entry,
@@ -260,6 +312,8 @@ def batch_document(batch: Batch) -> dict[str, Any]:
         document["l"] = [part_document(part) for part in batch.parts]
     if batch.job is not None:
         document["j"] = batch.job
+    if batch.schema_version:
+        document["t"] = batch.schema_version
     return document
 
 
@@ -280,6 +334,7 @@ def _parse_batch(form: BatchForm) -> Batch:
         valid_until=form.v,
         parts=tuple(map(_parse_part, form.l)),
         job=form.j,
+        schema_version=form.t,
     )
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import xxhash
 
-from .header import Epoch, RowForm, StateForm
+from ..limits import FORMAT_TYPED, FORMAT_UNTYPED
+from ..schema.topic_schema import TopicSchema
+from .header import Epoch, RowForm, StateForm, VersionForm
+from .schema_form import schema_form, schema_of
 from .stored_json import plain
 
 
@@ -22,6 +26,19 @@ class ProducerRow:
     time_ms: int
     """The store time of that entry."""
     epoch: Epoch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """What the state remembers of one version of its schema."""
+
+    version: int
+    entry: int
+    """The entry that brought it."""
+    time_ms: int
+    """The store time of that entry."""
+    changes: tuple[str, ...] = ()
+    """What it changed, as people are told; the first ones where they are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +61,21 @@ class State:
     closed_jobs: Mapping[str, int] = field(default_factory=dict)
     """The entries that closed jobs, by job, until the jobs are forgotten."""
     store_time_ms: int = 0
+    schema: TopicSchema | None = None
+    """The schema of a typed topic from this entry on."""
+    versions: tuple[SchemaVersion, ...] = ()
+    """The latest versions of its schema, oldest first."""
     sum: int = 0
     """The sum of the digests of all rows above, kept up to date by each fold; `row_sum` computes it anew."""
 
     @property
     def queues(self) -> int:
         return len(self.next_offsets)
+
+    @property
+    def format(self) -> int:
+        """The lowest format whose readers understand it."""
+        return FORMAT_UNTYPED if self.schema is None else FORMAT_TYPED
 
     @property
     def digest(self) -> str:
@@ -73,7 +99,16 @@ def row_sum(state: State) -> int:
     total += sum(row_hash("named", name, row) for name, row in state.named.items())
     total += sum(item_hash("opening", write_id, entry) for write_id, entry in state.openings.items())
     total += sum(item_hash("job", job, entry) for job, entry in state.closed_jobs.items())
+    total += schema_hash(state.schema) + sum(map(version_hash, state.versions))
     return total % 2**128
+
+
+def schema_hash(schema: TopicSchema | None) -> int:
+    return 0 if schema is None else item_hash("schema", msgspec.json.encode(schema_form(schema)))
+
+
+def version_hash(version: SchemaVersion) -> int:
+    return item_hash("version", version.version, version.entry, version.time_ms, version.changes)
 
 
 def row_hash(kind: str, name: str, row: ProducerRow) -> int:
@@ -106,6 +141,8 @@ def state_form(state: State) -> StateForm:
         openings=tuple(state.openings.items()),
         closed_jobs=tuple(state.closed_jobs.items()),
         store_time_ms=state.store_time_ms,
+        schema=None if state.schema is None else schema_form(state.schema),
+        versions=tuple(VersionForm(one.version, one.entry, one.time_ms, one.changes) for one in state.versions),
     )
 
 
@@ -115,7 +152,7 @@ def state_document(state: State) -> dict[str, object]:
 
 
 def state_of(form: StateForm) -> State:
-    """The inverse of `state_form`."""
+    """The inverse of `state_form`. Raises `ValueError` for a schema whose types do not exist."""
 
     def rows(forms: tuple[RowForm, ...]) -> dict[str, ProducerRow]:
         return {
@@ -137,5 +174,7 @@ def state_of(form: StateForm) -> State:
         openings=dict(form.openings),
         closed_jobs=dict(form.closed_jobs),
         store_time_ms=form.store_time_ms,
+        schema=None if form.schema is None else schema_of(form.schema),
+        versions=tuple(SchemaVersion(one.version, one.entry, one.time_ms, one.changes) for one in form.versions),
     )
     return replace(state, sum=row_sum(state))

@@ -9,7 +9,7 @@ same bytes in the same way.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ..errors import DataDamaged, NewerFormatError
-from ..limits import FORMAT_VERSION, NAME_CHARS_MAX, NUMBER_MAX, TIME_MAX_MS
+from ..limits import FORMAT_UNTYPED, NAME_CHARS_MAX, NUMBER_MAX, TIME_MAX_MS
 
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 """A count or number of entries, offsets, rows or bytes, which fits into 63 bits."""
@@ -46,18 +46,25 @@ class _Versioned(Struct):
 
 
 def parse_stored(
-    data: bytes | str, form: type[T], *, what: str, where: str, operation: str | None = None, hint: str | None = None
+    data: bytes | str,
+    form: type[T],
+    *,
+    what: str,
+    where: str,
+    operation: str | None = None,
+    hint: str | None = None,
+    formats: Collection[int] = (FORMAT_UNTYPED,),
 ) -> T:
-    """``data`` as a value of ``form``. ``what`` names it: "an entry's footer".
+    """``data`` as a value of ``form``. ``what`` names it: "an entry's footer". ``formats`` are those that this process reads.
 
     Raises `NewerFormatError` when a field ``format`` says that another version of Penstock wrote the data, otherwise `DataDamaged`.
     """
     try:
         value: T = _decoder(form).decode(data)  # type: ignore[arg-type]
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        check_version(_version(data), where=where)
+        check_version(_version(data), where=where, formats=formats)
         raise damaged(what, error, where=where, operation=operation, hint=hint) from error
-    check_version(getattr(value, "format", FORMAT_VERSION), where=where)
+    check_version(getattr(value, "format", FORMAT_UNTYPED), where=where, formats=formats)
     return value
 
 
@@ -71,13 +78,13 @@ def check_stored(
         raise damaged(what, error, where=where, operation=operation, hint=hint) from error
 
 
-def check_version(version: object, *, where: str) -> None:
-    """Raise `NewerFormatError` unless the version is this process's, or there is none."""
-    if isinstance(version, int) and version != FORMAT_VERSION:
+def check_version(version: object, *, where: str, formats: Collection[int] = (FORMAT_UNTYPED,)) -> None:
+    """Raise `NewerFormatError` unless this process reads the version, or there is none."""
+    if isinstance(version, int) and version not in formats:
         raise NewerFormatError(
             "written by another version of Penstock",
             object=where,
-            expected=f"format {FORMAT_VERSION}",
+            expected=f"format {' or '.join(map(str, formats))}",
             observed=f"format {version}",
             hint="upgrade this process",
         )

@@ -14,7 +14,7 @@ from ..format.digest import digest
 from ..format.stored_json import Name, Number, Stored, TimeMs, damaged, parse_stored
 from ..limits import (
     DELAY_MAX,
-    FORMAT_VERSION,
+    FORMAT_UNTYPED,
     QUEUES_MAX,
     OptionalDurationField,
     TopicLimits,
@@ -128,7 +128,7 @@ def encode_record(record: TopicRecord) -> bytes:
     retention = record.settings.retention
     settings["retention"] = None if retention is None else retention.total_seconds()
     settings["limits"]["delay"] = record.settings.limits.delay.total_seconds()
-    document = {"format": FORMAT_VERSION, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
+    document = {"format": FORMAT_UNTYPED, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
     return json.dumps({**document, "digest": _digest(document)}, indent=2).encode()
 
 

@@ -13,6 +13,7 @@ from penstock.log.format.header import (
     Created,
     Deleted,
     Epoch,
+    Evolved,
     ForgetJob,
     Header,
     Opening,
@@ -20,9 +21,13 @@ from penstock.log.format.header import (
     Repair,
     RowForm,
     StateForm,
+    VersionForm,
 )
+from penstock.log.format.schema_form import schema_form
 from penstock.log.limits import TIME_MAX_MS
 from penstock.log.message.message import LOG_SCHEMA
+from penstock.log.schema.sources import fields_of
+from penstock.log.schema.topic_schema import first_schema
 
 numbers = st.integers(0, 2**53)
 sequences = st.integers(-1, 2**62)
@@ -48,12 +53,19 @@ def batches(draw: st.DrawFn, /, **fixed: Any) -> Batch:
         "valid_until": draw(numbers),
         "parts": tuple(draw(st.lists(parts, max_size=2))),
         "job": draw(st.none() | hex_ids),
+        "schema_version": draw(st.integers(0, 3)),
     }
     return Batch(**{**values, **fixed})
 
 
 openings = st.builds(Opening, names, hex_ids, st.integers(0, 1000), numbers, sequences)
 times_ms = st.integers(0, TIME_MAX_MS)
+schema_forms = st.sampled_from(
+    [
+        schema_form(first_schema(fields_of(text)))
+        for text in ("a int", "s struct<x: decimal(5,2) not null, l array<map<string, date>>>")
+    ]
+)
 rows = st.builds(RowForm, names, sequences, numbers, times_ms, st.none() | numbers, st.none())
 state_forms = st.builds(
     StateForm,
@@ -68,9 +80,12 @@ state_forms = st.builds(
     openings=st.lists(st.tuples(hex_ids, numbers), max_size=2).map(tuple),
     closed_jobs=st.lists(st.tuples(hex_ids, numbers), max_size=2).map(tuple),
     store_time_ms=times_ms,
+    schema=st.none() | schema_forms,
+    versions=st.lists(st.builds(VersionForm, numbers, numbers, times_ms, st.just(("added x",))), max_size=2).map(tuple),
 )
 actions = st.one_of(
-    st.builds(Created, hex_ids, st.integers(1, 4096), hex_ids),
+    st.builds(Created, hex_ids, st.integers(1, 4096), hex_ids, st.none() | schema_forms),
+    st.builds(Evolved, numbers, schema_forms, st.lists(names, max_size=2).map(tuple)),
     st.builds(Deleted, hex_ids),
     st.builds(CloseJob, hex_ids),
     st.builds(ForgetJob, hex_ids),

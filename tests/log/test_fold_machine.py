@@ -12,15 +12,24 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.log.format.checkpoint import decode_checkpoint, encode_checkpoint
 from penstock.log.format.fold import Void, fold
-from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part
+from penstock.log.format.header import Action, Batch, CloseJob, Created, Deleted, Epoch, Evolved, ForgetJob, Header, Opening, Part
+from penstock.log.format.schema_form import SchemaForm, schema_form
 from penstock.log.format.state import State, row_sum
 from penstock.log.limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
+from penstock.log.schema.evolution import evolve
+from penstock.log.schema.sources import fields_of
+from penstock.log.schema.topic_schema import TopicSchema, first_schema
 from tests.log.test_fold import DAY_MS, START_MS, header_on
 from tests.thorough import examples
 
 NAMES = ("n", "m")
 UNNAMED = ("a", "b")
 JOBS = ("j", "k")
+SCHEMAS = [first_schema(fields_of("a int"))]
+SCHEMAS.append(evolve(SCHEMAS[0], fields_of("a bigint")))
+SCHEMAS.append(evolve(SCHEMAS[1], fields_of("a bigint, b string")))
+RIVAL = evolve(SCHEMAS[0], fields_of("a int, c string"))
+"""Another second version."""
 SENDERS = st.sampled_from(NAMES + UNNAMED)
 ROWS = st.dictionaries(st.integers(0, 2), st.integers(1, 3), min_size=1, max_size=2)
 
@@ -49,6 +58,8 @@ class Model:
     opened: list[tuple[int, str]] = field(default_factory=list)
     """Entry and write id."""
     jobs: dict[str, int] = field(default_factory=dict)
+    schemas: list[SchemaForm] = field(default_factory=list)
+    """The versions of the schema of this life, none if it has no schema."""
 
     def take(self, header: Header) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """(what becomes of every opening, what becomes of every batch)"""
@@ -65,6 +76,12 @@ class Model:
             if not self.alive and action.replaces == (self.lives[-1] if self.lives else ""):
                 self.lives.append(action.incarnation)
                 self.alive, self.next, self.names = True, [0] * action.queues, {}
+                self.schemas = [] if action.schema is None else [action.schema]
+        elif isinstance(action, Evolved):
+            # Of what is drawn here, a rival's third version would take c away.
+            follows = self.alive and action.generation == len(self.lives) and action.schema.version == len(self.schemas) + 1 > 1
+            if follows and not (action.schema.version == 3 and self.schemas[1] == schema_form(RIVAL)):
+                self.schemas.append(action.schema)
         elif isinstance(action, Deleted):
             self.alive = self.alive and action.incarnation != self.lives[-1]
         elif isinstance(action, CloseJob):
@@ -90,6 +107,8 @@ class Model:
             return Void.NO_QUEUE
         if one.last - one.previous < one.row_count:
             return Void.MALFORMED
+        if one.schema_version not in (range(1, len(self.schemas) + 1) if self.schemas else [0]):
+            return Void.SCHEMA
         if one.job in self.jobs:
             return Void.JOB_CLOSED
         if (why := self.out_of_line(one)) is not None:
@@ -151,9 +170,9 @@ class FoldMachine(RuleBasedStateMachine):
         self.batches: list[Batch] = []
         self.actions: list[Action] = []
 
-    @initialize(queues=st.integers(1, 3))
-    def create(self, queues: int) -> None:
-        self.actions.append(Created("life-1", queues))
+    @initialize(queues=st.integers(1, 3), typed=st.booleans())
+    def create(self, queues: int, typed: bool) -> None:
+        self.actions.append(Created("life-1", queues, schema=schema_form(SCHEMAS[0]) if typed else None))
         self.append(0)
 
     # --- what an entry may bring
@@ -179,7 +198,7 @@ class FoldMachine(RuleBasedStateMachine):
     @rule(
         producer=SENDERS,
         rows=ROWS,
-        wrong=st.sampled_from(["previous", "previous", "epoch", "epoch", "generation", "late", "queue", "last", "job"]),
+        wrong=st.sampled_from(["previous", "previous", "epoch", "epoch", "generation", "late", "queue", "last", "job", "schema"]),
         by=st.sampled_from([-2, -1, 1, 2]),
         job=st.sampled_from(JOBS),
     )
@@ -197,6 +216,8 @@ class FoldMachine(RuleBasedStateMachine):
                 one = replace(one, valid_until=self.state.entry)
             case "queue":
                 one = replace(one, rows={3: one.row_count})
+            case "schema":
+                one = replace(one, schema_version=max(0, one.schema_version + by))
             case "last":
                 one = replace(one, last=one.last + by)
             case "job":
@@ -218,6 +239,7 @@ class FoldMachine(RuleBasedStateMachine):
             len(self.model.lives),
             rows,
             self.state.entry + VALIDITY_ENTRIES,
+            schema_version=len(self.model.schemas),
         )
 
     @precondition(lambda self: self.batches)
@@ -233,18 +255,24 @@ class FoldMachine(RuleBasedStateMachine):
         _, _, batch = data.draw(st.sampled_from(self.model.accepted[-8:]))
         self.batches.append(replace(batch, valid_until=self.state.entry + VALIDITY_ENTRIES))
 
+    @rule(schema=st.sampled_from([*SCHEMAS, RIVAL]), old=st.booleans())
+    def evolve(self, schema: TopicSchema, old: bool) -> None:
+        """The next version, one that came before, one that comes too early, or one meant for the life before."""
+        self.actions.append(Evolved(len(self.model.lives) - old, schema_form(schema), ("changed",)))
+
     @rule(job=st.sampled_from(JOBS), forget=st.booleans())
     def job(self, job: str, forget: bool) -> None:
         self.actions.append(ForgetJob(job) if forget else CloseJob(job))
 
-    @rule(queues=st.integers(1, 3), how=st.sampled_from(["deleted", "again", "again", "another's", "stale"]))
-    def end(self, queues: int, how: str) -> None:
+    @rule(queues=st.integers(1, 3), how=st.sampled_from(["deleted", "again", "again", "another's", "stale"]), typed=st.booleans())
+    def end(self, queues: int, how: str, typed: bool) -> None:
         """The topic is deleted, and created again at once or later; or somebody who is behind asks for either."""
         mine = self.model.lives[-1]
         if how != "stale" and self.model.alive:
             self.actions.append(Deleted("life-0" if how == "another's" else mine))
         if how != "deleted":
-            self.actions.append(Created(f"life-{len(self.model.lives) + 1}", queues, "" if how == "stale" else mine))
+            schema = schema_form(SCHEMAS[0]) if typed else None
+            self.actions.append(Created(f"life-{len(self.model.lives) + 1}", queues, "" if how == "stale" else mine, schema))
 
     # --- appending it
 
@@ -297,6 +325,8 @@ class FoldMachine(RuleBasedStateMachine):
         unnamed = {producer: last for producer in UNNAMED if (last := model.last_unnamed(producer)) is not None}
         assert {producer: row.last for producer, row in state.unnamed.items()} == unnamed
         assert dict(state.closed_jobs) == model.jobs
+        assert (None if state.schema is None else schema_form(state.schema)) == (model.schemas[-1] if model.schemas else None)
+        assert [one.version for one in state.versions] == list(range(1, len(model.schemas) + 1))
 
     def teardown(self) -> None:
         """Whoever folds from the start, or from any checkpoint, comes to the same state."""

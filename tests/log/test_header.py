@@ -32,10 +32,10 @@ def test_a_batch_comes_back_as_it_was(batch: Batch) -> None:
 
 
 def test_a_newer_format_is_named() -> None:
-    text = encode_header(HEADER).replace('"format":1', '"format":2')
+    text = encode_header(HEADER).replace('"format":1', '"format":3')
     with pytest.raises(NewerFormatError, match="upgrade this process") as caught:
         decode_header(text, where="log/7")
-    assert (caught.value.object, caught.value.observed) == ("log/7", "format 2")
+    assert (caught.value.object, caught.value.observed) == ("log/7", "format 3")
 
 
 @pytest.mark.parametrize("key", json.loads(encode_header(HEADER)))
