@@ -37,7 +37,8 @@ from .stored_json import Stored, check_stored, parse_stored
 
 _HANDED_KEY = "penstock.handed"
 _LONG = "long-"
-_VERSION = 1
+_UNTYPED, _TYPED = 1, 2
+"""The versions of names: with batches of typed rows each batch says the version of its schema."""
 _WHAT = "batches that were handed over"
 
 
@@ -141,7 +142,8 @@ def _placed(
 
 
 def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[Batch], body_digest: str) -> str:
-    out = bytearray([_VERSION])
+    typed = any(batch.schema_version for batch in batches)
+    out = bytearray([_TYPED if typed else _UNTYPED])
     out += bytes.fromhex(write_id)[:8] + bytes.fromhex(body_digest)
     _put(out, len(openings), len(batches))
     for opening in openings:
@@ -152,6 +154,8 @@ def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[B
         epoch = batch.epoch or Epoch(0, 0)
         _put_text(out, batch.producer)
         _put(out, int(batch.named), epoch.entry, epoch.position, batch.previous + 1, batch.last - batch.previous, batch.generation)
+        if typed:
+            _put(out, batch.schema_version)
         _put(out, len(batch.rows))
         for queue, count in sorted(batch.rows.items()):
             _put(out, queue, count)
@@ -161,7 +165,7 @@ def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[B
 def _decode_name(name: str, tail: int, where: str) -> tuple[tuple[Opening, ...], tuple[Batch, ...], str]:
     """Raises `DataDamaged`, `ValueError` or `LookupError` for a name that is not valid."""
     data = base64.b64decode(name + "=" * (-len(name) % 4), altchars=b"-_", validate=True)
-    if data[0] != _VERSION:
+    if data[0] not in (_UNTYPED, _TYPED):
         raise ValueError(f"version {data[0]}")
     body_digest = data[9:25].hex()
     reader = _Reader(data, 25)
@@ -177,9 +181,10 @@ def _decode_name(name: str, tail: int, where: str) -> tuple[tuple[Opening, ...],
         named, entry, position = bool(reader.number()), reader.number(), reader.number()
         previous = reader.number() - 1
         last, generation = previous + reader.number(), reader.number()
+        schema = {"t": reader.number()} if data[0] == _TYPED else {}
         rows = [number for _ in range(reader.number()) for number in (reader.number(), reader.number())]
         epoch = {"e": (entry, position)} if named else {}
-        batches.append({"p": producer, "s": (previous, last), "g": generation, "r": rows, "v": valid_until, **epoch})
+        batches.append({"p": producer, "s": (previous, last), "g": generation, "r": rows, "v": valid_until, **epoch, **schema})
     if reader.at != len(data):
         raise ValueError("bytes are left over")
     form = check_stored({"openings": openings, "batches": batches}, _HandedForm, what=_WHAT, where=where)
