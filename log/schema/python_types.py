@@ -38,13 +38,32 @@ _KINDS: dict[object, Kind] = {
 def is_class_of_fields(source: object) -> bool:
     """Whether a class names fields in a way that `fields_of_class` reads."""
     return isinstance(source, type) and (
-        dataclasses.is_dataclass(source) or typing.is_typeddict(source) or _is_named_tuple(source) or _is_model(source)
+        dataclasses.is_dataclass(source) or typing.is_typeddict(source) or _is_named_tuple(source) or is_model(source)
     )
 
 
 def fields_of_class(source: type) -> tuple[Field, ...]:
     """The fields of a class. Raises `InvalidArgument`, naming the path, for an annotation that no topic's type fits."""
     return _Converter().fields(source, "", 1)
+
+
+def hints_of(source: type, *, operation: str, where: str) -> dict[str, Any]:
+    """The annotations of a class by name. Raises `InvalidArgument` for one that cannot be read."""
+    try:
+        return typing.get_type_hints(source, include_extras=True)
+    except (NameError, TypeError, SyntaxError) as error:
+        raise InvalidArgument(
+            "the class's annotations cannot be read",
+            operation=operation,
+            object=where,
+            observed=plain(error),
+            hint="define the classes that it names at the top of a module",
+        ) from error
+
+
+def is_model(source: type) -> bool:
+    """Whether it is a pydantic model; pydantic itself is not imported for that."""
+    return isinstance(getattr(source, "model_fields", None), Mapping)
 
 
 class _Converter:
@@ -56,16 +75,7 @@ class _Converter:
     def fields(self, source: type, under: str, depth: int) -> tuple[Field, ...]:
         """The fields of a class."""
         self._descent.step(under, depth)
-        try:
-            hints = typing.get_type_hints(source, include_extras=True)
-        except (NameError, TypeError, SyntaxError) as error:
-            raise InvalidArgument(
-                "the class's annotations cannot be read",
-                operation=_OPERATION,
-                object=under or source.__name__,
-                observed=plain(error),
-                hint="define the classes that it names at the top of a module",
-            ) from error
+        hints = hints_of(source, operation=_OPERATION, where=under or source.__name__)
         return tuple(
             self._field(name, _with_metadata(hints[name], extra), join(under, name), depth) for name, extra in _names(source, hints)
         )
@@ -123,7 +133,7 @@ def _names(source: type, hints: Mapping[str, object]) -> list[tuple[str, Sequenc
     """The names of a class's fields in their order, with what the class itself says beside their annotations."""
     if dataclasses.is_dataclass(source):
         return [(field.name, ()) for field in dataclasses.fields(source)]
-    if _is_model(source):
+    if is_model(source):
         models: Mapping[str, Any] = source.model_fields  # type: ignore[attr-defined]
         return [(name, tuple(model.metadata)) for name, model in models.items()]
     return [(name, ()) for name in hints]
@@ -153,11 +163,6 @@ def _said(extra: tuple[object, ...], name: str) -> int | None:
 
 def _is_named_tuple(source: type) -> bool:
     return issubclass(source, tuple) and hasattr(source, "_fields") and bool(getattr(source, "__annotations__", None))
-
-
-def _is_model(source: type) -> bool:
-    """Whether it is a pydantic model; pydantic itself is not imported for that."""
-    return isinstance(getattr(source, "model_fields", None), Mapping)
 
 
 def _refusal(hint: object, path: str, expected: str) -> InvalidArgument:

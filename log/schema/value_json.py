@@ -1,0 +1,174 @@
+"""Values of typed topics as JSON, one text for each value whoever writes it, and back.
+
+Numbers and texts are JSON's own. Decimals are texts, so that no digit is lost; bytes are Base64; dates and times are ISO 8601, a moment with
+``Z``. Floats that JSON does not have are "NaN", "Infinity" and "-Infinity". A map is an object if its keys are texts, else a list of pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from ..errors import InvalidArgument
+from ..limits import plain
+from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join, type_text
+from .topic_schema import TopicSchema
+
+_OPERATION = "read a value's JSON"
+_ENDLESS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def value_json(value: Mapping[str, Any] | None) -> str:
+    """A message's value as compact JSON; its fields in their order."""
+    return json.dumps(_jsonable(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _jsonable(value: Any) -> Any:  # noqa: ANN401 - of any type
+    match value:
+        case float():
+            if math.isfinite(value):
+                return value
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case list():
+            return list(map(_jsonable, value))
+        case Mapping():
+            if all(isinstance(key, str) for key in value):
+                return {key: _jsonable(one) for key, one in value.items()}
+            return [[_jsonable(key), _jsonable(one)] for key, one in value.items()]
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return b64encode(value).decode()
+        case datetime():
+            if value.tzinfo is None:
+                return value.isoformat()
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+        case date():
+            return value.isoformat()
+        case _:
+            return value
+
+
+def value_of_json(text: str | bytes, schema: TopicSchema) -> dict[str, Any] | None:
+    """The value that `value_json` wrote. A field that the text lacks is None; whether it may be is judged where values are sent.
+
+    Raises `InvalidArgument`, naming the field by its path, for what is no value of this schema.
+    """
+    try:
+        found = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument("this is no JSON", operation=_OPERATION, observed=plain(error)) from error
+    value: dict[str, Any] | None = _read(found, StructType(schema.fields), "")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _read(found: Any, type_: FieldType, path: str) -> Any:  # noqa: ANN401 - of any type
+    if found is None:
+        return None
+    try:
+        match type_:
+            case StructType():
+                return _struct(found, type_, path)
+            case ArrayType(element):
+                return [_read(one, element.type, join(path, ELEMENT)) for one in _of(list, found)]
+            case MapType(key, value):
+                return _map(found, key, value, path)
+            case DecimalType():
+                return _decimal(_of(str, found))
+            case kind:
+                return _READERS[kind](found)
+    except InvalidArgument:  # of a part
+        raise
+    except (ValueError, ArithmeticError) as error:
+        raise InvalidArgument(
+            "the JSON is no value of the topic's schema",
+            operation=_OPERATION,
+            object=path or "the value",
+            expected=type_text(type_),
+            observed=plain(found),
+        ) from error
+
+
+def _of(cls: type, found: object) -> Any:  # noqa: ANN401 - a `cls`
+    if type(found) is not cls:
+        raise ValueError(f"no {cls.__name__}")
+    return found
+
+
+def _struct(found: object, type_: StructType, path: str) -> dict[str, Any]:
+    given: dict[str, Any] = _of(dict, found)
+    names = [field.name for field in type_.live]
+    if extra := sorted(given.keys() - set(names)):
+        raise InvalidArgument(
+            "the schema has no such field",
+            operation=_OPERATION,
+            object=plain(join(path, extra[0])),
+            expected=", ".join(names),
+        )
+    return {field.name: _read(given.get(field.name), field.type, join(path, field.name)) for field in type_.live}
+
+
+def _map(found: object, key: Field, value: Field, path: str) -> dict[Any, Any]:
+    if key.type is Kind.STRING or found == {}:
+        pairs = list(_of(dict, found).items())
+    else:
+        pairs = [(name, item) for name, item in map(_pair, _of(list, found))]
+    return {_key(name, key, path): _read(item, value.type, join(path, value.name)) for name, item in pairs}
+
+
+def _pair(found: object) -> Any:  # noqa: ANN401 - a key and a value
+    if len(_of(list, found)) != 2:
+        raise ValueError("no pair")
+    return found
+
+
+def _key(found: object, key: Field, path: str) -> Any:  # noqa: ANN401 - of any type
+    if found is None:
+        raise ValueError("a key is NULL")
+    return _read(found, key.type, join(path, key.name))
+
+
+def _decimal(text: str) -> Decimal:
+    number = Decimal(text)
+    if not number.is_finite():
+        raise ValueError("not finite")
+    return number
+
+
+def _float(found: object) -> float:
+    if isinstance(found, str):
+        if found not in _ENDLESS:
+            raise ValueError("no number")
+        return _ENDLESS[found]
+    return float(found if type(found) is int else _of(float, found))
+
+
+def _time(zoned: bool) -> Callable[[object], datetime]:
+    def read(found: object) -> datetime:
+        time = datetime.fromisoformat(_of(str, found))
+        if (time.tzinfo is not None) is not zoned:
+            raise ValueError("a zone is missing, or must not be there")
+        return time.astimezone(UTC) if zoned else time
+
+    return read
+
+
+_READERS: dict[Kind, Callable[[object], Any]] = {
+    Kind.BOOLEAN: lambda found: _of(bool, found),
+    **dict.fromkeys((Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT), lambda found: _of(int, found)),
+    **dict.fromkeys((Kind.FLOAT, Kind.DOUBLE), _float),
+    Kind.STRING: lambda found: _of(str, found),
+    Kind.BINARY: lambda found: b64decode(_of(str, found), validate=True),
+    Kind.DATE: lambda found: date.fromisoformat(_of(str, found)),
+    Kind.TIMESTAMP: _time(zoned=True),
+    Kind.TIMESTAMP_NTZ: _time(zoned=False),
+}
