@@ -1,6 +1,6 @@
 """Delta's actions: the content of a commit of the topic's table, as JSON lines.
 
-The protocol is (1, 2), partitioned by queue, without table features, so that everything that speaks Delta reads it. Small facts about
+The table is partitioned by queue. What its readers must know, its protocol and metadata, is made in `table_schema`. Small facts about
 queues are `txn` actions, which checkpoints keep. They are the last published entry, the start and end of each queue, and the offsets
 that were lost.
 """
@@ -11,75 +11,39 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
-import pyarrow as pa
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from ...errors import DataDamaged, ForeignObject, NewerFormatError
+from ...errors import DataDamaged, ForeignObject
 from ...format.stored_json import Number, TimeMs, shown, whole_number
 from ...limits import NUMBER_MAX, QUEUES_MAX, TIME_MAX_MS
-from ...message.message import MESSAGE_SCHEMA
 from .segments import TableFile
+from .table_metadata import Action, Form, Int64, Protocol, TableMetadata, Texts, check_protocol, fields_of
+from .table_schema import UNTYPED, TableForm
 
 PUBLISHED = "penstock"
 """The `txn` whose version is the last published entry."""
 _ENGINE = "Penstock"
-PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 PARTITION_COLUMNS = ["queue"]
-Action: TypeAlias = dict[str, Any]
-"""An action as it is written."""
-_Texts: TypeAlias = dict[str, str | None]
-_Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=NUMBER_MAX)]
 
 
-class _Form(Struct, frozen=True, rename="camel"):
-    """The fields that an action must have to be read; it may have others."""
-
-
-class Protocol(_Form, frozen=True):
-    """The protocol versions that a reader and a writer must know."""
-
-    min_reader_version: _Int64
-    min_writer_version: _Int64
-
-
-class Format(_Form, frozen=True):
-    """The format of the table's files."""
-
-    provider: str = "parquet"
-    options: _Texts = {}
-
-
-class TableMetadata(_Form, frozen=True):
-    """The table's metadata. Penstock writes it once, and keeps what others have set since."""
-
-    id: str
-    schema_string: str
-    partition_columns: tuple[str, ...]
-    format: Format = Format()
-    configuration: _Texts = {}
-    created_time: TimeMs | None = None
-    name: str | None = None
-    description: str | None = None
-
-
-class Removed(_Form, frozen=True):
+class Removed(Form, frozen=True):
     """A file was removed from the table."""
 
     path: str
     deletion_timestamp: TimeMs | None = None
 
 
-class Txn(_Form, frozen=True):
+class Txn(Form, frozen=True):
     """The version that an application states for itself."""
 
     app_id: str
-    version: _Int64
+    version: Int64
 
 
-class CommitInfo(_Form, frozen=True):
+class CommitInfo(Form, frozen=True):
     """The origin of a commit. Its content is free, so what makes no sense is ignored."""
 
     timestamp: object = None
@@ -90,26 +54,26 @@ class CommitInfo(_Form, frozen=True):
         return self.timestamp if isinstance(self.timestamp, int) and 0 <= self.timestamp <= TIME_MAX_MS else 0
 
 
-class _Add(_Form, frozen=True):
+class _Add(Form, frozen=True):
     path: str
-    partition_values: _Texts
+    partition_values: Texts
     size: Number
     modification_time: TimeMs
     stats: str
-    tags: _Texts
+    tags: Texts
 
 
 class _StoreTime(Struct, frozen=True):
     store_timestamp: str
 
 
-class _Stats(_Form, frozen=True):
+class _Stats(Form, frozen=True):
     num_records: Number
     min_values: _StoreTime
     max_values: _StoreTime
 
 
-Logged: TypeAlias = TableFile | Removed | Txn | TableMetadata | CommitInfo
+Logged: TypeAlias = TableFile | Removed | Txn | Protocol | TableMetadata | CommitInfo
 """An action as it was read, of the kinds that a snapshot has to know."""
 F = TypeVar("F")
 
@@ -152,19 +116,17 @@ def commit_info(*, operation: str, write_id: str, time_ms: int, blind_append: bo
     }
 
 
-def protocol() -> Action:
-    return {"protocol": PROTOCOL}
+def protocol(form: TableForm = UNTYPED) -> Action:
+    """The protocol of a new table."""
+    return {"protocol": fields_of(form.protocol)}
 
 
-def metadata(table_id: str, time_ms: int) -> Action:
-    of_new = TableMetadata(table_id, SCHEMA_STRING, tuple(PARTITION_COLUMNS), created_time=time_ms)
-    return {"metaData": metadata_fields(of_new)}
-
-
-def metadata_fields(found: TableMetadata) -> dict[str, Any]:
-    """The fields of the metadata as an action has them."""
-    fields: dict[str, Any] = msgspec.to_builtins(found)
-    return {name: value for name, value in fields.items() if value is not None}
+def metadata(table_id: str, time_ms: int, form: TableForm = UNTYPED) -> Action:
+    """The metadata of a new table."""
+    configuration: Texts = {**form.configuration}
+    partitions = tuple(PARTITION_COLUMNS)
+    of_new = TableMetadata(table_id, form.schema_string, partitions, configuration=configuration, created_time=time_ms)
+    return {"metaData": fields_of(of_new)}
 
 
 def txn(app_id: str, version: int) -> Action:
@@ -290,20 +252,11 @@ def parse_action(action: object, *, where: str) -> Iterator[Logged]:
             case "metaData":
                 yield _parsed(fields, TableMetadata, where)
             case "protocol":
-                check_protocol(_parsed(fields, Protocol, where), where=where)
+                found = _parsed(fields, Protocol, where)
+                check_protocol(found, where=where)
+                yield found
             case "commitInfo":
                 yield CommitInfo() if not isinstance(fields, dict) else _parsed(fields, CommitInfo, where)
-
-
-def check_protocol(found: Protocol, *, where: str) -> None:
-    """Raise `NewerFormatError` unless this process knows what the table requires."""
-    if (found.min_reader_version, found.min_writer_version) != (1, 2):
-        raise NewerFormatError(
-            "the table has features that Penstock does not write",
-            object=where,
-            expected=PROTOCOL,
-            observed=msgspec.to_builtins(found),
-        )
 
 
 def _checked_txn(found: Txn, where: str) -> Txn:
@@ -369,30 +322,3 @@ def _ms(text: str) -> int:
     if time.tzinfo is None or time.year < 1970:
         raise ValueError(f"no time of the table: {text}")
     return int(time.timestamp()) * 1000 + time.microsecond // 1000
-
-
-def _delta_type(kind: pa.DataType) -> str | dict[str, object]:
-    if pa.types.is_list(kind):
-        return {"type": "array", "elementType": _delta_type(kind.value_type), "containsNull": True}
-    if pa.types.is_map(kind):
-        key, item = _delta_type(kind.key_type), _delta_type(kind.item_type)
-        return {"type": "map", "keyType": key, "valueType": item, "valueContainsNull": True}
-    return _PLAIN_TYPES[str(kind)]
-
-
-_PLAIN_TYPES = {
-    "int32": "integer",
-    "int64": "long",
-    "string": "string",
-    "binary": "binary",
-    "timestamp[us, tz=UTC]": "timestamp",
-}
-SCHEMA_STRING = json.dumps(
-    {
-        "type": "struct",
-        "fields": [
-            {"name": field.name, "type": _delta_type(field.type), "nullable": True, "metadata": {}} for field in MESSAGE_SCHEMA
-        ],
-    },
-    separators=(",", ":"),
-)

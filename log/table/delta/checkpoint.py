@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 from ...errors import DataDamaged, InternalError
 from ...format.stored_json import Number, shown
 from ...limits import MIB
-from .actions import PROTOCOL, Logged, add_fields, metadata_fields, parse_action
+from .actions import Logged, add_fields, parse_action
 from .snapshot import Snapshot, apply
+from .table_metadata import fields_of
 
 _ROWS_MAX = 10_000_000
 _BYTES_MAX = 2048 * MIB
@@ -23,7 +24,17 @@ _ROWS_AT_ONCE = 10_000
 _TEXTS = pa.map_(pa.string(), pa.string())
 _SCHEMA = pa.schema(
     [
-        ("protocol", pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])),
+        (
+            "protocol",
+            pa.struct(
+                [
+                    ("minReaderVersion", pa.int32()),
+                    ("minWriterVersion", pa.int32()),
+                    ("readerFeatures", pa.list_(pa.field("element", pa.string()))),
+                    ("writerFeatures", pa.list_(pa.field("element", pa.string()))),
+                ]
+            ),
+        ),
         (
             "metaData",
             pa.struct(
@@ -61,11 +72,11 @@ _SCHEMA = pa.schema(
 
 def encode_delta_checkpoint(snapshot: Snapshot) -> tuple[bytes, int]:
     """The checkpoint, and the number of its actions. Metadata that others have set stays as it is."""
-    if snapshot.metadata is None:
-        raise InternalError("a checkpoint of a table without metadata", object=snapshot.folder)
+    if snapshot.metadata is None or snapshot.protocol is None:
+        raise InternalError("a checkpoint of a table without protocol or metadata", object=snapshot.folder)
     rows: list[dict[str, Any]] = [
-        {"protocol": PROTOCOL},
-        {"metaData": _with_pairs(metadata_fields(snapshot.metadata))},
+        {"protocol": fields_of(snapshot.protocol)},
+        {"metaData": _with_pairs(fields_of(snapshot.metadata))},
         *({"txn": {"appId": app_id, "version": version}} for app_id, version in snapshot.txns.items()),
         *({"add": _with_pairs(add_fields(file, data_change=False))} for file in snapshot.all_files),
         *(
@@ -95,8 +106,8 @@ def decode_delta_checkpoint(data: bytes, *, folder: str, version: int, where: st
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, OverflowError, NotImplementedError) as error:
         raise DataDamaged("the Delta checkpoint cannot be read", object=where, observed=shown(error)) from error
     snapshot = apply(Snapshot(folder), [(version, actions)])
-    if snapshot.metadata is None:
-        raise DataDamaged("the Delta checkpoint has no metadata", object=where)
+    if snapshot.metadata is None or snapshot.protocol is None:
+        raise DataDamaged("the Delta checkpoint has no protocol or no metadata", object=where)
     return snapshot
 
 

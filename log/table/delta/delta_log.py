@@ -13,7 +13,7 @@ from ...errors import DataDamaged, InternalError, RetryError, StoreUnavailable
 from ...paths import TopicPaths, padded, parse_padded
 from ...runtime.runtime import Runtime
 from ...stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, delete_all
-from .actions import Action, Commit, decode_commit, encode_commit, metadata, protocol, write_id_of
+from .actions import Commit, decode_commit, encode_commit, metadata, protocol, write_id_of
 from .checkpoint import (
     decode_delta_checkpoint,
     decode_last_checkpoint,
@@ -21,6 +21,7 @@ from .checkpoint import (
     encode_last_checkpoint,
 )
 from .snapshot import Snapshot, apply
+from .table_metadata import Action
 
 DELTA_LOG = "_delta_log/"
 """The folder of a table's log: every version's commit, and checkpoints of some versions."""

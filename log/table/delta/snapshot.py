@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from .actions import PUBLISHED, CommitInfo, Logged, Removed, TableMetadata, Txn, end_txn, parse_lost, start_txn
+from .actions import PUBLISHED, CommitInfo, Logged, Removed, Txn, end_txn, parse_lost, start_txn
 from .segments import TableFile
+from .table_metadata import Protocol, TableMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,8 @@ class Snapshot:
     folder: str
     """The table's folder, relative to the topic."""
     version: int = -1
+    protocol: Protocol | None = None
+    """The protocol as last set, by any writer."""
     metadata: TableMetadata | None = None
     """The metadata as last set, by any writer."""
     files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
@@ -71,7 +74,7 @@ def apply(snapshot: Snapshot, commits: Iterable[tuple[int, Iterable[Logged]]], *
     gone: set[str] = set()
     txns = dict(snapshot.txns)
     removed = dict(snapshot.removed)
-    version, time_ms, metadata = snapshot.version, snapshot.time_ms, snapshot.metadata
+    version, time_ms, protocol, metadata = snapshot.version, snapshot.time_ms, snapshot.protocol, snapshot.metadata
     for at, actions in commits:
         version = at
         for action in actions:
@@ -88,6 +91,8 @@ def apply(snapshot: Snapshot, commits: Iterable[tuple[int, Iterable[Logged]]], *
                     gone.add(action.path)
                 case Txn():
                     txns[action.app_id] = action.version
+                case Protocol():
+                    protocol = action
                 case TableMetadata():
                     metadata = action
                 case CommitInfo():
@@ -95,6 +100,7 @@ def apply(snapshot: Snapshot, commits: Iterable[tuple[int, Iterable[Logged]]], *
     return replace(
         snapshot,
         version=version,
+        protocol=protocol,
         metadata=metadata,
         files=_merge(snapshot.files, files, gone),
         txns=txns,

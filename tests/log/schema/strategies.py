@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from random import Random
@@ -21,6 +22,7 @@ from penstock.log.schema.fields import (
     Kind,
     MapType,
     StructType,
+    parts_of,
 )
 from penstock.log.schema.rules import RESERVED
 
@@ -96,3 +98,31 @@ def drawn_of_field(field: Field, random: Random) -> Any:
 
 def _time(random: Random) -> datetime:
     return _FIRST + timedelta(microseconds=random.randrange(400 * 365 * 86_400 * 10**6))
+
+
+def drawn_step(
+    fields: tuple[Field, ...], data: st.DataObject, rename: dict[str, str], retire: list[str], under: str
+) -> tuple[Field, ...]:
+    """The fields that a user may want next; what is renamed and retired goes into the two collections."""
+    wanted: list[Field] = []
+    in_use = [field for field in fields if not field.retired]
+    names = {field.name.lower() for field in in_use}
+    for field in in_use:
+        path = f"{under}.{field.name}" if under else field.name
+        chosen = data.draw(st.sampled_from(["keep", "keep", "rename", "retire", "wider"]))
+        if chosen == "retire" and len(in_use) > 1 and len(retire) < len(in_use) - 1:
+            retire.append(path)
+            continue
+        name = field.name
+        if chosen == "rename" and f"{name}_r".lower() not in names:
+            name = rename[path] = f"{name}_r"
+            names.add(name.lower())
+        type_ = field.type
+        if isinstance(type_, StructType):
+            type_ = StructType(drawn_step(type_.fields, data, rename, retire, path))
+        elif chosen == "wider" and not parts_of(type_):
+            type_ = {Kind.INT: Kind.BIGINT, Kind.FLOAT: Kind.DOUBLE}.get(type_, type_) if isinstance(type_, Kind) else type_
+        wanted.append(replace(field, name=name, type=type_, nullable=field.nullable or data.draw(st.booleans())))
+    if data.draw(st.booleans()) and "new" not in names:
+        wanted.append(Field("new", data.draw(TYPES)))
+    return tuple(wanted)

@@ -29,7 +29,7 @@ from penstock.log.schema.fields import (
 from penstock.log.schema.rules import DEPTH_MAX, FIELDS_MAX
 from penstock.log.schema.sources import fields_of
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
-from tests.log.schema.strategies import TYPES, any_fields
+from tests.log.schema.strategies import any_fields, drawn_step
 
 REST = "id int not null, at timestamp not null, items array<struct<sku: string, n: smallint>>, m map<string, float>"
 ORDERS = first_schema(
@@ -343,34 +343,6 @@ def test_whatever_evolves_is_judged_good_and_keeps_every_field(fields: StructTyp
         told = changes(before, schema)
         assert len([one for one in told if one.kind == "renamed"]) == len(rename)
         assert len([one for one in told if one.kind == "retired"]) == len(retire)
-
-
-def drawn_step(
-    fields: tuple[Field, ...], data: st.DataObject, rename: dict[str, str], retire: list[str], under: str
-) -> tuple[Field, ...]:
-    """The fields that a user may want next; what is renamed and retired goes into the two collections."""
-    wanted: list[Field] = []
-    in_use = [field for field in fields if not field.retired]
-    names = {field.name.lower() for field in in_use}
-    for field in in_use:
-        path = f"{under}.{field.name}" if under else field.name
-        chosen = data.draw(st.sampled_from(["keep", "keep", "rename", "retire", "wider"]))
-        if chosen == "retire" and len(in_use) > 1 and len(retire) < len(in_use) - 1:
-            retire.append(path)
-            continue
-        name = field.name
-        if chosen == "rename" and f"{name}_r".lower() not in names:
-            name = rename[path] = f"{name}_r"
-            names.add(name.lower())
-        type_ = field.type
-        if isinstance(type_, StructType):
-            type_ = StructType(drawn_step(type_.fields, data, rename, retire, path))
-        elif chosen == "wider" and not parts_of(type_):
-            type_ = {Kind.INT: Kind.BIGINT, Kind.FLOAT: Kind.DOUBLE}.get(type_, type_) if isinstance(type_, Kind) else type_
-        wanted.append(replace(field, name=name, type=type_, nullable=field.nullable or data.draw(st.booleans())))
-    if data.draw(st.booleans()) and "new" not in names:
-        wanted.append(Field("new", data.draw(TYPES)))
-    return tuple(wanted)
 
 
 @given(any_fields())

@@ -27,8 +27,7 @@ from penstock.log.schema.sources import fields_of
 from penstock.log.schema.stored import shown_value
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
 from penstock.log.schema.values import convert
-from tests.log.schema.strategies import any_fields, drawn_value
-from tests.log.schema.test_evolution import drawn_step
+from tests.log.schema.strategies import any_fields, drawn_step, drawn_value
 
 NOW = datetime(2026, 11, 1, 12, 30, 15, 123_456, UTC)
 LOCAL = datetime(2026, 1, 1)  # noqa: DTZ001 - of a time without a zone
