@@ -39,13 +39,14 @@ async def all_held(jobs: Collection[str]) -> Collection[str]:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """The number of objects and jobs that one round deleted, closed and forgot."""
+    """The number of objects and jobs that one round deleted, closed and forgot; ``iceberg`` counts objects of the Iceberg metadata."""
 
     table_files: int = 0
     handed: int = 0
     job_objects: int = 0
     closed: int = 0
     forgotten: int = 0
+    iceberg: int = 0
 
 
 class Collector:

@@ -20,6 +20,9 @@ from .compactor import FAN_IN, TARGET_BYTES, Compacted, Compactor
 from .comparison.copies import Copies
 from .comparison.full import Comparer
 from .delta.delta_log import CHECKPOINT_VERSIONS, DeltaLog
+from .iceberg.leftovers import collect_metadata
+from .iceberg.names import METADATA
+from .iceberg.writer import IcebergWriter, IcebergWritten
 from .publisher import COMMIT_BYTES, Published, Publisher
 from .retention import GUARDED, Policy, empty_table, retain_once
 from .trimmer import Trimmed, Trimmer, read_floor_object
@@ -91,7 +94,8 @@ class Maintenance:
 
     ``append_actions`` puts closings and forgettings of staged jobs into the log. ``retention_guards`` gives for each queue the offset
     from which nothing may expire (for ``guarded``). ``held_jobs`` says which uploads of transactions are not to be touched; by default
-    none is touched. ``on_step`` is called with every step that `run_once` and `run_forever` ran, and its result or error.
+    none is touched. ``iceberg`` lists the table in Iceberg's metadata too. ``on_step`` is called with every step that `run_once` and
+    `run_forever` ran, and its result or error.
     """
 
     def __init__(
@@ -106,6 +110,7 @@ class Maintenance:
         retention_guards: Callable[[], Awaitable[Mapping[int, int]]] = _no_guards,
         guarded: timedelta = GUARDED,
         held_jobs: HeldJobs = all_held,
+        iceberg: bool = False,
         on_step: Callable[[str, object], None] = _unwatched,
     ) -> None:
         self.options = options or MaintenanceOptions()
@@ -127,6 +132,7 @@ class Maintenance:
         self._comparer = Comparer(store, paths, runtime, incarnation=record.incarnation, copies=copies)
         self._trimmer = Trimmer(store, paths, runtime)
         self._collector = Collector(store, paths, self._delta, runtime, append_actions, held_jobs=held_jobs)
+        self._iceberg = IcebergWriter(store, runtime, self._delta) if iceberg else None
         self._checkpointed = -1
         self._statistics = MaintenanceStatistics()
 
@@ -147,12 +153,14 @@ class Maintenance:
 
     def steps(self) -> dict[str, Callable[[], Awaitable[object]]]:
         """The steps by name, in the order of a round. Each may run at any time, concurrently with any other."""
+        listed = {} if self._iceberg is None else {"iceberg": self.list_for_iceberg}
         if self.record.deleted:
-            return {"publish": self.publish, "empty": self.empty, "trim": self.trim, "collect": self.collect}
+            return {"publish": self.publish, "empty": self.empty, **listed, "trim": self.trim, "collect": self.collect}
         return {
             "publish": self.publish,
             "compact": self.compact,
             "retain": self.retain,
+            **listed,
             "checkpoint": self.checkpoint,
             "trim": self.trim,
             "collect": self.collect,
@@ -204,6 +212,10 @@ class Maintenance:
         """Remove all rows, as the topic was deleted."""
         return await empty_table(self._store, self._delta, self._runtime)
 
+    async def list_for_iceberg(self) -> IcebergWritten:
+        """Bring the Iceberg metadata to the newest version of the table."""
+        return IcebergWritten() if self._iceberg is None else await self._iceberg.write_once()
+
     async def checkpoint(self) -> None:
         """Write a checkpoint of the table when enough versions have gathered, and clean up versions before old ones."""
         snapshot = await self._delta.refresh()
@@ -238,12 +250,14 @@ class Maintenance:
         for folder in await self._older_tables():
             older = DeltaLog(self._store, self._paths, folder, self._runtime)
             await empty_table(self._store, older, self._runtime)
-            done = replace(
-                done,
-                table_files=done.table_files
-                + await Collector(self._store, self._paths, older, self._runtime, _append_nothing).collect_table(),
-            )
-        objects = done.table_files + done.handed + done.job_objects
+            collector = Collector(self._store, self._paths, older, self._runtime, _append_nothing)
+            done = replace(done, table_files=done.table_files + await collector.collect_table())
+            if await self._store.list(older.root + METADATA, max_keys=1):
+                await IcebergWriter(self._store, self._runtime, older).write_once()
+                done = replace(done, iceberg=done.iceberg + await collect_metadata(self._store, older.root, self._runtime))
+        if self._iceberg is not None:
+            done = replace(done, iceberg=done.iceberg + await collect_metadata(self._store, self._delta.root, self._runtime))
+        objects = done.table_files + done.handed + done.job_objects + done.iceberg
         self._statistics = replace(self._statistics, objects_collected=self._statistics.objects_collected + objects)
         return done
 
@@ -256,11 +270,15 @@ class Maintenance:
     # --- loops
 
     async def _publish_forever(self, stop: asyncio.Event) -> None:
-        quiet = 0
+        quiet, listed_commits = 0, -1
         while not stop.is_set():
             before = self._statistics.commits
             await self._attempt("publish", self.publish)
-            quiet = quiet + 1 if self._statistics.commits == before else 0
+            commits = self._statistics.commits
+            quiet = quiet + 1 if commits == before else 0
+            if self._iceberg is not None and (commits != listed_commits or "iceberg" in self._statistics.errors):
+                listed_commits = commits
+                await self._attempt("iceberg", self.list_for_iceberg)
             interval = self.options.publish_interval if quiet < _QUIET_ROUNDS else self.options.quiet_interval
             await pause(stop, interval.total_seconds())
 

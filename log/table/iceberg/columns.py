@@ -1,0 +1,153 @@
+"""The columns of the table as Iceberg has them: numbered for ever, and found in files by their names.
+
+The files carry no numbers, so the table's name mapping says which name in a file is which number. A renamed field keeps its number, and the
+mapping names what the files call it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from ...schema.fields import (
+    ELEMENT,
+    KEY,
+    VALUE,
+    ArrayType,
+    DecimalType,
+    Field,
+    FieldType,
+    Kind,
+    MapType,
+    StructType,
+    parts_of,
+    with_parts,
+)
+from ...schema.topic_schema import TopicSchema
+
+Json: TypeAlias = dict[str, Any]
+UNTYPED_SCHEMA = 0
+"""The id of the schema of a topic that is not typed. A typed topic's schemas have the numbers of their versions, from 1."""
+FIRST_VALUE_ID = 1000
+"""What is added to the number of a field of ``value``, to be its id in the table."""
+_VALUE_ID = 999
+"""The number of the column ``value``. 1000 is that of the partition."""
+
+
+def _field(name: str, type_: FieldType, number: int, *, nullable: bool = True) -> Field:
+    return Field(name, type_, nullable, id=number, stored_name=name)
+
+
+MESSAGE_FIELDS = (
+    _field("queue", Kind.INT, 1),
+    _field("offset", Kind.BIGINT, 2),
+    _field("message_id", Kind.STRING, 3),
+    _field("message_group", Kind.STRING, 4),
+    _field("tag", Kind.STRING, 5),
+    _field("keys", ArrayType(_field(ELEMENT, Kind.STRING, 101)), 6),
+    _field("properties", MapType(_field(KEY, Kind.STRING, 102, nullable=False), _field(VALUE, Kind.STRING, 103)), 7),
+    _field("body", Kind.BINARY, 8),
+    _field("born_timestamp", Kind.TIMESTAMP, 9),
+    _field("store_timestamp", Kind.TIMESTAMP, 10),
+    _field("delivery_timestamp", Kind.TIMESTAMP, 11),
+    _field("producer", Kind.STRING, 12),
+    _field("key", Kind.BINARY, 13),
+    _field(
+        "headers", ArrayType(_field(ELEMENT, StructType((_field(KEY, Kind.STRING, 105), _field(VALUE, Kind.BINARY, 106))), 104)), 14
+    ),
+)
+"""The columns of every message; older files lack the last two. Their ids never change, and none is used again."""
+_LAST_MESSAGE_ID = 106
+QUEUE_ID, OFFSET_ID, STORE_TIMESTAMP_ID = 1, 2, 10
+
+_KINDS = {
+    Kind.BOOLEAN: "boolean",
+    Kind.TINYINT: "int",
+    Kind.SMALLINT: "int",
+    Kind.INT: "int",
+    Kind.BIGINT: "long",
+    Kind.FLOAT: "float",
+    Kind.DOUBLE: "double",
+    Kind.STRING: "string",
+    Kind.BINARY: "binary",
+    Kind.DATE: "date",
+    Kind.TIMESTAMP: "timestamptz",
+    Kind.TIMESTAMP_NTZ: "timestamp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a table at one version of its topic's schema."""
+
+    schema_id: int
+    fields: tuple[Field, ...]
+    """All fields, also those that are retired, as older files and older snapshots have them."""
+    last_id: int
+    """The highest id that a column has ever had."""
+
+    @property
+    def schema(self) -> Json:
+        """The schema as the table's metadata has it."""
+        return {"type": "struct", "schema-id": self.schema_id, "fields": struct_fields(self.fields)}
+
+    @property
+    def name_mapping(self) -> list[Json]:
+        """The names of the columns in the files, with their ids."""
+        return _mapping(self.fields)
+
+
+def columns_of(schema: TopicSchema | None) -> Columns:
+    """The columns of a topic's table. None: the topic is not typed."""
+    if schema is None:
+        return Columns(UNTYPED_SCHEMA, MESSAGE_FIELDS, _LAST_MESSAGE_ID)
+    value = _field(VALUE, StructType(_shifted(schema.fields)), _VALUE_ID)
+    return Columns(schema.version, (*MESSAGE_FIELDS, value), FIRST_VALUE_ID + schema.last_id)
+
+
+def _shifted(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """The fields with their ids in the table."""
+    return tuple(
+        replace(field, id=FIRST_VALUE_ID + field.id, type=with_parts(field.type, _shifted(parts_of(field.type))))
+        for field in fields
+    )
+
+
+def struct_fields(fields: tuple[Field, ...]) -> list[Json]:
+    """The fields in use as Iceberg's schema has them."""
+    made = []
+    for field in StructType(fields).live:
+        shown: Json = {"id": field.id, "name": field.name, "required": False, "type": _type(field.type)}
+        made.append({**shown, "doc": field.doc} if field.doc else shown)
+    return made
+
+
+def _type(type_: FieldType) -> str | Json:
+    """A type as Iceberg writes it. Nothing but the key of a map is required, as files may be older than a NOT NULL."""
+    match type_:
+        case DecimalType(precision, scale):
+            return f"decimal({precision}, {scale})"
+        case StructType(fields):
+            return {"type": "struct", "fields": struct_fields(fields)}
+        case ArrayType(element):
+            return {"type": "list", "element-id": element.id, "element": _type(element.type), "element-required": False}
+        case MapType(key, value):
+            return {
+                "type": "map",
+                "key-id": key.id,
+                "key": _type(key.type),
+                "value-id": value.id,
+                "value": _type(value.type),
+                "value-required": False,
+            }
+        case kind:
+            return _KINDS[kind]
+
+
+def _mapping(fields: tuple[Field, ...]) -> list[Json]:
+    made = []
+    for field in fields:
+        mapped: Json = {"field-id": field.id, "names": [field.stored_name]}
+        parts = _mapping(parts_of(field.type))
+        made.append({**mapped, "fields": parts} if parts else mapped)
+    return made

@@ -1,0 +1,198 @@
+"""The next version of the Iceberg table, decided from the version before it and a snapshot of the Delta table alone.
+
+A manifest whose files are all still there is kept as it is. Those that name a removed file are written anew, together. The manifests of
+single publications are merged once they are many, so that a reader fetches few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from ...errors import ForeignObject, InternalError
+from ..delta.segments import TableFile
+from ..delta.snapshot import Snapshot
+from .columns import Columns
+from .manifests import Entry, Manifest, Status, added_entry, first_offset, last_offset
+from .table_metadata import DELTA_VERSION, IcebergSnapshot, IcebergTable, schemas_with
+
+MANIFEST_ENTRIES = 1000
+"""The most files that one manifest names, so that the removal of a file writes little anew."""
+MANIFESTS_MERGED = 16
+"""The number of small manifests that are merged into one."""
+SNAPSHOTS_KEPT = 10
+"""The most snapshots that the metadata lists. It is written with every publication, and each costs half a kilobyte of it."""
+SNAPSHOT_KEPT_MS = 24 * 3600 * 1000
+"""How long a snapshot is listed once another has followed it. Its files stay on the store for longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A version of the Iceberg table, with the manifests of its current snapshot."""
+
+    table: IcebergTable
+    manifests: tuple[Manifest, ...]
+
+    @property
+    def delta_version(self) -> int:
+        return self.table.current.delta_version
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The manifests of the next snapshot, and what it changes."""
+
+    kept: tuple[Manifest, ...]
+    """Manifests that stay as they are."""
+    written: tuple[tuple[Entry, ...], ...]
+    """The entries of manifests to write."""
+    operation: str
+    summary: Mapping[str, str]
+
+
+def is_due(listing: Listing | None, delta: Snapshot, columns: Columns, *, location: str, now_ms: int) -> bool:
+    """Whether the table is behind the Delta table or the topic's schema, was copied, or lists snapshots for too long."""
+    if listing is None:
+        return True
+    table = listing.table
+    return (
+        listing.delta_version < delta.version
+        or table.schema_id < columns.schema_id
+        or table.location != location
+        or len(kept_snapshots(table.snapshots, now_ms=now_ms)) < len(table.snapshots)
+    )
+
+
+def needs_snapshot(listing: Listing | None, delta: Snapshot, *, location: str) -> bool:
+    """Whether the next version has a new snapshot. If not, only its schema or the list of its snapshots changes."""
+    return listing is None or listing.delta_version < delta.version or listing.table.location != location
+
+
+def check_same_table(listing: Listing, delta: Snapshot) -> None:
+    """Raise `ForeignObject` when the metadata belongs to another Delta table."""
+    if delta.metadata is None:
+        raise InternalError("a Delta table without metadata")
+    if listing.table.uuid != delta.metadata.id:
+        raise ForeignObject(
+            "the Iceberg metadata is of another table",
+            object=listing.table.location,
+            expected=delta.metadata.id,
+            observed=listing.table.uuid,
+            hint="delete the folder metadata/ of the table while no maintenance runs; the next round writes it anew",
+        )
+
+
+def plan(manifests: Sequence[Manifest], delta: Snapshot, *, snapshot_id: int, sequence_number: int) -> Plan:
+    """The manifests of a snapshot with exactly the files of ``delta``, after one with ``manifests``."""
+    live = {file.path: file for file in delta.all_files}
+    listed = {entry.path: entry for manifest in manifests for entry in manifest.entries if entry.is_live}
+    added = [file for path, file in live.items() if path not in listed]
+    removed = [entry for path, entry in listed.items() if path not in live]
+    gone = {entry.path for entry in removed}
+    standing = [manifest for manifest in manifests if any(entry.is_live for entry in manifest.entries)]
+    touched = [manifest for manifest in standing if gone and any(entry.path in gone for entry in manifest.entries if entry.is_live)]
+    untouched = [manifest for manifest in standing if manifest not in touched] if touched else standing
+    small = [manifest for manifest in untouched if len(manifest.entries) < MANIFEST_ENTRIES]
+    if len(small) + 1 >= MANIFESTS_MERGED:
+        touched += small
+        untouched = [manifest for manifest in untouched if len(manifest.entries) >= MANIFEST_ENTRIES]
+    existing = [
+        replace(entry, status=Status.EXISTING)
+        for manifest in touched
+        for entry in manifest.entries
+        if entry.is_live and entry.path not in gone
+    ]
+    entries = [
+        *existing,
+        *(replace(entry, status=Status.DELETED, snapshot_id=snapshot_id) for entry in removed),
+        *(added_entry(file, snapshot_id=snapshot_id, sequence_number=sequence_number) for file in added),
+    ]
+    return Plan(tuple(untouched), tuple(chunks(entries)), operation(added, removed), summary(delta, added, removed))
+
+
+def chunks(entries: Iterable[Entry]) -> Iterable[tuple[Entry, ...]]:
+    """Entries by queue and offset, in manifests of a bounded size."""
+    ordered = sorted(entries, key=lambda entry: (entry.queue, first_offset(entry), entry.path))
+    for start in range(0, len(ordered), MANIFEST_ENTRIES):
+        yield tuple(ordered[start : start + MANIFEST_ENTRIES])
+
+
+def operation(added: Sequence[TableFile], removed: Sequence[Entry]) -> str:
+    """What Iceberg calls a change of the files."""
+    if not removed:
+        return "append"
+    if not added:
+        return "delete"
+    of_added = _spans((file.queue, file.rows, file.first_offset, file.limit_offset - 1) for file in added)
+    of_removed = _spans((entry.queue, entry.rows, first_offset(entry), last_offset(entry)) for entry in removed)
+    return "replace" if of_added == of_removed else "overwrite"
+
+
+def _spans(files: Iterable[tuple[int, int, int, int]]) -> dict[int, tuple[int, int, int]]:
+    """The number of rows, the first and the last offset by queue. Equal rows have equal spans, as no offset stands twice."""
+    spans: dict[int, tuple[int, int, int]] = {}
+    for queue, rows, first, last in files:
+        known_rows, known_first, known_last = spans.get(queue, (0, first, last))
+        spans[queue] = (known_rows + rows, min(known_first, first), max(known_last, last))
+    return spans
+
+
+def summary(delta: Snapshot, added: Sequence[TableFile], removed: Sequence[Entry]) -> dict[str, str]:
+    """What the snapshot did, and what it has, in the words of Iceberg."""
+    files = delta.all_files
+    numbers = {
+        "added-data-files": len(added),
+        "added-records": sum(file.rows for file in added),
+        "deleted-data-files": len(removed),
+        "deleted-records": sum(entry.rows for entry in removed),
+    }
+    totals = {
+        "total-data-files": len(files),
+        "total-records": sum(file.rows for file in files),
+        "total-files-size": delta.size_bytes,
+        DELTA_VERSION: delta.version,
+    }
+    return {name: str(number) for name, number in numbers.items() if number} | {
+        name: str(number) for name, number in totals.items()
+    }
+
+
+def kept_snapshots(snapshots: Sequence[IcebergSnapshot], *, now_ms: int) -> tuple[IcebergSnapshot, ...]:
+    """The newest snapshots, as far as they were current lately. The last one is current."""
+    newest = snapshots[-SNAPSHOTS_KEPT:]
+    followed = pairwise(newest)
+    return (*(one for one, after in followed if now_ms - after.time_ms <= SNAPSHOT_KEPT_MS), newest[-1])
+
+
+def next_table(
+    before: IcebergTable | None,
+    delta: Snapshot,
+    columns: Columns,
+    *,
+    location: str,
+    new: IcebergSnapshot | None,
+    now_ms: int,
+    write_id: str,
+) -> IcebergTable:
+    """The version after ``before``, with ``new`` as its current snapshot if there is one."""
+    if delta.metadata is None:
+        raise InternalError("a Delta table without metadata")
+    # The paths of an older place lead to that place, so a table that was copied begins anew.
+    old = before.snapshots if before is not None and before.location == location else ()
+    snapshots = kept_snapshots((*old, new) if new is not None else old, now_ms=now_ms)
+    older = before is not None and before.schema_id > columns.schema_id
+    return IcebergTable(
+        version=1 if before is None else before.version + 1,
+        uuid=delta.metadata.id,
+        location=location,
+        updated_ms=max(now_ms, snapshots[-1].time_ms, 0 if before is None else before.updated_ms),
+        last_sequence_number=snapshots[-1].sequence_number,
+        last_column_id=max(columns.last_id, 0 if before is None else before.last_column_id),
+        schemas=before.schemas
+        if older and before is not None
+        else schemas_with(before.schemas if before else (), columns, snapshots),
+        name_mapping=before.name_mapping if older and before is not None else columns.name_mapping,
+        snapshots=snapshots,
+        write_id=write_id,
+    )

@@ -1,0 +1,222 @@
+"""Writes the Iceberg metadata of one table, behind its Delta log.
+
+A version of the metadata is one create-if-absent of the next ``v<N>.metadata.json``; the manifests that it needs lie on the store before.
+So a reader sees a version whole or not at all, and of two writers one wins. Everything is decided from the Delta snapshot and the newest
+version, so a writer that was killed at any point leaves nothing that the next one has to know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...errors import RetryError, StoreUnavailable
+from ...runtime.runtime import Runtime
+from ...schema.topic_schema import TopicSchema
+from ...stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+from ..delta.delta_log import COMMIT_LIFE_S, DeltaLog
+from ..delta.snapshot import Snapshot
+from .columns import Columns, columns_of
+from .folder import MetadataFolder
+from .location import lake_location
+from .manifests import Manifest, encode_manifest, encode_manifest_list
+from .names import HINT, hint, list_path, manifest_path, metadata_path
+from .plan import Listing, check_same_table, is_due, needs_snapshot, next_table, plan
+from .table_metadata import IcebergSnapshot, IcebergTable, decode_table, encode_table
+
+_READ_BACKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergWritten:
+    """The state after one round."""
+
+    version: int = 0
+    """The newest version of the metadata; 0: there is none, as there is no Delta table."""
+    delta_version: int = -1
+    """The Delta version whose files it lists."""
+    versions: int = 0
+    """The number of versions that this round wrote."""
+    objects: int = 0
+    """The number of objects that this round wrote."""
+    bytes: int = 0
+
+
+class IcebergWriter:
+    """Keeps the Iceberg metadata of one table folder as new as its Delta log. Any number of writers at once is safe; one is enough.
+
+    ``location`` is the URI of the lake where the readers find it; by default it is made from the store's URL.
+    """
+
+    def __init__(self, store: ObjectStore, runtime: Runtime, delta: DeltaLog, *, location: str | None = None) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._delta = delta
+        self._lake = location
+        self._folder = MetadataFolder(store, delta.root, runtime)
+        self._lock = asyncio.Lock()
+        self._listing: Listing | None = None
+        self._read_s = float("-inf")
+        """The time when the newest version was last known to be ``_listing``."""
+        self._hinted: tuple[int, Version] | None = None
+        """The hint as this writer last saw it."""
+
+    async def write_once(self, schema: TopicSchema | None = None) -> IcebergWritten:
+        """Bring the metadata to the newest Delta snapshot. ``schema`` is the topic's newest one; None: it is not typed.
+
+        Raises `MissingDependency` without fastavro, `NotSupported` for a lake in a place that Iceberg cannot name, `ForeignObject` when
+        another engine wrote to the table, and what the store raises. May be repeated at once.
+        """
+        async with self._lock:
+            delta = await self._delta.refresh()
+            if not delta.exists:
+                return IcebergWritten()
+            columns, location = columns_of(schema), self._location()
+            if self._listing is None or self._is_stale():
+                await self._load()
+            done = IcebergWritten()
+            while is_due(self._listing, delta, columns, location=location, now_ms=self._runtime.clock.wall_ms()):
+                done = await self._write(self._listing, delta, columns, location, done)
+            await self._write_hint()
+            return (
+                done
+                if self._listing is None
+                else replace(done, version=self._listing.table.version, delta_version=self._listing.delta_version)
+            )
+
+    def _location(self) -> str:
+        lake = lake_location(self._store.url) if self._lake is None else self._lake
+        return f"{lake}/{self._delta.root}".rstrip("/")
+
+    def _is_stale(self) -> bool:
+        """Whether the newest version was seen so long ago that later ones may have been written and deleted since."""
+        return self._delta.now_s - self._read_s > COMMIT_LIFE_S
+
+    # --- a version
+
+    async def _write(
+        self, before: Listing | None, delta: Snapshot, columns: Columns, location: str, done: IcebergWritten
+    ) -> IcebergWritten:
+        """Try to write the version after ``before``. Whoever wins, ``_listing`` is the newest version afterwards."""
+        started_s = self._delta.now_s
+        if before is not None:
+            check_same_table(before, delta)
+        number = 1 if before is None else before.table.version + 1
+        write_id = self._runtime.new_id()
+        listing, objects = await self._prepare(before, delta, columns, location, number, write_id)
+        table = listing.table
+        data = encode_table(table)
+        for path, content in objects:
+            await self._store.put_large(self._delta.root + path, content)  # under a fresh name
+        if await self._create(number, data, write_id, started_s):
+            self._listing, self._read_s = listing, started_s
+            objects.append((metadata_path(number), data))
+            size = sum(len(content) for _, content in objects)
+            return replace(done, versions=done.versions + 1, objects=done.objects + len(objects), bytes=done.bytes + size)
+        await self._load()
+        return done
+
+    async def _prepare(
+        self, before: Listing | None, delta: Snapshot, columns: Columns, location: str, number: int, write_id: str
+    ) -> tuple[Listing, list[tuple[str, bytes]]]:
+        """The next version, and the objects that must be there before it."""
+        now_ms = self._runtime.clock.wall_ms()
+        old = None if before is None else before.table
+        manifests = () if before is None else before.manifests
+        objects: list[tuple[str, bytes]] = []
+        new = None
+        if needs_snapshot(before, delta, location=location):
+            copied = old is not None and old.location != location
+            new, manifests, objects = await self._snapshot(
+                old, () if copied else manifests, delta, columns, location, number, write_id, is_first=copied
+            )
+        table = next_table(old, delta, columns, location=location, new=new, now_ms=now_ms, write_id=write_id)
+        return Listing(table, manifests), objects
+
+    async def _snapshot(
+        self,
+        old: IcebergTable | None,
+        manifests: Sequence[Manifest],
+        delta: Snapshot,
+        columns: Columns,
+        location: str,
+        number: int,
+        write_id: str,
+        *,
+        is_first: bool,
+    ) -> tuple[IcebergSnapshot, tuple[Manifest, ...], list[tuple[str, bytes]]]:
+        sequence_number = 1 if old is None else old.last_sequence_number + 1
+        snapshot_id = self._runtime.random.getrandbits(62) + 1
+        parent_id = None if old is None or is_first else old.current.id
+        markers = self._runtime.random
+        planned = plan(manifests, delta, snapshot_id=snapshot_id, sequence_number=sequence_number)
+        written: list[tuple[Manifest, bytes]] = []
+        for place, entries in enumerate(planned.written):
+            marker = markers.getrandbits(128).to_bytes(16)
+            data = await self._runtime.offload(
+                lambda entries=entries, marker=marker: encode_manifest(entries, columns, location=location, sync_marker=marker)  # type: ignore[misc]
+            )
+            path = manifest_path(number, write_id, place)
+            written.append((Manifest(path, len(data), sequence_number, snapshot_id, entries), data))
+        everything = (*(manifest for manifest, _ in written), *planned.kept)
+        data = encode_manifest_list(
+            everything,
+            location=location,
+            snapshot_id=snapshot_id,
+            parent_id=parent_id,
+            sequence_number=sequence_number,
+            sync_marker=markers.getrandbits(128).to_bytes(16),
+        )
+        path = list_path(number, write_id)
+        schema_id = columns.schema_id if old is None else max(columns.schema_id, old.schema_id)
+        summary = {"operation": planned.operation, **planned.summary}
+        new = IcebergSnapshot(snapshot_id, parent_id, sequence_number, delta.time_ms, path, summary, schema_id)
+        objects = [(manifest.path, content) for manifest, content in written]
+        return new, everything, [*objects, (path, data)]
+
+    async def _create(self, number: int, data: bytes, write_id: str, started_s: float) -> bool:
+        """Try to be the writer of version ``number``. False: another is. Raises `StoreUnavailable` when that cannot be told."""
+        key = self._delta.root + metadata_path(number)
+        for _ in range(_READ_BACKS):
+            self._check_life(started_s)
+            try:
+                await self._store.put(key, data, mode=Put.CREATE)
+            except (Conflict, StoreUnavailable):
+                try:
+                    found = (await self._store.get(key)).data
+                except ObjectMissing:
+                    continue
+                return decode_table(found, version=number, where=key).write_id == write_id
+            return True
+        raise StoreUnavailable(
+            "the outcome of a write is unknown", operation="write Iceberg metadata", object=key, hint="the next try finds out"
+        )
+
+    def _check_life(self, started_s: float) -> None:
+        """Raise `RetryError` when the attempt is so old that the number of its version may have been freed."""
+        if not self._delta.is_in_time(started_s):
+            raise RetryError(
+                "a version that took over a day was given up", operation="write Iceberg metadata", object=self._delta.root
+            )
+
+    async def _write_hint(self) -> None:
+        """Let ``version-hint.text`` name the newest version. It never goes back."""
+        if self._listing is None:
+            return
+        version, key = self._listing.table.version, self._delta.root + HINT
+        for _ in range(_READ_BACKS):
+            if self._hinted is not None and self._hinted[0] >= version:
+                return
+            mode: PutMode = Put.CREATE if self._hinted is None else IfMatch(self._hinted[1])
+            try:
+                self._hinted = version, await self._store.put(key, hint(version), mode=mode)
+            except Conflict:
+                self._hinted = await self._folder.hint()
+
+    async def _load(self) -> None:
+        """Read the newest version, with its manifests."""
+        read_s = self._delta.now_s
+        self._listing = await self._folder.newest(self._listing)
+        self._read_s = read_s
+        self._hinted = await self._folder.hint()
