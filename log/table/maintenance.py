@@ -214,7 +214,7 @@ class Maintenance:
 
     async def list_for_iceberg(self) -> IcebergWritten:
         """Bring the Iceberg metadata to the newest version of the table."""
-        return IcebergWritten() if self._iceberg is None else await self._iceberg.write_once()
+        return IcebergWritten() if self._iceberg is None else await self._iceberg.write_once(self._publisher.schema)
 
     async def checkpoint(self) -> None:
         """Write a checkpoint of the table when enough versions have gathered, and clean up versions before old ones."""

@@ -21,6 +21,7 @@ from ..format.state import State
 from ..limits import MIB
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
+from ..schema.topic_schema import TopicSchema
 from ..stores.protocol import ObjectStore
 from ..tail.arrivals import Arrivals, Jump
 from ..tail.entry_rows import entry_pieces, runs_of
@@ -122,6 +123,11 @@ class Publisher:
         self._uploaded: _Uploaded | None = None
         """The upload that the last round could not commit. A commit may be refused for hours, and its files must not be uploaded each
         time."""
+
+    @property
+    def schema(self) -> TopicSchema | None:
+        """The topic's schema as of the last entry that was read. None: it has none, or none is known yet."""
+        return None if self._view is None else self._view.state.schema
 
     async def publish_once(self) -> Published:
         """Commit once what the log has beyond the table, if anything. Raises what the store raises; may be repeated at once."""

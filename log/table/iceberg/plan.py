@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ...errors import ForeignObject, InternalError
+from ...format.stored_json import whole_number
 from ..delta.segments import TableFile
 from ..delta.snapshot import Snapshot
-from .columns import Columns
+from ..delta.table_schema import VERSION_PROPERTY
+from .columns import UNTYPED_SCHEMA, Columns
 from .manifests import Entry, Manifest, Status, added_entry, first_offset, last_offset
 from .table_metadata import DELTA_VERSION, IcebergSnapshot, IcebergTable, schemas_with
 
@@ -62,6 +64,14 @@ def is_due(listing: Listing | None, delta: Snapshot, columns: Columns, *, locati
         or table.location != location
         or len(kept_snapshots(table.snapshots, now_ms=now_ms)) < len(table.snapshots)
     )
+
+
+def is_known(listing: Listing | None, delta: Snapshot, columns: Columns) -> bool:
+    """Whether the columns of all files are known. Files may be of a later version of the topic's schema than this process has seen."""
+    if delta.metadata is None or not delta.files:
+        return True
+    needed = whole_number(delta.metadata.configuration.get(VERSION_PROPERTY) or "") or UNTYPED_SCHEMA
+    return needed <= max(columns.schema_id, UNTYPED_SCHEMA if listing is None else listing.table.schema_id)
 
 
 def needs_snapshot(listing: Listing | None, delta: Snapshot, *, location: str) -> bool:

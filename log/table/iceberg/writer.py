@@ -22,7 +22,7 @@ from .folder import MetadataFolder
 from .location import lake_location
 from .manifests import Manifest, encode_manifest, encode_manifest_list
 from .names import HINT, hint, list_path, manifest_path, metadata_path
-from .plan import Listing, check_same_table, is_due, needs_snapshot, next_table, plan
+from .plan import Listing, check_same_table, is_due, is_known, needs_snapshot, next_table, plan
 from .table_metadata import IcebergSnapshot, IcebergTable, decode_table, encode_table
 
 _READ_BACKS = 4
@@ -63,7 +63,10 @@ class IcebergWriter:
         """The hint as this writer last saw it."""
 
     async def write_once(self, schema: TopicSchema | None = None) -> IcebergWritten:
-        """Bring the metadata to the newest Delta snapshot. ``schema`` is the topic's newest one; None: it is not typed.
+        """Bring the metadata to the newest Delta snapshot.
+
+        ``schema`` is the newest version of the topic's schema that is known; None: it has none, or none is known. Nothing is written
+        while the table's files are of a later version.
 
         Raises `MissingDependency` without fastavro, `NotSupported` for a lake in a place that Iceberg cannot name, `ForeignObject` when
         another engine wrote to the table, and what the store raises. May be repeated at once.
@@ -76,7 +79,9 @@ class IcebergWriter:
             if self._listing is None or self._is_stale():
                 await self._load()
             done = IcebergWritten()
-            while is_due(self._listing, delta, columns, location=location, now_ms=self._runtime.clock.wall_ms()):
+            while is_known(self._listing, delta, columns) and is_due(
+                self._listing, delta, columns, location=location, now_ms=self._runtime.clock.wall_ms()
+            ):
                 done = await self._write(self._listing, delta, columns, location, done)
             await self._write_hint()
             return (
