@@ -1,11 +1,13 @@
-"""The filter of a subscription, written as text: tags, or a condition on properties after ``SQL92:``."""
+"""The filter of a subscription, written as text: tags, or a condition on properties and fields after ``SQL92:``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import pyarrow as pa
 
+from ..schema.topic_schema import TopicSchema
 from .sql_evaluate import SqlFilter
 from .tags import SQL92, TagFilter
 
@@ -28,12 +30,27 @@ def filters_of(tags: str | None, where: str | None) -> list[Filter]:
     return [TagFilter.parse(tags), *([] if where is None else [SqlFilter.parse(where)])]
 
 
+def check_filter(filter: Filter, schema: TopicSchema | None) -> None:
+    """Raise `InvalidArgument`, naming the field and what there is, if a topic's messages cannot be judged by a filter.
+
+    In a topic without a schema every filter can be: what looks like a field is a property.
+    """
+    if schema is not None and isinstance(filter, SqlFilter):
+        filter.check(schema.arrow)
+
+
+def columns_read(filters: Iterable[Filter], *, typed: bool) -> frozenset[str]:
+    """The columns that filters read of a topic, fields of a typed one as ``value.amount``."""
+    named = frozenset[str]().union(*(one.columns for one in filters))
+    return named if typed else frozenset("properties" if name.startswith("value.") else name for name in named)
+
+
 def parse_filter(text: str | None) -> Filter:
     """The filter that a text states.
 
     ``paid || refunded`` passes messages with one of these tags. ``SQL92: price > 10 AND region = 'north'`` passes messages for which that
-    is true (docs/0012). ``*``, the empty text and None pass all. Raises `InvalidArgument`, and `LimitExceeded` for an expression that is too
-    long or nested too deeply.
+    is true (docs/0012); ``value.price`` is a field of a typed topic. ``*``, the empty text and None pass all. Raises `InvalidArgument`,
+    and `LimitExceeded` for an expression that is too long or nested too deeply.
     """
     if isinstance(text, str) and text.lstrip().startswith(SQL92):
         # An error counts columns in the text that it shows, so the text goes to the parser without leading blanks.

@@ -1,4 +1,4 @@
-"""Conditions evaluated on whole columns, with RocketMQ's rules of NULL and types (docs/0012).
+"""Conditions evaluated on whole columns, with RocketMQ's rules of NULL and types (docs/0012). What fields say is `sql_fields`' business.
 
 A condition has two columns: its truth (true, false, NULL), and where it *failed*, which means that a text that is no number was
 compared with a number. RocketMQ raises an error there and does not deliver the message, whatever the rest of the expression says. The
@@ -10,10 +10,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..schema.fields import Kind
 from .sql_expressions import (
     And,
     Cast,
@@ -21,6 +24,7 @@ from .sql_expressions import (
     Condition,
     Equal,
     Expression,
+    Field,
     In,
     IsNull,
     Literal,
@@ -29,8 +33,10 @@ from .sql_expressions import (
     Or,
     Property,
     Scalar,
-    properties_of,
+    named_in,
+    without_fields,
 )
+from .sql_fields import FieldValues, mirrored
 from .sql_numbers import doubles, integers, number_of
 from .sql_parser import parse
 
@@ -41,8 +47,15 @@ _ORDERINGS: dict[str, tuple[Callable[..., bool], Callable[..., pa.Array]]] = {
     "<=": (operator.le, pc.less_equal),
     "=": (operator.eq, pc.equal),
 }
+_Operand: TypeAlias = Property | Field | Literal
 _COLUMNS = {"TAGS": "tag", "KEYS": "keys"}
 """The columns that hold the system properties, by the names that expressions give them."""
+_LABELS = (
+    pa.field("tag", pa.string()),
+    pa.field("keys", pa.list_(pa.string())),
+    pa.field("properties", pa.map_(pa.string(), pa.string())),
+)
+"""The columns of properties, as every batch has them."""
 _MATCHERS = {"CONTAINS": pc.match_substring, "STARTSWITH": pc.starts_with, "ENDSWITH": pc.ends_with}
 
 
@@ -59,14 +72,22 @@ class SqlFilter:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that it reads."""
-        return frozenset(_COLUMNS.get(name, "properties") for name in properties_of(self.condition))
+        """The columns that it reads. A field such as ``value.amount`` is read from ``properties`` in a topic without a schema."""
+        return frozenset(
+            one.name if isinstance(one, Field) else _COLUMNS.get(one.name, "properties") for one in named_in(self.condition)
+        )
 
     def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
         """The rows that pass, in their order."""
         if rows.num_rows == 0:
             return rows
-        return rows.filter(_Evaluation(rows).passing(self.condition))
+        typed = "value" in rows.schema.names and pa.types.is_struct(rows.schema.field("value").type)
+        return rows.filter(_Evaluation(rows).passing(self.condition if typed else without_fields(self.condition)))
+
+    def check(self, value: pa.StructType) -> None:
+        """Raise `InvalidArgument` for a field that this column ``value`` lacks, or a comparison without a meaning for its type."""
+        columns = [*_LABELS, pa.field("value", value)]
+        _Evaluation(pa.RecordBatch.from_pylist([], pa.schema(columns))).passing(self.condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +104,7 @@ class _Evaluation:
     def __init__(self, rows: pa.RecordBatch | pa.Table) -> None:
         self._rows = rows
         self._columns: dict[str, pa.Array] = {}
+        self._fields: dict[Field, FieldValues] = {}
         self._nowhere = self._all(False)
 
     def passing(self, condition: Condition) -> pa.Array:
@@ -93,8 +115,10 @@ class _Evaluation:
         match of:
             case Literal(value):
                 return self._always(value if isinstance(value, bool) else None)
-            case Cast(Property(name)):
-                return self._sure(pc.if_else(pc.is_null(self._column(name)), self._all(None), self._nowhere))
+            case Cast(Field() as field):
+                return self._sure(self._field(field).truths)
+            case Cast(named):
+                return self._sure(pc.if_else(self._is_absent(named), self._all(None), self._nowhere))
             case Not(inner):
                 found = self._condition(inner)
                 return _Found(pc.invert(found.truth), found.failed)
@@ -108,11 +132,9 @@ class _Evaluation:
                 return self._compare(symbol, left, right)
             case IsNull(inner):
                 return self._is_null(inner)
-            case In(Property(name), texts, negated):
-                column = self._column(name)
-                inside = pc.is_in(column, value_set=pa.array(texts, pa.string()))
-                truth = pc.invert(inside) if negated else inside
-                return self._sure(pc.if_else(pc.is_null(column), self._all(None), truth))
+            case In(named, values, negated):
+                inside = self._inside(named, values)
+                return self._sure(pc.invert(inside) if negated else inside)
             case Matches(word, of=text, sought=sought, negated=negated):
                 return self._matches(word, text, sought, negated=negated)
 
@@ -129,13 +151,15 @@ class _Evaluation:
 
     def _equal(self, left: Expression, right: Expression) -> _Found:
         if (
-            not isinstance(left, Property | Literal)
-            or not isinstance(right, Property | Literal)
-            or _is_truth(left)
-            or _is_truth(right)
+            not isinstance(left, Property | Field | Literal)
+            or not isinstance(right, Property | Field | Literal)
+            or self._is_truth(left)
+            or self._is_truth(right)
         ):
             return self._equal_truths(left, right)
-        if _is_text(left) and _is_text(right):
+        if isinstance(left, Field) or isinstance(right, Field):
+            found = self._sure(self._typed("=", left, right))
+        elif _is_text(left) and _is_text(right):
             found = self._sure(pc.equal(self._texts(left), self._texts(right)))
         else:
             found = self._compare("=", left, right)
@@ -145,13 +169,18 @@ class _Evaluation:
         """Equality of truth values. A text is true if it says so, in capitals or not, and false otherwise. A number is no truth value
         and equals none.
         """
+        for side, other in ((left, right), (right, left)):
+            if isinstance(side, Field) and (isinstance(other, Property) or _is_value(other)):
+                raise self._field(side).refusal(f"= {_shown(other)}")
         if any(isinstance(side, Literal) and not isinstance(side.value, bool | str) for side in (left, right)):
             return self._always(False)
         first, second = self._truths(left), self._truths(right)
         truth = _null_rule(pc.is_null(first.truth), pc.is_null(second.truth), pc.equal(first.truth, second.truth))
         return _Found(truth, pc.or_(first.failed, second.failed))
 
-    def _compare(self, symbol: str, left: Property | Literal, right: Property | Literal) -> _Found:
+    def _compare(self, symbol: str, left: _Operand, right: _Operand) -> _Found:
+        if isinstance(left, Field) or isinstance(right, Field):
+            return self._sure(self._typed(symbol, left, right))
         on_values, on_columns = _ORDERINGS[symbol]
         whole = any(isinstance(side, Literal) and isinstance(side.value, int) for side in (left, right))
         if isinstance(left, Literal) and isinstance(right, Literal):
@@ -165,15 +194,42 @@ class _Evaluation:
         absent = pc.or_(self._is_absent(left), self._is_absent(right))
         return _Found(truth, pc.and_not(pc.is_null(truth), absent))
 
+    def _typed(self, symbol: str, left: _Operand, right: _Operand) -> pa.Array:
+        """A comparison in which a field takes part."""
+        if not isinstance(left, Field):
+            left, right, symbol = right, left, mirrored(symbol)
+        assert isinstance(left, Field)
+        field = self._field(left)
+        match right:
+            case Field():
+                return field.compared(symbol, self._field(right))
+            case Literal(value):
+                return field.compared(symbol, value)
+            case Property(name) if symbol == "=" and field.type is Kind.STRING:
+                return pc.equal(field.texts, self._column(name))
+            case Property():
+                raise field.refusal(f"{symbol} {_shown(right)}")
+
+    def _inside(self, named: Property | Field, values: tuple[str | int | float, ...]) -> pa.Array:
+        """Whether each value is among some; NULL where there is none."""
+        if isinstance(named, Field) and self._field(named).type is not Kind.STRING:
+            return reduce(pc.or_, [self._field(named).compared("=", value) for value in values])
+        if isinstance(named, Field) and (odd := next((value for value in values if not isinstance(value, str)), None)) is not None:
+            raise self._field(named).refusal(f"IN ({odd})")
+        column = self._texts(named)
+        inside = pc.is_in(column, value_set=pa.array(values, pa.string()))
+        return pc.if_else(pc.is_null(column), self._all(None), inside)
+
     def _numbers(self, of: Property | Literal, *, whole: bool) -> pa.Array | pa.Scalar:
         if isinstance(of, Literal):
-            return pa.scalar(of.value, pa.int64() if whole else pa.float64())
+            assert of.value is not None  # the parser refuses NULL where numbers are compared
+            return pa.scalar(number_of(of.value, whole=whole), pa.int64() if whole else pa.float64())
         return integers(self._column(of.name)) if whole else doubles(self._column(of.name))
 
     def _is_null(self, of: Expression) -> _Found:
         match of:
-            case Property(name):
-                return self._sure(pc.is_null(self._column(name)))
+            case Property() | Field():
+                return self._sure(self._is_absent(of))
             case Literal(value):
                 return self._always(value is None)
             case _:
@@ -181,11 +237,13 @@ class _Evaluation:
                 return _Found(pc.is_null(found.truth), found.failed)
 
     def _matches(self, word: str, text: Expression, sought: str, *, negated: bool) -> _Found:
+        if isinstance(text, Field) and self._field(text).type is not Kind.STRING:
+            raise self._field(text).refusal(word)
         if not sought:
             return self._always(False)
-        if not isinstance(text, Property | Literal):
+        if not isinstance(text, Property | Field | Literal):
             return _Found(self._nowhere, self._condition(text).failed)
-        if not _is_text(text):
+        if isinstance(text, Literal) and not _is_text(text):
             return self._always(False)
         truth = _MATCHERS[word](self._texts(text), sought)
         return self._sure(pc.fill_null(pc.invert(truth) if negated else truth, False))
@@ -194,16 +252,38 @@ class _Evaluation:
 
     def _truths(self, of: Expression) -> _Found:
         match of:
+            case Field():
+                return self._sure(self._field(of).truths)
             case Property() | Literal(str()):
                 return self._sure(pc.equal(pc.utf8_lower(self._texts(of)), "true"))
             case _:
                 return self._condition(of)
 
-    def _texts(self, of: Property | Literal) -> pa.Array:
-        return self._column(of.name) if isinstance(of, Property) else self._repeated(str(of.value), pa.string())
+    def _texts(self, of: _Operand) -> pa.Array:
+        match of:
+            case Property(name):
+                return self._column(name)
+            case Field():
+                return self._field(of).texts
+            case Literal(value):
+                return self._repeated(str(value), pa.string())
 
-    def _is_absent(self, of: Property | Literal) -> pa.Array:
-        return pc.is_null(self._column(of.name)) if isinstance(of, Property) else self._nowhere
+    def _is_absent(self, of: _Operand) -> pa.Array:
+        match of:
+            case Property(name):
+                return pc.is_null(self._column(name))
+            case Field():
+                return pc.is_null(self._field(of).values)
+            case Literal():
+                return self._nowhere
+
+    def _is_truth(self, of: _Operand) -> bool:
+        return _is_truth(of) or (isinstance(of, Field) and self._field(of).type is Kind.BOOLEAN)
+
+    def _field(self, of: Field) -> FieldValues:
+        if of not in self._fields:
+            self._fields[of] = FieldValues.of(self._rows.column("value"), of)
+        return self._fields[of]
 
     def _column(self, name: str) -> pa.Array:
         if name not in self._columns:
@@ -231,12 +311,20 @@ class _Evaluation:
         return _Found(truth, self._nowhere)
 
 
-def _is_truth(of: Property | Literal) -> bool:
+def _is_truth(of: _Operand) -> bool:
     return isinstance(of, Literal) and isinstance(of.value, bool)
 
 
 def _is_text(of: Property | Literal) -> bool:
     return isinstance(of, Property) or isinstance(of.value, str)
+
+
+def _is_value(of: Expression) -> bool:
+    return isinstance(of, Literal) and not isinstance(of.value, bool)
+
+
+def _shown(of: Expression) -> str:
+    return f"the property {of.name}" if isinstance(of, Property) else repr(of.value) if isinstance(of, Literal) else "a condition"
 
 
 def _null_rule(no_left: pa.Array, no_right: pa.Array, truth: pa.Array) -> pa.Array:

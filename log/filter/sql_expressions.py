@@ -1,11 +1,13 @@
-"""What an expression is made of. Every value is a text (a property), a literal, or a condition: true, false or NULL."""
+"""What an expression is made of. A value is a text (a property), a field of a typed message, a literal, or a condition: true, false or
+NULL.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
 from typing import Literal as OneOf
-from typing import TypeAlias
 
 Scalar: TypeAlias = str | int | float | bool | None
 Ordering: TypeAlias = OneOf[">", ">=", "<", "<="]
@@ -27,10 +29,24 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
-    """A property where a condition is expected. NULL if the message lacks it, else false: a text is no truth value."""
+class Field:
+    """A field of the message's value. In a topic without a schema it is the property of this name."""
 
-    of: Property
+    path: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the column, such as ``value.customer.name``."""
+        return ".".join(("value", *self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A property or a field where a condition is expected. A property is NULL if the message lacks it, else false: a text is no truth
+    value. A field is boolean.
+    """
+
+    of: Property | Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +80,11 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A comparison of numbers, or of texts that are numbers. NULL if either side is NULL."""
+    """A comparison of numbers, of texts that are numbers, or of a field that is a time with a text. NULL if either side is NULL."""
 
     operator: Ordering
-    left: Property | Literal
-    right: Property | Literal
+    left: Property | Field | Literal
+    right: Property | Field | Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +96,10 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """A membership test. NULL if the message lacks the property."""
+    """A membership test. NULL if the message lacks the property, or the field is NULL. Numbers are looked for in fields only."""
 
-    of: Property
-    texts: tuple[str, ...]
+    of: Property | Field
+    values: tuple[str | int | float, ...]
     negated: bool
 
 
@@ -98,19 +114,41 @@ class Matches:
 
 
 Condition: TypeAlias = Cast | Not | And | Or | Equal | Compare | IsNull | In | Matches | Literal
-Expression: TypeAlias = Condition | Property
+Expression: TypeAlias = Condition | Property | Field
 
 
-def properties_of(expression: Expression) -> Iterator[str]:
-    """The names of the properties in an expression, repeated as often as they occur."""
+def named_in(expression: Expression) -> Iterator[Property | Field]:
+    """The properties and fields in an expression, repeated as often as they occur."""
     match expression:
-        case Property(name):
-            yield name
+        case Property() | Field():
+            yield expression
         case And(terms) | Or(terms):
             for term in terms:
-                yield from properties_of(term)
+                yield from named_in(term)
         case Equal(left, right) | Compare(left=left, right=right):
-            yield from properties_of(left)
-            yield from properties_of(right)
+            yield from named_in(left)
+            yield from named_in(right)
         case Cast(inner) | Not(inner) | IsNull(inner) | In(of=inner) | Matches(of=inner):
-            yield from properties_of(inner)
+            yield from named_in(inner)
+
+
+def without_fields(condition: Condition) -> Condition:
+    """The same condition where messages have no fields: each is the property of its name."""
+    return cast(Condition, _without_fields(condition))
+
+
+def _without_fields(of: Expression) -> Any:  # noqa: ANN401 - an expression of the same place
+    match of:
+        case Field():
+            return Property(of.name)
+        case Property() | Literal():
+            return of
+        case And(terms) | Or(terms):
+            return replace(of, terms=tuple(map(_without_fields, terms)))
+        case Equal(left, right) | Compare(left=left, right=right):
+            return replace(of, left=_without_fields(left), right=_without_fields(right))
+        case In(Field() as field, values, negated) if not all(isinstance(value, str) for value in values):
+            one_of = Or(tuple(Equal(_without_fields(field), Literal(value)) for value in values))
+            return Not(one_of) if negated else one_of
+        case Cast(inner) | Not(inner) | IsNull(inner) | In(of=inner) | Matches(of=inner):
+            return replace(of, of=_without_fields(inner))

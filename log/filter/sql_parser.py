@@ -1,14 +1,14 @@
 """Parses tokens into an expression. The grammar is RocketMQ's (``filter/…/SelectorParser.jj``), which comes from JMS.
 
 Precedence, weakest first: OR, AND, equality (``=``, ``<>``, IS), comparison (``>``, ``>=``, ``<``, ``<=``, BETWEEN, IN, CONTAINS,
-STARTSWITH, ENDSWITH), unary (``+``, ``-``, NOT), literals, properties and parentheses.
+STARTSWITH, ENDSWITH), unary (``+``, ``-``, NOT), literals, properties, fields and parentheses. Fields are not RocketMQ's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import TypeAlias, TypeGuard, cast
 
 from ..errors import InvalidArgument, LimitExceeded
 from ..limits import FILTER_CHARS_MAX, FILTER_DEPTH_MAX
@@ -19,6 +19,7 @@ from .sql_expressions import (
     Condition,
     Equal,
     Expression,
+    Field,
     In,
     IsNull,
     Literal,
@@ -30,9 +31,10 @@ from .sql_expressions import (
     Property,
     Scalar,
 )
-from .sql_tokens import Token, refusal, tokens
+from .sql_tokens import FIELD_PART, Token, refusal, tokens
 from .tags import is_unicode
 
+_Operand: TypeAlias = Property | Field | Literal
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -110,7 +112,7 @@ class _Parser:
             if side == Literal(None):
                 raise refusal("nothing is equal to NULL", self._expression, at.at, hint="write IS NULL or IS NOT NULL")
         for side, other in ((left, right), (right, left)):
-            if _is_value(side) and not isinstance(other, Property) and not _is_value(other):
+            if _is_value(side) and not isinstance(other, Property | Field) and not _is_value(other):
                 raise refusal("a truth value is compared with another value", self._expression, place.at, hint=_not_alone(left))
         return Equal(left, right)
 
@@ -120,7 +122,7 @@ class _Parser:
             token = self._token
             if token.kind == "symbol" and token.text in (">", ">=", "<", "<="):
                 self._next += 1
-                left = Compare(cast(Ordering, token.text), self._number(left, start), self._operand())
+                left = self._ordered(cast(Ordering, token.text), self._number(left, start))
                 continue
             negated = token.text == "NOT" and token.kind == "keyword"
             word = self._tokens[self._next + negated]
@@ -135,25 +137,29 @@ class _Parser:
                 left = Matches(cast(Matching, word.text), left, self._text(), negated)
         raise self._too_deep()
 
-    def _between(self, value: Property | Literal, *, negated: bool) -> Condition:
-        start, low = self._token, self._operand()
+    def _ordered(self, symbol: Ordering, left: _Operand) -> Compare:
+        return Compare(symbol, left, self._operand(beside=left))
+
+    def _between(self, value: _Operand, *, negated: bool) -> Condition:
+        start, low = self._token, self._operand(beside=value)
         self._expect("AND")
-        high = self._operand()
-        if isinstance(low, Literal) and isinstance(high, Literal) and cast(float, low.value) > cast(float, high.value):
+        high = self._operand(beside=value)
+        if _is_number(low) and _is_number(high) and cast(float, low.value) > cast(float, high.value):
             raise refusal("nothing is between them: the first is above the second", self._expression, start.at)
         if negated:
             return Or((Compare("<", value, low), Compare(">", value, high)))
         return And((Compare(">=", value, low), Compare("<=", value, high)))
 
     def _in(self, left: Expression, start: Token, *, negated: bool) -> In:
-        if not isinstance(left, Property):
+        if not isinstance(left, Property | Field):
             raise refusal("IN is asked of something else than a property", self._expression, start.at, expected="a property")
+        read = self._text if isinstance(left, Property) else self._text_or_number
         self._expect("(")
-        texts = [self._text()]
+        values = [read()]
         while self._take(","):
-            texts.append(self._text())
+            values.append(read())
         self._expect(")")
-        return In(left, tuple(texts), negated)
+        return In(left, tuple(values), negated)
 
     def _unary(self) -> Expression:
         if self._take("+"):
@@ -188,6 +194,8 @@ class _Parser:
                 return self._in_range(float(token.text), token)
             case "word":
                 return Property(token.text)
+            case "field":
+                return Field(tuple(name.strip("`") for name in FIELD_PART.findall(token.text)[1:]))
         literals: dict[str, Scalar] = {"TRUE": True, "FALSE": False, "NULL": None}
         if token.kind == "keyword" and token.text in literals:
             return Literal(literals[token.text])
@@ -205,20 +213,21 @@ class _Parser:
         return self._truth(read(), start)
 
     def _truth(self, found: Expression, start: Token) -> Condition:
-        if isinstance(found, Property):
+        if isinstance(found, Property | Field):
             return Cast(found)
         if _is_value(found):
             raise refusal("a value stands where a condition is called for", self._expression, start.at, expected="a condition")
         return found
 
-    def _operand(self) -> Property | Literal:
-        start = self._token
-        return self._number(self._unary(), start)
-
-    def _number(self, found: Expression, start: Token) -> Property | Literal:
-        if isinstance(found, Property):
+    def _operand(self, *, beside: _Operand) -> _Operand:
+        """What a value is compared with: a number, or a text that states a time if the value is a field."""
+        start, found = self._token, self._unary()
+        if isinstance(beside, Field) and isinstance(found, Literal) and isinstance(found.value, str):
             return found
-        if isinstance(found, Literal) and isinstance(found.value, int | float) and not isinstance(found.value, bool):
+        return self._number(found, start)
+
+    def _number(self, found: Expression, start: Token) -> _Operand:
+        if isinstance(found, Property | Field) or _is_number(found):
             return found
         raise refusal(
             "only numbers are more or less than others",
@@ -239,6 +248,16 @@ class _Parser:
             raise self._unexpected("a text in single quotes")
         self._next += 1
         return _unquoted(token)
+
+    def _text_or_number(self) -> str | int | float:
+        if self._token.kind == "text":
+            return self._text()
+        start, found = self._token, self._unary()
+        if not _is_number(found):
+            raise refusal(
+                "the expression cannot be read", self._expression, start.at, expected="a text in single quotes or a number"
+            )
+        return cast(float, found.value)
 
     # --- Tokens -------------------------------------------------------------------------------------------------------------
 
@@ -286,6 +305,10 @@ class _Parser:
             expected=f"at most {FILTER_DEPTH_MAX} levels",
             observed=f"column {self._token.at + 1}",
         )
+
+
+def _is_number(of: Expression) -> TypeGuard[Literal]:
+    return isinstance(of, Literal) and isinstance(of.value, int | float) and not isinstance(of.value, bool)
 
 
 def _is_value(of: Expression) -> bool:

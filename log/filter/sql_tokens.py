@@ -16,10 +16,13 @@ _TOKEN = re.compile(
       | (?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+)
       | (?P<integer>0 | [1-9][0-9]*[lL]?)
       | (?P<text>'(?:''|[^'])*')
+      | (?P<field>value(?:\.(?:[^\W\d]\w* | `[^`]+`))+(?![\w$]))
       | (?P<word>[A-Za-z_$][A-Za-z0-9_$]*)
       | (?P<symbol><> | >= | <= | [=<>(),+-])""",
     re.VERBOSE | re.DOTALL,
 )
+FIELD_PART = re.compile(r"`[^`]+`|\w+")
+"""A part of a field's name; the first is ``value``."""
 _OTHERS = {
     "!=": "unequal is <>",
     "||": "write OR; tags are a filter of their own (TAGS IN ('a', 'b'))",
@@ -28,6 +31,7 @@ _OTHERS = {
     '"': "texts stand between single quotes",
     "'": "a quote inside a text is written twice",
     "/*": "a comment ends with */",
+    ".": "a field of a typed topic is value.name, or value.`name` with other characters than letters, digits and _",
     "*": "there is no arithmetic",
     "/": "there is no arithmetic",
     "%": "there is no arithmetic",
@@ -41,7 +45,7 @@ class Token:
     """A piece of an expression."""
 
     kind: str
-    """``keyword``, ``word``, ``integer``, ``float``, ``text``, ``symbol``, or ``end``."""
+    """``keyword``, ``word``, ``field``, ``integer``, ``float``, ``text``, ``symbol``, or ``end``."""
     text: str
     """Keywords in capitals; a text as it is written, quotes and all."""
     at: int

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from ..errors import InvalidArgument, MissingDependency
-from ..filter.filters import filters_of
+from ..filter.filters import columns_read, filters_of
 from ..filter.tags import is_unicode
 from ..limits import check_flag, plain, shown
 from ..message.message import MESSAGE_SCHEMA, MessageView, to_us, views
@@ -117,7 +117,7 @@ class Reader:
             left_out=self._left_out,
             movable=start == "earliest" or isinstance(start, datetime),
         )
-        looked_at = frozenset[str]().union(*(one.columns for one in keep))
+        looked_at = columns_read(keep, typed=False)
         needed = sorted({*names, "queue", "offset", *looked_at}, key=MESSAGE_SCHEMA.names.index)
         source = self._rows.joined(snapshot, span, needed)
         try:
