@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("dynamodb", "delta", "metrics", "opentelemetry", "pandas", "polars", "testing")
+EXTRAS = ("dynamodb", "delta", "iceberg", "metrics", "opentelemetry", "pandas", "polars", "testing")
 """Those that the quick tests use. Spark is exact: its versions are another matter."""
 TOOLS = ("build", "hypothesis", "opentelemetry-sdk", "psutil", "pytest-timeout", "pytest-xdist", "pyyaml", "setuptools>=77")
-READERS = "duckdb"
-"""The beginning of the names of what only reads tables, in the versions of the group `dev`."""
+READERS = ("duckdb", "pyiceberg")
+"""The beginnings of the names of what only reads tables, in the versions of the group `dev`."""
 QUICK = " and ".join(
     f"not {kind}" for kind in ("slow", "spark", "s3", "versitygw", "dynamodb", "dynoxide", "postgres", "processes", "simulation")
 )

@@ -112,8 +112,8 @@ class IcebergWriter:
         listing, objects = await self._prepare(before, delta, columns, location, number, write_id)
         table = listing.table
         data = encode_table(table)
-        for path, content in objects:
-            await self._store.put_large(self._delta.root + path, content)  # under a fresh name
+        # Names are fresh, so it does not matter which of them a writer that is killed leaves behind.
+        await asyncio.gather(*(self._store.put_large(self._delta.root + path, content) for path, content in objects))
         if await self._create(number, data, write_id, started_s):
             self._listing, self._read_s = listing, started_s
             objects.append((metadata_path(number), data))
