@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from ..errors import DataDamaged, InternalError
+from ..message.columns import joined
 from ..message.message import LOG_SCHEMA
 from .header import Header, decode_header, encode_header
 from .sealed import read_footer, write_file
@@ -26,13 +27,13 @@ def encode_entry(header: Header, inline: Mapping[int, pa.Table]) -> bytes:
             count = header.batches[position].rows.get(queue, 0)
             pieces.append(inline[position].slice(taken[position], count))
             taken[position] += count
-    table = pa.concat_tables(pieces) if len(inline) > 1 else next(iter(inline.values()), LOG_SCHEMA.empty_table())
+    table = joined(pieces) if len(inline) > 1 else next(iter(inline.values()), LOG_SCHEMA.empty_table())
     return write_file(table, {FOOTER_KEY: encode_header(header)})
 
 
 def encode_rows(tables: Sequence[pa.Table]) -> bytes:
     """A staged file: the rows of one batch after another, each sorted by queue."""
-    return write_file(pa.concat_tables(tables), {ROWS_KEY: "1"})
+    return write_file(joined(tables), {ROWS_KEY: "1"})
 
 
 def read_header(data: bytes, *, where: str, number: int | None = None) -> Header:

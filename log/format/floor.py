@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ..limits import FORMAT_UNTYPED
+from ..limits import FORMAT_BASIC
 from .digest import digest
 from .stored_json import Name, Number, Stored, damaged, parse_stored
 
@@ -21,9 +21,7 @@ class _FloorForm(Stored, frozen=True):
 
 def encode_floor(number: int, *, write_id: str) -> bytes:
     """The floor as bytes; ``write_id`` makes each write different."""
-    return json.dumps(
-        {"format": FORMAT_UNTYPED, "floor": number, "write_id": write_id, "digest": _digest(number, write_id)}
-    ).encode()
+    return json.dumps({"format": FORMAT_BASIC, "floor": number, "write_id": write_id, "digest": _digest(number, write_id)}).encode()
 
 
 def decode_floor(data: bytes, *, where: str) -> int:

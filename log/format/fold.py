@@ -28,7 +28,7 @@ from ..paths import is_staged
 from ..schema.evolution import refusal
 from ..schema.topic_schema import TopicSchema
 from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, Evolved, ForgetJob, Header, Opening, Repair
-from .schema_form import SchemaForm, schema_of
+from .schema_form import SchemaForm, fields_digest, schema_of
 from .state import ProducerRow, SchemaVersion, State, item_hash, row_hash, schema_hash, state_of, version_hash
 from .stored_json import damaged, shown
 
@@ -262,7 +262,7 @@ class Judge:
     def _put_schema(self, schema: TopicSchema, changes: tuple[str, ...]) -> None:
         self._sum += schema_hash(schema) - schema_hash(self._schema)
         self._schema = schema
-        version = SchemaVersion(schema.version, self._entry, self._time_ms, changes)
+        version = SchemaVersion(schema.version, self._entry, self._time_ms, fields_digest(schema.fields), changes)
         kept = (*self._versions, version)[-SCHEMA_VERSIONS_KEPT:]
         self._sum += sum(map(version_hash, kept)) - sum(map(version_hash, self._versions))
         self._versions = kept

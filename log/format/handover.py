@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ..errors import DataDamaged, NewerFormatError
 from ..limits import PATH_PART_BYTES_MAX, VALIDITY_ENTRIES
+from ..message.columns import joined
 from ..message.message import LOG_SCHEMA
 from ..paths import TopicPaths
 from ..stores.protocol import ObjectInfo, ObjectMissing, ObjectStore
@@ -28,6 +29,7 @@ from .header import (
     OpeningForm,
     Part,
     batch_document,
+    is_extended,
     opening_document,
     parse_batches,
     parse_openings,
@@ -37,8 +39,8 @@ from .stored_json import Stored, check_stored, parse_stored
 
 _HANDED_KEY = "penstock.handed"
 _LONG = "long-"
-_UNTYPED, _TYPED = 1, 2
-"""The versions of names: with batches of typed rows each batch says the version of its schema."""
+_BASIC, _EXTENDED = 1, 2
+"""The versions of names: the later one says of each batch with which schema its rows were written, and whether they are extended."""
 _WHAT = "batches that were handed over"
 
 
@@ -75,7 +77,7 @@ def prepare(
     All must be valid until ``tail`` + 64. ``write_id`` (32 hexadecimal digits) makes the name fresh.
     """
     tables = [rows for _, rows in batches if rows is not None]
-    rows = pa.concat_tables(tables) if tables else LOG_SCHEMA.empty_table()
+    rows = joined(tables) if tables else LOG_SCHEMA.empty_table()
     plain = [batch for batch, _ in batches]
     if not any(batch.parts for batch in plain):
         data = write_file(rows, {_HANDED_KEY: "name"}) if tables else b""
@@ -142,8 +144,8 @@ def _placed(
 
 
 def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[Batch], body_digest: str) -> str:
-    typed = any(batch.schema_version for batch in batches)
-    out = bytearray([_TYPED if typed else _UNTYPED])
+    extended = any(map(is_extended, batches))
+    out = bytearray([_EXTENDED if extended else _BASIC])
     out += bytes.fromhex(write_id)[:8] + bytes.fromhex(body_digest)
     _put(out, len(openings), len(batches))
     for opening in openings:
@@ -154,8 +156,8 @@ def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[B
         epoch = batch.epoch or Epoch(0, 0)
         _put_text(out, batch.producer)
         _put(out, int(batch.named), epoch.entry, epoch.position, batch.previous + 1, batch.last - batch.previous, batch.generation)
-        if typed:
-            _put(out, batch.schema_version)
+        if extended:
+            _put(out, batch.schema_version, int(batch.extended))
         _put(out, len(batch.rows))
         for queue, count in sorted(batch.rows.items()):
             _put(out, queue, count)
@@ -165,7 +167,7 @@ def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[B
 def _decode_name(name: str, tail: int, where: str) -> tuple[tuple[Opening, ...], tuple[Batch, ...], str]:
     """Raises `DataDamaged`, `ValueError` or `LookupError` for a name that is not valid."""
     data = base64.b64decode(name + "=" * (-len(name) % 4), altchars=b"-_", validate=True)
-    if data[0] not in (_UNTYPED, _TYPED):
+    if data[0] not in (_BASIC, _EXTENDED):
         raise ValueError(f"version {data[0]}")
     body_digest = data[9:25].hex()
     reader = _Reader(data, 25)
@@ -181,10 +183,10 @@ def _decode_name(name: str, tail: int, where: str) -> tuple[tuple[Opening, ...],
         named, entry, position = bool(reader.number()), reader.number(), reader.number()
         previous = reader.number() - 1
         last, generation = previous + reader.number(), reader.number()
-        schema = {"t": reader.number()} if data[0] == _TYPED else {}
+        extended = {"t": reader.number(), "x": bool(reader.number())} if data[0] == _EXTENDED else {}
         rows = [number for _ in range(reader.number()) for number in (reader.number(), reader.number())]
         epoch = {"e": (entry, position)} if named else {}
-        batches.append({"p": producer, "s": (previous, last), "g": generation, "r": rows, "v": valid_until, **epoch, **schema})
+        batches.append({"p": producer, "s": (previous, last), "g": generation, "r": rows, "v": valid_until, **epoch, **extended})
     if reader.at != len(data):
         raise ValueError("bytes are left over")
     form = check_stored({"openings": openings, "batches": batches}, _HandedForm, what=_WHAT, where=where)

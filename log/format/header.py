@@ -16,8 +16,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ..limits import (
     ENTRY_LINKS_MAX,
-    FORMAT_TYPED,
-    FORMAT_UNTYPED,
+    FORMAT_BASIC,
+    FORMAT_EXTENDED,
     FORMATS_OF_LOGS,
     QUEUES_MAX,
     SCHEMA_CHANGES_TOLD,
@@ -76,6 +76,8 @@ class Batch:
     """The staged upload that its parts belong to, closed by the entry that brings it."""
     schema_version: int = 0
     """The version of the topic's schema that its rows were written with; 0: they have no typed value."""
+    extended: bool = False
+    """Whether a row of it has a key, headers, or NULL instead of a body, which only readers of the later format know."""
 
     @property
     def row_count(self) -> int:
@@ -155,6 +157,7 @@ class VersionForm(Stored, frozen=True, array_like=True):
     version: Number
     entry: Number
     time_ms: TimeMs
+    digest: Digest
     changes: Annotated[tuple[Name, ...], Meta(max_length=SCHEMA_CHANGES_TOLD)] = ()
 
 
@@ -206,6 +209,7 @@ class BatchForm(Stored, frozen=True):
     l: tuple[PartForm, ...] = ()  # noqa: E741 - the name is stored
     j: Id | None = None
     t: Number = 0
+    x: bool = False
 
 
 class _EntryForm(Stored, frozen=True):
@@ -242,13 +246,18 @@ class Header:
     @property
     def format(self) -> int:
         """The lowest format whose readers understand it."""
-        typed = any(batch.schema_version for batch in self.batches) or any(map(_names_schema, self.actions))
-        return FORMAT_TYPED if typed else FORMAT_UNTYPED
+        extended = any(map(is_extended, self.batches)) or any(map(_names_schema, self.actions))
+        return FORMAT_EXTENDED if extended else FORMAT_BASIC
 
     @property
     def inline(self) -> list[int]:
         """The positions of the batches whose rows are in the entry itself, in list order."""
         return [position for position, batch in enumerate(self.batches) if not batch.parts and batch.rows]
+
+
+def is_extended(batch: Batch) -> bool:
+    """Whether only readers of the later format understand a batch."""
+    return batch.extended or batch.schema_version > 0
 
 
 def _names_schema(action: Action) -> bool:
@@ -314,6 +323,8 @@ def batch_document(batch: Batch) -> dict[str, Any]:
         document["j"] = batch.job
     if batch.schema_version:
         document["t"] = batch.schema_version
+    if batch.extended:
+        document["x"] = True
     return document
 
 
@@ -335,6 +346,7 @@ def _parse_batch(form: BatchForm) -> Batch:
         parts=tuple(map(_parse_part, form.l)),
         job=form.j,
         schema_version=form.t,
+        extended=form.x,
     )
 
 

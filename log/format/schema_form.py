@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from ..schema.fields import ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, parts_of
 from ..schema.rules import DEPTH_MAX
 from ..schema.topic_schema import TopicSchema
+from .digest import digest
 from .stored_json import Name, Number, Stored
 
 
@@ -21,6 +24,7 @@ class FieldForm(Stored, frozen=True, omit_defaults=True):
     """Empty: the field's name."""
     retired: Number = 0
     doc: Name = ""
+    former: tuple[Name, ...] = ()
     of: tuple[FieldForm, ...] = ()
 
 
@@ -45,6 +49,16 @@ def schema_form(schema: TopicSchema) -> SchemaForm:
     return SchemaForm(schema.version, schema.last_id, tuple(map(_field_form, schema.fields)))
 
 
+def fields_digest(fields: tuple[Field, ...]) -> str:
+    """A digest of the names, types and NOT NULLs of fields in use, by which the versions of a schema are told apart."""
+    return digest(msgspec.json.encode([_shape(field) for field in fields if not field.retired]))
+
+
+def _shape(field: Field) -> tuple[object, ...]:
+    parts = [_shape(part) for part in parts_of(field.type) if not part.retired]
+    return field.name, _type_name(field.type), field.nullable, parts
+
+
 def _field_form(field: Field) -> FieldForm:
     return FieldForm(
         id=field.id,
@@ -54,6 +68,7 @@ def _field_form(field: Field) -> FieldForm:
         stored="" if field.stored_name == field.name else field.stored_name,
         retired=field.retired,
         doc=field.doc,
+        former=field.former_names,
         of=tuple(map(_field_form, parts_of(field.type))),
     )
 
@@ -88,6 +103,7 @@ def _field_of(form: FieldForm, depth: int) -> Field:
         id=form.id,
         stored_name=form.stored or form.name,
         retired=form.retired,
+        former_names=form.former,
     )
 
 

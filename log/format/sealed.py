@@ -15,6 +15,7 @@ import xxhash
 
 from ..errors import DataDamaged, ForeignObject, PenstockError
 from ..limits import MIB
+from ..message.columns import fits_file, slim, whole
 from .digest import digest
 from .stored_json import shown
 
@@ -37,7 +38,8 @@ _DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
 
 
 def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:
-    """``table`` as a sealed Parquet file with these footer values."""
+    """Rows as a sealed Parquet file with these footer values. Columns that no row has anything in are left out (`slim`)."""
+    table = slim(table)
     sink = pa.BufferOutputStream()
     columns = [name for name in _DICTIONARY_COLUMNS if name in table.column_names]
     with pq.ParquetWriter(
@@ -88,13 +90,14 @@ def _footer_values(file: bytes, where: str) -> dict[str, str]:
 
 
 def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
-    """The rows of a file whose seal was checked. With ``schema``, the file must have these columns and types, and valid text in them.
+    """The rows of a file whose seal was checked. With ``schema``, the file must have these columns and types, and valid text in them;
+    columns that files leave out are NULL then, and ``value`` is a struct of any type.
 
     The file's own statement of its rows' size is checked before memory is taken for them. Raises `DataDamaged`.
     """
     try:
         parquet = pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True)
-        if schema is not None and not parquet.schema_arrow.equals(schema):
+        if schema is not None and not fits_file(parquet.schema_arrow, schema):
             raise DataDamaged(
                 "the file has other columns",
                 object=where,
@@ -105,6 +108,7 @@ def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, sche
         rows = parquet.read(columns=columns, use_threads=False)
         if schema is not None:
             rows.validate(full=True)
+            rows = whole(rows, schema)
     except PARQUET_ERRORS as error:
         raise DataDamaged("the file cannot be read", object=where, observed=shown(error)) from error
     return rows

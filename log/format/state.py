@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import xxhash
 
-from ..limits import FORMAT_TYPED, FORMAT_UNTYPED
+from ..limits import FORMAT_BASIC, FORMAT_EXTENDED
 from ..schema.topic_schema import TopicSchema
 from .header import Epoch, RowForm, StateForm, VersionForm
 from .schema_form import schema_form, schema_of
@@ -37,6 +37,8 @@ class SchemaVersion:
     """The entry that brought it."""
     time_ms: int
     """The store time of that entry."""
+    digest: str = ""
+    """The digest of its fields, by `fields_digest`."""
     changes: tuple[str, ...] = ()
     """What it changed, as people are told; the first ones where they are many."""
 
@@ -75,7 +77,7 @@ class State:
     @property
     def format(self) -> int:
         """The lowest format whose readers understand it."""
-        return FORMAT_UNTYPED if self.schema is None else FORMAT_TYPED
+        return FORMAT_BASIC if self.schema is None else FORMAT_EXTENDED
 
     @property
     def digest(self) -> str:
@@ -108,7 +110,7 @@ def schema_hash(schema: TopicSchema | None) -> int:
 
 
 def version_hash(version: SchemaVersion) -> int:
-    return item_hash("version", version.version, version.entry, version.time_ms, version.changes)
+    return item_hash("version", version.version, version.entry, version.time_ms, version.digest, version.changes)
 
 
 def row_hash(kind: str, name: str, row: ProducerRow) -> int:
@@ -142,7 +144,7 @@ def state_form(state: State) -> StateForm:
         closed_jobs=tuple(state.closed_jobs.items()),
         store_time_ms=state.store_time_ms,
         schema=None if state.schema is None else schema_form(state.schema),
-        versions=tuple(VersionForm(one.version, one.entry, one.time_ms, one.changes) for one in state.versions),
+        versions=tuple(VersionForm(one.version, one.entry, one.time_ms, one.digest, one.changes) for one in state.versions),
     )
 
 
@@ -175,6 +177,6 @@ def state_of(form: StateForm) -> State:
         closed_jobs=dict(form.closed_jobs),
         store_time_ms=form.store_time_ms,
         schema=None if form.schema is None else schema_of(form.schema),
-        versions=tuple(SchemaVersion(one.version, one.entry, one.time_ms, one.changes) for one in form.versions),
+        versions=tuple(SchemaVersion(one.version, one.entry, one.time_ms, one.digest, one.changes) for one in form.versions),
     )
     return replace(state, sum=row_sum(state))

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ..errors import DataDamaged, NewerFormatError
-from ..limits import FORMAT_UNTYPED, NAME_CHARS_MAX, NUMBER_MAX, TIME_MAX_MS
+from ..limits import FORMAT_BASIC, NAME_CHARS_MAX, NUMBER_MAX, TIME_MAX_MS
 
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 """A count or number of entries, offsets, rows or bytes, which fits into 63 bits."""
@@ -53,7 +53,7 @@ def parse_stored(
     where: str,
     operation: str | None = None,
     hint: str | None = None,
-    formats: Collection[int] = (FORMAT_UNTYPED,),
+    formats: Collection[int] = (FORMAT_BASIC,),
 ) -> T:
     """``data`` as a value of ``form``. ``what`` names it: "an entry's footer". ``formats`` are those that this process reads.
 
@@ -64,7 +64,7 @@ def parse_stored(
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         check_version(_version(data), where=where, formats=formats)
         raise damaged(what, error, where=where, operation=operation, hint=hint) from error
-    check_version(getattr(value, "format", FORMAT_UNTYPED), where=where, formats=formats)
+    check_version(getattr(value, "format", FORMAT_BASIC), where=where, formats=formats)
     return value
 
 
@@ -78,7 +78,7 @@ def check_stored(
         raise damaged(what, error, where=where, operation=operation, hint=hint) from error
 
 
-def check_version(version: object, *, where: str, formats: Collection[int] = (FORMAT_UNTYPED,)) -> None:
+def check_version(version: object, *, where: str, formats: Collection[int] = (FORMAT_BASIC,)) -> None:
     """Raise `NewerFormatError` unless this process reads the version, or there is none."""
     if isinstance(version, int) and version not in formats:
         raise NewerFormatError(

@@ -38,8 +38,10 @@ _DOC = b"comment"
 
 
 def arrow_fields(fields: tuple[Field, ...], *, stored: bool = False) -> list[pa.Field]:
-    """The fields that are in use, by their names. ``stored``: as stored files have them: by their stored names, and each nullable."""
-    return [_arrow_field(field, stored) for field in fields if not field.retired]
+    """The fields that are in use, by their names. ``stored``: as stored files have them: by their stored names, each nullable, and
+    retired ones too.
+    """
+    return [_arrow_field(field, stored) for field in fields if stored or not field.retired]
 
 
 def _arrow_field(field: Field, stored: bool) -> pa.Field:

@@ -7,6 +7,7 @@ Nothing is parsed, rounded or cut, and no zone is guessed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -65,14 +66,15 @@ def convert_columns(data: pa.Table, schema: TopicSchema, *, ignore_extra: bool =
 def _misfits(found: pa.Schema | pa.StructType, type_: StructType, under: str, ignore_extra: bool) -> list[str]:
     """What does not fit, by path, whatever the values."""
     wrong: list[str] = []
-    fields = {field.name: field for field in type_.live}
+    fields = type_.by_sent_name
+    meant = [fields[name].id for name in found.names if name in fields]
     for number, name in enumerate(found.names):
         path = join(under, name)
         if name not in fields:
-            near = next((one for one in fields if one.lower() == name.lower()), None)
+            near = next((field.name for field in type_.live if field.name.lower() == name.lower()), None)
             if not ignore_extra:
                 wrong.append(f"{path} is not in the schema" + (f", which has {near}" if near else ""))
-        elif found.names.count(name) > 1:
+        elif meant.count(fields[name].id) > 1:
             wrong.append(f"{path} is there twice")
         else:
             wrong += _misfit(found.field(number).type, fields[name].type, path, ignore_extra)
@@ -128,8 +130,19 @@ def _without_view_types(found: pa.DataType) -> pa.DataType:
 
 
 def _struct(given: dict[str, pa.Array], type_: StructType, path: str, rows: Rows, bad: dict[int, BadValue]) -> pa.StructArray:
-    columns = [_column(given.get(field.name), field, join(path, field.name), rows, bad) for field in type_.live]
-    stored = [pa.field(field.stored_name, column.type) for field, column in zip(type_.live, columns, strict=True)]
+    meant = {field.id: name for name, field in type_.by_sent_name.items() if name in given}
+    used = [field for field in type_.fields if not field.retired or field.id in meant]
+    columns = [
+        _column(
+            given[meant[field.id]] if field.id in meant else None,
+            replace(field, nullable=field.nullable or field.retired > 0),
+            join(path, field.name),
+            rows,
+            bad,
+        )
+        for field in used
+    ]
+    stored = [pa.field(field.stored_name, column.type) for field, column in zip(used, columns, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=stored)
 
 

@@ -152,7 +152,8 @@ class _Step:
                 observed=field_text(new),
             )
         type_ = self.type_of(field.type, new.type, path)
-        return replace(field, name=name, type=type_, nullable=new.nullable, doc=new.doc or field.doc)
+        former = field.former_names if name == field.name else (*field.former_names, field.name)
+        return replace(field, name=name, type=type_, nullable=new.nullable, doc=new.doc or field.doc, former_names=former)
 
     def type_of(self, old: FieldType, new: FieldType, path: str) -> FieldType:
         if isinstance(old, StructType) and isinstance(new, StructType):
@@ -212,7 +213,7 @@ def refusal(before: TopicSchema | None, after: TopicSchema) -> str | None:
     if (found := _of_stored_names(after.fields, "") or _of_fixed_parts(after.fields)) is not None:
         return found
     if before is None:
-        return next((f"{path} is retired from the beginning" for path, field in walk(after.fields) if field.retired), None)
+        return next((f"{path} has a past" for path, field in walk(after.fields) if field.retired or field.former_names), None)
     return _of_fields(before.fields, after.fields, "", before.last_id, after.version)
 
 
@@ -245,9 +246,9 @@ def _of_fields(before: tuple[Field, ...], after: tuple[Field, ...], under: str, 
         if (found := _of_field(old, new, path, last_id, version)) is not None:
             return found
     for new in by_id.values():
-        if new.id <= last_id or new.retired or not new.nullable:
+        if new.id <= last_id or new.retired or new.former_names or not new.nullable:
             return f"{join(under, new.name)} is no new nullable field"
-        if any(part.id <= last_id or part.retired for _, part in walk(parts_of(new.type))):
+        if any(part.id <= last_id or part.retired or part.former_names for _, part in walk(parts_of(new.type))):
             return f"{join(under, new.name)} has parts that are not new"
     return None
 
@@ -262,6 +263,8 @@ def _of_field(old: Field, new: Field, path: str, last_id: int, version: int) -> 
         return f"{path} is stored under another name"
     if old.nullable and not new.nullable:
         return f"{path} becomes NOT NULL"
+    if new.former_names != (old.former_names if old.name == new.name else (*old.former_names, old.name)):
+        return f"{path} does not have its former names"
     if isinstance(old.type, StructType) and isinstance(new.type, StructType):
         return _of_fields(old.type.fields, new.type.fields, path, last_id, version)
     if parts_of(old.type) and type(old.type) is type(new.type):

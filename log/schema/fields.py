@@ -51,6 +51,20 @@ class StructType:
         """The fields that are not retired."""
         return tuple(field for field in self.fields if not field.retired)
 
+    @property
+    def by_sent_name(self) -> dict[str, Field]:
+        """The field that a producer of any version means by each name.
+
+        A field in use has its name. A former name, or the name of a retired field, means that field unless another one has it now, or two
+        have had it.
+        """
+        meant = {field.name: field for field in self.live}
+        older: dict[str, list[Field]] = {}
+        for field in self.fields:
+            for name in {*field.former_names, *([field.name] if field.retired else [])} - meant.keys():
+                older.setdefault(name, []).append(field)
+        return meant | {name: found[0] for name, found in older.items() if len(found) == 1}
+
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
@@ -84,6 +98,8 @@ class Field:
     """The name of its column in stored files, which never changes; empty: not given yet."""
     retired: int = 0
     """The version of the schema that retired it; 0: it is in use."""
+    former_names: tuple[str, ...] = ()
+    """The names that it had before, oldest first. Older producers go on using them."""
 
 
 def parts_of(type_: FieldType) -> tuple[Field, ...]:

@@ -14,6 +14,7 @@ DEPTH_MAX = 16
 _STEPS_MAX = 10 * FIELDS_MAX
 """More than any schema of so many fields takes, with its references."""
 FIELD_NAME_BYTES_MAX = 255
+FORMER_NAMES_MAX = 100
 DOC_CHARS_MAX = 1_000
 RESERVED = frozenset(
     {
@@ -114,6 +115,10 @@ def _check_level(fields: tuple[Field, ...], under: str, depth: int) -> int:
                     hint="Spark and Delta do not tell names apart by case" if other != field.name else None,
                 )
             names[folded(field.name)] = field.name
+        if len(field.former_names) > FORMER_NAMES_MAX:
+            raise LimitExceeded(
+                "the field was renamed too often", operation=_OPERATION, object=path, expected=f"at most {FORMER_NAMES_MAX} times"
+            )
         _check_type(field, path)
         if not _SURROGATES.isdisjoint(field.doc):
             raise InvalidArgument(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from .arrow_types import arrow_type
+from ..errors import InvalidArgument
+from .arrow_types import arrow_type, type_of_arrow
+from .evolution import holds
 from .fields import ArrayType, Field, FieldType, MapType, StructType
 from .topic_schema import TopicSchema
 
@@ -49,6 +51,72 @@ def _field(stored: pa.StructArray, field: Field) -> pa.Array:
     if number < 0:
         return pa.nulls(len(stored), arrow_type(field.type))
     return _shown(stored.field(number), field.type)
+
+
+def aligned(stored: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Stored values in another stored type of the same topic, which has all their fields and can hold them all.
+
+    Raises what Arrow raises where it has not.
+    """
+    if stored.type == wanted:
+        return stored
+    if isinstance(stored, pa.ChunkedArray):
+        return pa.chunked_array([aligned(chunk, wanted) for chunk in stored.chunks], wanted)
+    mask = stored.is_null() if stored.null_count else None
+    if pa.types.is_struct(wanted):
+        found = {field.name: stored.field(number) for number, field in enumerate(stored.type)}
+        columns = [
+            aligned(found[field.name], field.type) if field.name in found else pa.nulls(len(stored), field.type) for field in wanted
+        ]
+        return pa.StructArray.from_arrays(columns, fields=list(wanted), mask=mask)
+    if pa.types.is_list(wanted):
+        flat = Flat(stored)
+        return pa.ListArray.from_arrays(flat.offsets, aligned(flat.of(stored.values), wanted.value_type), type=wanted, mask=mask)
+    if pa.types.is_map(wanted):
+        flat = Flat(stored)
+        keys, items = aligned(flat.of(stored.keys), wanted.key_type), aligned(flat.of(stored.items), wanted.item_type)
+        return pa.MapArray.from_arrays(flat.offsets, keys, items, type=wanted, mask=mask)
+    return stored.cast(wanted)
+
+
+def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The least stored type that holds the values of both. Raises `ValueError` where they are not of one topic."""
+    if one == other:
+        return one
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        fields = {field.name: field.type for field in one}
+        for field in other:
+            fields[field.name] = wider_type(fields.get(field.name, field.type), field.type)
+        return pa.struct(list(fields.items()))
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(one.value_field.with_type(wider_type(one.value_type, other.value_type)))
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        keys, items = wider_type(one.key_type, other.key_type), wider_type(one.item_type, other.item_type)
+        return pa.map_(one.key_field.with_type(keys), one.item_field.with_type(items))
+    for wide, narrow in ((one, other), (other, one)):
+        if is_stored_by(narrow, wide):
+            return wide
+    raise ValueError(f"no type holds {one} and {other}")
+
+
+def is_stored_by(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a file may have a column of type ``found`` where ``wanted`` is what holds all versions: with fewer fields, or narrower."""
+    if pa.types.is_struct(wanted) and pa.types.is_struct(found):
+        places = [wanted.get_field_index(field.name) for field in found]
+        return len({*places} - {-1}) == len(places) and all(
+            field.nullable and is_stored_by(field.type, wanted.field(place).type)
+            for field, place in zip(found, places, strict=True)
+        )
+    if pa.types.is_list(wanted) and pa.types.is_list(found):
+        return is_stored_by(found.value_type, wanted.value_type)
+    if pa.types.is_map(wanted) and pa.types.is_map(found):
+        return is_stored_by(found.key_type, wanted.key_type) and is_stored_by(found.item_type, wanted.item_type)
+    if pa.types.is_nested(wanted) or pa.types.is_nested(found):
+        return False
+    try:
+        return wanted == found or holds(type_of_arrow(wanted, ""), type_of_arrow(found, ""))
+    except InvalidArgument:
+        return False
 
 
 class Flat:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from .arrow_types import arrow_fields
 from .fields import Field, StructType, field_text, parts_of, with_parts
 from .rules import folded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .sources import SchemaLike  # what lists topics needs no Arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +33,30 @@ class TopicSchema:
     @property
     def arrow(self) -> pa.StructType:
         """The type of the column ``value`` as readers and producers see it."""
-        return pa.struct(arrow_fields(self.fields))
+        from .arrow_types import arrow_type
+
+        return arrow_type(StructType(self.fields))
 
     @property
     def stored_arrow(self) -> pa.StructType:
-        """The type of the column ``value`` in stored files: by stored names, and all nullable."""
-        return pa.struct(arrow_fields(self.fields, stored=True))
+        """The type of the column ``value`` that holds what producers of any version stored: by stored names, all nullable, and retired
+        fields too.
+        """
+        from .arrow_types import arrow_type
+
+        return arrow_type(StructType(self.fields), stored=True)
 
     @property
     def ddl(self) -> str:
         """The fields in use, in Spark's SQL."""
         return ", ".join(field_text(field) for field in self.live)
+
+
+def schema_of_source(source: SchemaLike) -> TopicSchema:
+    """The first version of a topic's schema, of whatever it can be made from. Raises `InvalidArgument` or `LimitExceeded`."""
+    from .sources import fields_of
+
+    return first_schema(fields_of(source))
 
 
 def first_schema(fields: tuple[Field, ...]) -> TopicSchema:

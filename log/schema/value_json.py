@@ -106,15 +106,16 @@ def _of(cls: type, found: object) -> Any:  # noqa: ANN401 - a `cls`
 
 def _struct(found: object, type_: StructType, path: str) -> dict[str, Any]:
     given: dict[str, Any] = _of(dict, found)
-    names = [field.name for field in type_.live]
-    if extra := sorted(given.keys() - set(names)):
+    meant = type_.by_sent_name  # the text may be older than a rename or a retirement
+    if extra := sorted(given.keys() - meant.keys()):
         raise InvalidArgument(
             "the schema has no such field",
             operation=_OPERATION,
             object=plain(join(path, extra[0])),
-            expected=", ".join(names),
+            expected=", ".join(field.name for field in type_.live),
         )
-    return {field.name: _read(given.get(field.name), field.type, join(path, field.name)) for field in type_.live}
+    read = {name: _read(value, meant[name].type, join(path, name)) for name, value in given.items()}
+    return {**{field.name: None for field in type_.live if field.id not in {meant[name].id for name in given}}, **read}
 
 
 def _map(found: object, key: Field, value: Field, path: str) -> dict[Any, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -72,8 +72,8 @@ class Converted:
 def convert(rows: Sequence[object], schema: TopicSchema, *, ignore_extra: bool = False) -> Converted:
     """Rows as the column ``value`` of this schema.
 
-    A row is a mapping by field name, a dataclass, a named tuple or a pydantic model. A field that is left out is NULL. ``ignore_extra``
-    drops what the schema does not have.
+    A row is a mapping by field name, a dataclass, a named tuple or a pydantic model; None is NULL as a whole. A field that is left out is
+    NULL. ``ignore_extra`` drops what the schema does not have.
     """
     bad: dict[int, BadValue] = {}
     at = np.arange(len(rows))
@@ -196,12 +196,17 @@ def _shown(value: object) -> str:
 
 
 def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa.StructArray:
-    live = type_.live
-    names = [field.name for field in live]
+    used = list(type_.live)
     rows = _mappings(values, type_, path, places)
     mask = None if None not in rows else np.fromiter((row is None for row in rows), bool, len(rows))
     inside, numbers = (rows, None) if mask is None else ([row for row in rows if row is not None], np.flatnonzero(~mask))
     below = places if numbers is None else places.of(numbers)
+    if older := {name: field for name, field in type_.by_sent_name.items() if name != field.name or field.retired}:
+        inside = [_by_present_names(row, older) for row in inside]
+        # A retired field is asked of nobody: rows of producers of several versions may be side by side.
+        retired = [replace(field, nullable=True) for field in older.values() if field.retired]
+        used += [field for field in retired if any(field.name in row for row in inside)]
+    names = [field.name for field in used]
     try:
         taken_out = [[row[name] for row in inside] for name in names]
         whole = set(map(len, inside)) <= {len(names)}
@@ -209,14 +214,24 @@ def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa
         taken_out, whole = [[row.get(name) for row in inside] for name in names], False
     if not whole and not places.ignore_extra:
         _note_extra(inside, names, path, below)
-    columns = [_column(column, field, join(path, field.name), below) for field, column in zip(live, taken_out, strict=True)]
+    columns = [_column(column, field, join(path, field.name), below) for field, column in zip(used, taken_out, strict=True)]
     if numbers is not None:
         spread = np.full(len(rows), -1)
         spread[numbers] = np.arange(len(numbers))
         taken = pa.array(spread, mask=mask)
         columns = [column.take(taken) for column in columns]
-    stored = [pa.field(field.stored_name, column.type) for field, column in zip(live, columns, strict=True)]
+    stored = [pa.field(field.stored_name, column.type) for field, column in zip(used, columns, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=stored, mask=None if mask is None else pa.array(mask))
+
+
+def _by_present_names(row: Mapping[str, Any], older: Mapping[str, Field]) -> Mapping[str, Any]:
+    """A row of a producer of an earlier version as one of the present version. What is there under both names stays as it is."""
+    if older.keys().isdisjoint(row):
+        return row
+    return {
+        field.name if (field := older.get(name)) is not None and field.name not in row else name: value
+        for name, value in row.items()
+    }
 
 
 def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> list[Any]:
@@ -232,9 +247,9 @@ def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> 
             row = reader(value)
         except AttributeError:  # of a dataclass whose field was never set
             row = None
-        if row is None and (value is not None or not path):
+        if row is None and value is not None:
             places.note(number, BadValue(path or "the row", f"a row with {_names(type_)}", _shown(value)))
-        made.append(row if row is not None or path else {})
+        made.append(row)
     return made
 
 

@@ -81,7 +81,7 @@ state_forms = st.builds(
     closed_jobs=st.lists(st.tuples(hex_ids, numbers), max_size=2).map(tuple),
     store_time_ms=times_ms,
     schema=st.none() | schema_forms,
-    versions=st.lists(st.builds(VersionForm, numbers, numbers, times_ms, st.just(("added x",))), max_size=2).map(tuple),
+    versions=st.lists(st.builds(VersionForm, numbers, numbers, times_ms, hex_ids, st.just(("added x",))), max_size=2).map(tuple),
 )
 actions = st.one_of(
     st.builds(Created, hex_ids, st.integers(1, 4096), hex_ids, st.none() | schema_forms),

@@ -218,7 +218,7 @@ RETIRED = with_field(ORDERS, 1, retired=2)
     [
         (ORDERS, replace(ORDERS, version=3), "version 3 does not follow version 1"),
         (None, NEXT, "version 2 does not follow no schema"),
-        (None, replace(with_field(ORDERS, 1, retired=1), version=1), "retired from the beginning"),
+        (None, replace(with_field(ORDERS, 1, retired=1), version=1), "has a past"),
         (ORDERS, replace(NEXT, fields=()), "at least one field"),
         (
             ORDERS,

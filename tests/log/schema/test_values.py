@@ -293,7 +293,6 @@ BAD = [
     ("n int", {"n": 1, "m": 2}, "m: expected a field of the schema, found the field 'm'"),
     ("n int", {"N": 1}, "N: expected a field of the schema, found the field 'N' (the schema has n)"),
     ("n int", 7, "the row: expected a row with n, found the int 7"),
-    ("n int", None, "the row: expected a row with n, found the NoneType None"),
     ("s struct<x: int not null>", {"s": {}}, "s.x: expected int not null, found NULL"),
     ("s struct<x: int>", {"s": {"x": "a"}}, "s.x: expected int, found the str 'a'"),
     ("s struct<x: int>", {"s": [1]}, "s: expected a row with x, found the list [1]"),
@@ -321,6 +320,12 @@ def test_a_bad_row_is_known_by_place_path_and_reason(text: str, row: object, sai
 def replace_nullable(of: TopicSchema) -> TopicSchema:
     """The same schema with all fields at the top nullable."""
     return replace(of, fields=tuple(replace(field, nullable=True) for field in of.fields))
+
+
+def test_none_is_a_row_that_is_null_as_a_whole() -> None:
+    made = convert([{"n": 1}, None], schema("n int not null"))
+    assert not made.bad
+    assert made.value.to_pylist() == [{"n": 1}, None]
 
 
 def test_only_the_first_fault_of_a_row_is_kept_and_each_row_has_its_own() -> None:
