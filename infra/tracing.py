@@ -136,7 +136,7 @@ def _attributes(messages: Sequence[_Delivered], group: str | None, *, batch: boo
         attributes["messaging.destination.partition.id"] = str(messages[0].queue)
     if messages and not batch:
         attributes["messaging.message.id"] = messages[0].message_id
-        attributes["messaging.message.body.size"] = len(messages[0].body)
+        attributes["messaging.message.body.size"] = len(messages[0].body or b"")
         attributes["penstock.message.offset"] = messages[0].offset
         if messages[0].message_group is not None:
             attributes["penstock.message.group"] = messages[0].message_group

@@ -5,23 +5,38 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from types import TracebackType
 from typing import ClassVar, Literal, Self
 
 from .append.contention import Pace
 from .clock import StoreClock, too_far
 from .describe import TopicDescription, describe
-from .errors import ClosedError, DataDamaged, InvalidArgument, PenstockError, PermissionDenied, RetryError, TopicNotFound
+from .errors import (
+    ClosedError,
+    DataDamaged,
+    InvalidArgument,
+    NotSupported,
+    PenstockError,
+    PermissionDenied,
+    RetryError,
+    TopicNotFound,
+)
 from .format.header import Epoch
-from .limits import shown
+from .format.state import SchemaVersion
+from .limits import TopicLimits, shown
 from .message.message_type import MessageType
 from .paths import TopicPaths, check_topic_name, timer_log_name
 from .produce.accumulator import ProducerOptions, ProducerStatistics
+from .produce.invalid_rows import INVALID_SUFFIX
 from .produce.producer import Producer
 from .read.reader import Reader
 from .runtime.runtime import Runtime
+from .schema.sources import SchemaLike, fields_of
+from .schema.topic_schema import TopicSchema
 from .stores.probe import probe_conditional_writes
 from .stores.protocol import ObjectStore
 from .table.creation import open_table
@@ -30,7 +45,7 @@ from .topic.open_name import OWN_PREFIX, check_producer_name, open_name
 from .topic.records import list_topics, not_found
 from .topic.settings import TopicRecord, TopicSettings
 from .topic.timer_log import check_dead_letter_topic, check_delay_topic_name, check_own, delays, end_orphan, make_timer_log
-from .topic.topics import Topic, alter_topic, create_topic, delete_topic, open_topic, read_only
+from .topic.topics import Topic, alter_topic, create_topic, delete_topic, evolve_topic, open_topic, read_only
 
 log = logging.getLogger("penstock.log")
 
@@ -214,14 +229,14 @@ class Lake:
         if name is not None and name.startswith(OWN_PREFIX) and not copies:
             raise InvalidArgument(f"names that begin with {OWN_PREFIX} are Penstock's own", operation="producer", object=name)
         check_own(topic, operation="producer")
-        opened = await self._writable_topic(topic)
-        settings = opened.settings
+        served = opened = await self._writable_topic(topic)
         if delays(opened.record) and not copies:
             served, opened = await self.timer_log(topic, writable=True)
-            settings = served.settings
+        settings = served.settings
         # Both are of one moment: messages go by the settings to queues of the generation.
         generation = opened.tail.state.generation
         options = options or ProducerOptions()
+        beside = await self._invalid_producer(served, name, options) if options.invalid == "topic" else None
         epoch: Epoch | None = None
         last_sequence = -1
         if name is not None:
@@ -242,9 +257,54 @@ class Lake:
             epoch=epoch,
             last_sequence=last_sequence,
             options=options,
+            served=served,
+            invalid=beside,
         )
         self._producers = [one for one in self._producers if not one.closed] + [producer]
         return producer
+
+    async def _invalid_producer(self, topic: Topic, name: str | None, options: ProducerOptions) -> Producer:
+        """The producer of the topic that takes the rows that do not fit a topic's schema. The topic is made if it is missing."""
+        topic.schema  # noqa: B018 - it raises where there is none
+        if topic.settings.message_type is MessageType.DELAY:
+            raise NotSupported(
+                "rows of a topic of type DELAY that do not fit cannot go to another topic",
+                operation="producer",
+                object=topic.paths.topic,
+                hint='leave invalid="topic" out: their batch is refused',
+            )
+        beside = topic.paths.topic + INVALID_SUFFIX
+        limits = replace(topic.settings.limits, body_bytes=max(topic.settings.limits.body_bytes, TopicLimits().body_bytes))
+        await self.create_topic(beside, TopicSettings(queues=1, retention=topic.settings.retention, limits=limits))
+        return await self.producer(
+            beside, name=name, options=replace(options, invalid="refuse", on_batch=None, linger=timedelta(0))
+        )
+
+    async def evolve_topic(
+        self, name: str, schema: SchemaLike, *, rename: Mapping[str, str] | None = None, retire: Collection[str] = ()
+    ) -> TopicSchema:
+        """Make ``schema`` the topic's schema from now on, and return it with its version; nothing happens where it is already.
+
+        Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point), NOT NULL
+        relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths). Fields are matched by
+        name. Producers with an earlier version go on: what they send under old names is understood. Raises `InvalidArgument`, naming the
+        field, for any other change, and for a topic without a schema.
+        """
+        check_own(name, operation="evolve_topic")
+        wanted = fields_of(schema)
+        return await evolve_topic(await self._writable_topic(name), wanted, rename=rename, retire=retire)
+
+    async def topic_schema(self, name: str) -> TopicSchema | None:
+        """The schema of a topic as it is now; None for a topic without one."""
+        topic = await self.topic(name)
+        await topic.tail.catch_up()
+        return topic.tail.state.schema if topic.is_current else None
+
+    async def schema_history(self, name: str) -> tuple[SchemaVersion, ...]:
+        """The versions of a topic's schema, oldest first: when each came, and what it changed. The last 100 are remembered."""
+        topic = await self.topic(name)
+        await topic.tail.catch_up()
+        return topic.tail.state.versions if topic.is_current else ()
 
     async def _writable_topic(self, name: str) -> Topic:
         topic = await self.topic(name, writable=True)

@@ -52,11 +52,11 @@ KIB = 1024
 MIB = 1024 * KIB
 
 # --- Format constants: part of stored data and of the proofs -----------------------------------------------------------------
-FORMAT_UNTYPED = 1
-"""The format of what says nothing of schemas. Every object states the lowest format whose readers understand it."""
-FORMAT_TYPED = 2
-"""The format of what does."""
-FORMATS_OF_LOGS = (FORMAT_UNTYPED, FORMAT_TYPED)
+FORMAT_BASIC = 1
+"""The first format. Every object states the lowest format whose readers understand it."""
+FORMAT_EXTENDED = 2
+"""The format of what has to do with schemas, and of messages with a key, headers, or NULL instead of a body."""
+FORMATS_OF_LOGS = (FORMAT_BASIC, FORMAT_EXTENDED)
 """The formats of entries, checkpoints and topics that this process reads."""
 SCHEMA_VERSIONS_KEPT = 100
 """How many versions of a schema a topic's state remembers."""

@@ -22,7 +22,13 @@ BAD_MESSAGES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     (None, penstock.InvalidArgument, "send takes a penstock.Message.*NoneType"),
     ((b"x", "g", None, (), {}, None), penstock.InvalidArgument, "send takes a penstock.Message.*tuple"),
     (Message("text", message_group="g"), penstock.InvalidArgument, r"the body must be bytes.*str.*Message.json\(...\) encodes"),  # type: ignore[arg-type]
-    (Message(None, message_group="g"), penstock.InvalidArgument, "the body must be bytes.*NoneType"),  # type: ignore[arg-type]
+    (Message(b"x", "g", key="k"), penstock.InvalidArgument, "the key must be bytes.*'k'"),  # type: ignore[arg-type]
+    (Message(b"x", "g", headers=[("h", "text")]), penstock.InvalidArgument, "header 'h' must be bytes or None"),  # type: ignore[list-item]
+    (Message(b"x", "g", headers="h"), penstock.InvalidArgument, "headers must be a list"),  # type: ignore[arg-type]
+    (Message(b"x", "g", headers=[b"h"]), penstock.InvalidArgument, "a header must be a .name, value. pair"),  # type: ignore[list-item]
+    (Message(b"x", "g", headers=[(b"h", b"")]), penstock.InvalidArgument, "a header's name must be a text"),  # type: ignore[list-item]
+    (Message(b"x", "g", key=b"k" * 31), penstock.LimitExceeded, "key and headers together is over the limit"),
+    (Message.of({"a": 1}, message_group="g"), penstock.InvalidArgument, "the topic has no schema"),
     (Message(7, message_group="g"), penstock.InvalidArgument, "the body must be bytes.*int"),  # type: ignore[arg-type]
     (
         Message(b"x" * 11, message_group="g"),
@@ -111,6 +117,7 @@ def table(**columns: Any) -> pa.Table:
     return pa.table({name: values for name, values in given.items() if values is not None})
 
 
+HEADERS = penstock.log.SEND_SCHEMA.field("headers").type
 MAPS = pa.map_(pa.string(), pa.string())
 BAD_TABLES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     (
@@ -125,7 +132,14 @@ BAD_TABLES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     (table(queue=[0, 2**40]), penstock.InvalidArgument, "column queue has the wrong type"),
     (table(keys=["a", "b"]), penstock.InvalidArgument, "column keys has the wrong type"),
     (table(properties=["a", "b"]), penstock.InvalidArgument, "column properties has the wrong type"),
-    (table(body=pa.array([b"a", None])), penstock.InvalidArgument, "column body is null.*row 1.*nothing of the batch was sent"),
+    (
+        table(key=[b"", b"x" * 31]),
+        penstock.LimitExceeded,
+        "key and headers together are over 30 bytes.*row 1.*nothing of the batch",
+    ),
+    (table(headers=pa.array([[], [(None, b"")]], HEADERS)), penstock.InvalidArgument, "a header's name is null.*row 1"),
+    (table(headers=pa.array([[], [("h", b"")] * 3], HEADERS)), penstock.LimitExceeded, "more than 2 headers.*row 1"),
+    (table(headers=pa.array([[("h", b"x" * 30)], None], HEADERS)), penstock.LimitExceeded, "over 30 bytes.*row 0"),
     (table(message_group=["g", None]), penstock.MessageTypeMismatch, "takes FIFO messages.*row 1"),
     (table(message_group=None), penstock.MessageTypeMismatch, "takes FIFO messages.*row 0"),
     (table(message_group=["g", ""]), penstock.InvalidArgument, "the message group must be visible characters.*row 1"),

@@ -36,7 +36,10 @@ from ...log import (
 from ...log.limits import MIB, NAMED_ROW_MS, PRODUCER_NAME_BYTES_MAX
 from ...log.message.message import COPY_SCHEMA, from_ms
 from ...log.runtime.backoff import Backoff
+from ...log.schema.value_json import value_json
 
+_ROW_BYTES = 1024
+"""The size that a typed row is taken for, where batches are cut."""
 ATTEMPTS_MAX = 5
 """The number of tries of a write without any progress before it ends with the error of the last try."""
 _AGAIN_S = 0.1
@@ -193,7 +196,9 @@ class CopyWriter:
                 "tag": message.tag,
                 "keys": list(message.keys),
                 "properties": list(properties.items()),
-                "body": message.body,
+                "body": message.body if message.value is None else value_json(message.value).encode(),
+                "key": message.key,
+                "headers": [{"key": name, "value": value} for name, value in message.headers] or None,
                 "sequence": sequence,
                 "message_id": message.message_id,
                 "born_timestamp": message.born_timestamp,
@@ -287,7 +292,7 @@ def _batches(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
     """The copies in runs that are neither long nor large."""
     first, size_bytes = 0, 0
     for place, copy in enumerate(copies):
-        size_bytes += len(copy.message.body)
+        size_bytes += len(copy.message.body or b"") + (_ROW_BYTES if copy.message.value is not None else 0)
         if size_bytes >= _BATCH_BYTES or place - first + 1 == _BATCH_COPIES:
             yield copies[first : place + 1]
             first, size_bytes = place + 1, 0

@@ -106,7 +106,7 @@ class FeedCache:
         if not spans:
             return
         # Only these parts of the state are needed here, and the states of thousands of entries are large.
-        slim = replace(folded, state=State(entry=state.entry, store_time_ms=state.store_time_ms))
+        slim = replace(folded, state=State(entry=state.entry, store_time_ms=state.store_time_ms, schema=state.schema))
         arrival = Arrival(number=state.entry, spans=spans, stored=(slim, data), size_bytes=size_bytes)
         self._arrivals[arrival.number] = arrival
         self.size_bytes += size_bytes

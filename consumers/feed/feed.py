@@ -18,9 +18,9 @@ from ...log.errors import ClosedError, InternalError, TopicDeleted
 from ...log.format.fold import Folded
 from ...log.format.state import State
 from ...log.limits import MIB
-from ...log.message.message import MESSAGE_SCHEMA
 from ...log.read.merged_rows import MergedRows, out_of_range
 from ...log.read.reader import Reader
+from ...log.read.shown_rows import shown_columns
 from ...log.table.delta.snapshot import Snapshot
 from ...log.topic.topics import Topic
 from .backlog import Backlog, CatchUp
@@ -144,7 +144,10 @@ class Feed:
     async def pick(self, queue: int, offsets: Sequence[int]) -> pa.RecordBatch:
         """The rows of these few offsets of a queue, in rising order, read from the store anew. Raises what `fetch` raises."""
         wanted = np.unique(np.asarray(offsets, np.int64))
-        found = await self._unpublished_rows(queue, wanted)
+        schema = self._tail.state.schema
+        shown = shown_columns(None, schema)
+        stored = await self._unpublished_rows(queue, wanted)
+        found = [shown.shown(rows, where=self._topic.paths.topic) for rows in stored]
         here = [rows.column("offset").to_numpy() for rows in found]
         for near in _runs(np.setdiff1d(wanted, np.concatenate(here)) if here else wanted):
             reading = self._reader.read(queue=queue, start=int(near[0]), end=int(near[-1]) + 1, damaged="skip")
@@ -152,7 +155,9 @@ class Feed:
                 async for rows in source:
                     at = np.flatnonzero(np.isin(rows.column("offset").to_numpy(), near))
                     found.append(rows.take(pa.array(at)))
-        rows = pa.concat_batches(found).sort_by("offset") if found else pa.RecordBatch.from_pylist([], MESSAGE_SCHEMA)
+        if self._tail.state.schema is not schema:
+            return await self.pick(queue, offsets)  # rows of two versions would not fit together
+        rows = pa.concat_batches(found).sort_by("offset") if found else pa.RecordBatch.from_pylist([], shown.arrow)
         for missing in np.setdiff1d(wanted, rows.column("offset").to_numpy()).tolist():
             async with aclosing(self.scan(queue, missing, missing + 1)) as source:
                 await anext(source, None)  # raises the reason

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias, overload
 
 import pyarrow as pa
 
-from ...log.message.message import Column, MessageView, view_columns, views_of
+from ...log.message.message import VALUE, Column, MessageView, view_columns, views_of
+from ...log.schema.value_column import ValueColumn
 
 _OFFSET, _GROUP, _BODY = (MessageView._fields.index(name) for name in ("offset", "message_group", "body"))
 
@@ -28,17 +29,19 @@ Places: TypeAlias = "range | list[int]"
 class FetchedRows:
     """Messages of one queue, by rising offsets."""
 
-    __slots__ = ("_columns", "offsets")
+    __slots__ = ("_columns", "_value_bytes", "offsets")
 
-    def __init__(self, columns: Sequence[Column | Sequence[Any]]) -> None:
-        """One column for each field of a message."""
+    def __init__(self, columns: Sequence[Column | Sequence[Any]], *, value_bytes: float = 0.0) -> None:
+        """One column for each field of a message. ``value_bytes`` is the mean size of a typed row."""
         self._columns = columns
-        self.offsets: list[int] = list(columns[_OFFSET])
+        self._value_bytes = value_bytes
+        self.offsets: list[int] = [*columns[_OFFSET]]
 
     @staticmethod
     def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> FetchedRows:
         """The rows of a batch with `MESSAGE_SCHEMA`; nothing of the batch is kept in memory."""
-        return FetchedRows(view_columns(topic, batch, epoch=epoch))
+        value_bytes = batch.column(VALUE).nbytes / max(1, batch.num_rows) if VALUE in batch.schema.names else 0.0
+        return FetchedRows(view_columns(topic, batch, epoch=epoch), value_bytes=value_bytes)
 
     def all(self) -> LazyMessages:
         """All rows."""
@@ -57,7 +60,13 @@ class FetchedRows:
     def only(self, places: Places) -> FetchedRows:
         """The rows at some places, which keep no others in memory."""
         get = _getter(places)
-        return FetchedRows([column if isinstance(column, repeat) else get(column) for column in self._columns])
+
+        def some(column: Column | Sequence[Any]) -> Column | Sequence[Any]:
+            if isinstance(column, ValueColumn):
+                return column.only(places)
+            return column if isinstance(column, repeat) else get(column)
+
+        return FetchedRows([some(column) for column in self._columns], value_bytes=self._value_bytes)
 
     def messages(self, places: Places) -> list[MessageView]:
         """The messages at some places."""
@@ -65,8 +74,11 @@ class FetchedRows:
         return list(views_of([column if isinstance(column, repeat) else get(column) for column in self._columns]))
 
     def body_bytes(self, places: Places) -> int:
-        """The size of the bodies at some places together."""
-        return sum(map(len, _getter(places)(self._columns[_BODY])))
+        """The size of the bodies, or of the typed rows, at some places together."""
+        bodies = self._columns[_BODY]
+        if isinstance(bodies, repeat):
+            return int(len(places) * self._value_bytes)
+        return sum(len(body) for body in _getter(places)(bodies) if body is not None)
 
 
 def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
@@ -158,7 +170,7 @@ class LazyMessages(Sequence[MessageView]):
         """The size of the bodies together."""
         parts, made = self.parts, self.made
         if made is not None:
-            return sum(len(message.body) for message in made)
+            return sum(len(message.body) for message in made if message.body is not None)
         return sum(rows.body_bytes(places) for rows, places in parts)
 
     def __len__(self) -> int:

@@ -63,7 +63,7 @@ class Unpublished:
         self._walking = asyncio.Lock()
 
     async def pick(self, published: int, queue: int, offsets: Offsets) -> list[pa.RecordBatch]:
-        """The rows that are found for these rising offsets, in order. ``published`` is the last entry that the table has.
+        """The rows that are found for these rising offsets, in order, as they are stored. ``published`` is the last entry that the table has.
 
         At most one request for each entry that has any of them, and one for what it links; none for entries in memory. Raises
         `StoreUnavailable`.
@@ -108,7 +108,7 @@ class Unpublished:
         if state.incarnation != self._topic.record.incarnation:
             return
         # Only these parts of the state are needed, and the states of thousands of entries are large.
-        slim = State(entry=state.entry, store_time_ms=state.store_time_ms, next_offsets=state.next_offsets)
+        slim = State(entry=state.entry, store_time_ms=state.store_time_ms, next_offsets=state.next_offsets, schema=state.schema)
         self._entries.append(_Entry(replace(folded, state=slim), entry_bytes(folded, data)))
         if len(self._entries) > ENTRIES_MAX:
             del self._entries[: ENTRIES_MAX // 8]

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from ...log.errors import DataDamaged, InternalError
 from ...log.format.fold import Folded
 from ...log.paths import TopicPaths
+from ...log.read.shown_rows import shown_columns
+from ...log.schema.topic_schema import TopicSchema
 from ...log.tail.entry_rows import EntryRows, decode_entry, staged_parts
 from ...log.topic.topics import Topic
 from .cache import Arrival, FeedCache, Piece
@@ -90,6 +92,8 @@ def _taken(arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes
         piece = None if arrival.pieces is None else arrival.pieces.get(queue)
         if piece is None or piece.first_offset > at or left_rows <= 0 or left_bytes <= 0:
             break
+        if taken and not piece.rows.schema.equals(taken[0].schema):
+            break  # the topic's schema has changed between the two
         rows = piece.rows.slice(at - piece.first_offset)
         whole = rows.num_rows <= left_rows and piece.size_bytes <= left_bytes
         kept = rows if whole else cut(rows, rows_max=left_rows, bytes_max=left_bytes)
@@ -112,7 +116,7 @@ def _decoded(
     whole = {queue: span for queue, span in sorted(spans.items()) if queue not in {lost.queue for lost in entry.lost}}
     if not whole:
         return {}, 0
-    rows = _single_batch(entry, whole)
+    rows = _single_batch(entry, whole, folded.state.schema, where=paths.entry(folded.number))
     size_bytes = rows.nbytes
     ends = np.cumsum([limit - first for first, limit in whole.values()])
     bodies = np.concatenate(([0], np.cumsum(pc.binary_length(rows.column("body")).fill_null(0).to_numpy(zero_copy_only=False))))
@@ -126,13 +130,16 @@ def _decoded(
     return pieces, size_bytes
 
 
-def _single_batch(entry: EntryRows, whole: dict[int, tuple[int, int]]) -> pa.RecordBatch:
-    """The rows of these queues as one batch. Raises `InternalError` unless they are exactly those that the fold gave out."""
+def _single_batch(entry: EntryRows, whole: dict[int, tuple[int, int]], schema: TopicSchema | None, *, where: str) -> pa.RecordBatch:
+    """The rows of these queues as one batch, as the ``schema`` shows them. Raises `InternalError` unless they are exactly those that the
+    fold gave out.
+    """
     table = entry.table
     if entry.lost:
         table = table.filter(pc.is_in(table.column("queue"), value_set=pa.array(list(whole), pa.int32())))
     batches = table.combine_chunks().to_batches()
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    rows = shown_columns(None, schema).shown(rows, where=where)
     queues = np.repeat(list(whole), [limit - first for first, limit in whole.values()])
     offsets = np.concatenate([np.arange(first, limit) for first, limit in whole.values()])
     if not (np.array_equal(rows.column("queue").to_numpy(), queues) and np.array_equal(rows.column("offset").to_numpy(), offsets)):

@@ -331,7 +331,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             self.give_back(messages)
             return
         self._counters.messages_out.add(len(messages))
-        self._counters.bytes_out.add(sum(len(message.body) for message in messages))
+        self._counters.bytes_out.add(sum(len(message.body or b"") for message in messages))
         asked.given.set_result(messages)
 
     def _carry_on(self, step: Step) -> None:

@@ -343,7 +343,8 @@ def _dead_letter_key(message: MessageView) -> _DeadLetterKey | None:
 
 def _row(message: MessageView) -> pa.RecordBatch:
     """The message's row as filters look at it."""
-    row = {**message.stored(), "keys": list(message.keys), "properties": list(message.properties.items())}
+    headers = [{"key": name, "value": value} for name, value in message.headers] or None
+    row = {**message.stored(), "keys": list(message.keys), "properties": list(message.properties.items()), "headers": headers}
     return pa.RecordBatch.from_pylist([{name: row[name] for name in MESSAGE_SCHEMA.names}], MESSAGE_SCHEMA)
 
 

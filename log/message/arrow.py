@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from ..errors import InvalidArgument, LimitExceeded, MessageTypeMismatch, SequenceError
 from ..limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits
-from .message import NOTHING_SENT, SEND_SCHEMA, limit_hint
+from ..schema.stored import Flat
+from .message import NOTHING_SENT, RARE, SEND_SCHEMA, limit_hint
 from .message_type import MessageType
 
 _Refusal: TypeAlias = type[InvalidArgument | LimitExceeded | MessageTypeMismatch]
@@ -56,6 +57,8 @@ def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queu
         _refuse(outside, f"the topic has queues 0 to {queues - 1}", InvalidArgument)
     if any(table[name].null_count < table.num_rows for name in ("tag", "keys", "properties")):
         _check_labels(table, limits)
+    if any(table[name].null_count < table.num_rows for name in RARE):
+        _check_foreign(table, limits)
     return table
 
 
@@ -79,8 +82,6 @@ def _column(data: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
 
 
 def _check_bodies(bodies: pa.ChunkedArray, limits: TopicLimits) -> None:
-    if bodies.null_count:
-        _refuse(pc.is_null(bodies), "column body is null", InvalidArgument)
     lengths = pc.binary_length(bodies)
     if (pc.max(lengths).as_py() or 0) > limits.body_bytes:
         said = f"the body is over {limits.body_bytes} bytes"
@@ -132,6 +133,23 @@ def _check_labels(table: pa.Table, limits: TopicLimits) -> None:
     sizes = _list_bytes(properties, properties.keys) + _list_bytes(properties, properties.items)
     sizes = sizes + _list_bytes(keys, keys.values) + pc.binary_length(table["tag"]).combine_chunks().fill_null(0).to_numpy()
     said = f"properties, tag and keys together are over {limits.properties_bytes} bytes"
+    _refuse(pa.array(sizes > limits.properties_bytes), said, LimitExceeded, setting="properties_bytes")
+
+
+def _check_foreign(table: pa.Table, limits: TopicLimits) -> None:
+    """Check binary keys and headers."""
+    headers = table["headers"].combine_chunks()
+    too_many = pc.fill_null(pc.greater(pc.list_value_length(headers), limits.properties), False)
+    _refuse(too_many, f"more than {limits.properties} headers", LimitExceeded, setting="properties")
+    flat = Flat(headers)
+    names, values = (flat.of(headers.values).field(place) for place in range(2))
+    if names.null_count:
+        row = int(flat.owners[pc.index(names.is_null(), True).as_py()])
+        raise _refusal(row, "a header's name is null", InvalidArgument)
+    parts = (pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False) for column in (names, values))
+    sizes = np.bincount(flat.owners, weights=np.sum(list(parts), axis=0), minlength=len(headers))
+    sizes = sizes + pc.fill_null(pc.binary_length(table["key"]), 0).to_numpy()
+    said = f"key and headers together are over {limits.properties_bytes} bytes"
     _refuse(pa.array(sizes > limits.properties_bytes), said, LimitExceeded, setting="properties_bytes")
 
 

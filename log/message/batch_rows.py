@@ -14,13 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..limits import as_timedelta
-from .message import LOG_SCHEMA, Message, from_us
+from .columns import with_value
+from .message import LOG_SCHEMA, RARE, VALUE, Message, from_us
 from .routing import Router
 
 _HEX = np.frombuffer(b"".join(b"%04x" % number for number in range(1 << 16)), np.uint32)
 _ID_CHARS = 32
 _KEYS_TYPE = LOG_SCHEMA.field("keys").type
 _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
+_HEADERS_TYPE = LOG_SCHEMA.field("headers").type
 _TIME_TYPE = LOG_SCHEMA.field("born_timestamp").type
 
 T = TypeVar("T")
@@ -64,7 +66,7 @@ class BatchRows:
     columns: Mapping[str, pa.Array | pa.ChunkedArray]
     """Columns that differ from message to message, ids and queues apart, in sending order. Columns that are not here are empty."""
     places: Places
-    ids: MessageIds | KeptIds
+    ids: MessageIds | SomeIds | KeptIds
     producer: str
 
     @property
@@ -77,6 +79,12 @@ class BatchRows:
         """The approximate size of the rows in memory, uncompressed."""
         return self.count * (_ID_CHARS + len(self.producer) + 16) + sum(column.nbytes for column in self.columns.values())
 
+    @property
+    def is_extended(self) -> bool:
+        """Whether some row has a key, headers, or NULL instead of a body and no typed value."""
+        body = self.columns.get("body")
+        return any(name in self.columns for name in RARE) or (body is not None and body.null_count > 0)
+
     @cached_property
     def table(self) -> pa.Table:
         """The rows with `LOG_SCHEMA`, sorted by queue, and by sending order within each queue."""
@@ -88,18 +96,23 @@ class BatchRows:
         count = len(order)
         taken = pa.array(order)
 
-        def column(name: str) -> pa.Array | pa.ChunkedArray:
-            if name in self.columns:
-                return self.columns[name].take(taken)
-            return _empty(LOG_SCHEMA.field(name).type, count)
+        is_in_order = count > 0 and order[-1] - order[0] == count - 1 and bool((order[1:] > order[:-1]).all())
 
-        rest = {name: column(name) for name in LOG_SCHEMA.names if name not in {"queue", "message_id", "producer"}}
+        def column(name: str) -> pa.Array | pa.ChunkedArray:
+            if name not in self.columns:
+                kind = LOG_SCHEMA.field(name).type
+                return pa.nulls(count, kind) if name in RARE else _empty(kind, count)
+            of_all = self.columns[name]
+            return of_all.slice(int(order[0]), count) if is_in_order else of_all.take(taken)
+
+        schema = with_value(LOG_SCHEMA, self.columns[VALUE].type if VALUE in self.columns else None)
+        rest = {name: column(name) for name in schema.names if name not in {"queue", "message_id", "producer"}}
         fixed = {
             "queue": pa.array(self.places.queues[order]),
             "message_id": self.ids.column(order),
             "producer": pa.repeat(pa.scalar(self.producer), count),
         }
-        return pa.table({name: fixed.get(name, rest.get(name)) for name in LOG_SCHEMA.names}, schema=LOG_SCHEMA)
+        return pa.table({name: fixed.get(name, rest.get(name)) for name in schema.names}, schema=schema)
 
 
 def message_id(prefix: int, number: int) -> str:
@@ -127,6 +140,19 @@ class MessageIds:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class SomeIds:
+    """The ids of those messages of a batch that are written."""
+
+    ids: MessageIds
+    written: npt.NDArray[np.int64]
+    """The messages that are written, by their place among all."""
+
+    def column(self, indices: npt.NDArray[np.int64]) -> pa.Array:
+        """The ids of these messages, by their place among those that are written."""
+        return self.ids.column(self.written[indices])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class KeptIds:
     """The ids of messages that were sent before."""
 
@@ -138,7 +164,7 @@ class KeptIds:
 
 
 def rows_of_messages(
-    bodies: Sequence[bytes],
+    bodies: Sequence[bytes | None],
     groups: Sequence[str | None],
     labelled: Mapping[int, Message],
     queues: Mapping[int, int],
@@ -159,6 +185,11 @@ def rows_of_messages(
     columns = {"body": pa.array(bodies, pa.binary()), "born_timestamp": _times(born_us)}
     if group_column.null_count < len(groups):
         columns["message_group"] = group_column
+    if any(message.key is not None for message in labelled.values()):
+        columns["key"] = pa.array(_spread({at: one.key for at, one in labelled.items()}, None, len(bodies)), pa.binary())
+    if any(message.headers for message in labelled.values()):
+        headers = {at: _headers(one) for at, one in labelled.items()}
+        columns["headers"] = pa.array(_spread(headers, None, len(bodies)), _HEADERS_TYPE)
     if any(message.tag is not None for message in labelled.values()):
         columns["tag"] = pa.array(_spread({at: one.tag for at, one in labelled.items()}, None, len(bodies)), pa.string())
     if any(message.keys for message in labelled.values()):
@@ -167,12 +198,16 @@ def rows_of_messages(
         pairs = {at: list(one.properties.items()) for at, one in labelled.items()}
         columns["properties"] = pa.array(_spread(pairs, [], len(bodies)), _PROPERTIES_TYPE)
     if any(message.delivery_timestamp is not None or message.delay is not None for message in labelled.values()):
-        due = {at: _due(one, int(born_us[at])) for at, one in labelled.items()}
+        due = {at: due_at(one, int(born_us[at])) for at, one in labelled.items()}
         columns["delivery_timestamp"] = pa.array(_spread(due, None, len(bodies)), _TIME_TYPE)
     return BatchRows(columns, Places(routed), ids, producer)
 
 
-def _due(message: Message, born_us: int) -> datetime | None:
+def _headers(message: Message) -> list[dict[str, object]] | None:
+    return [{"key": name, "value": value} for name, value in message.headers] or None
+
+
+def due_at(message: Message, born_us: int) -> datetime | None:
     """The time when a message is due; a delay counts from its birth."""
     return message.delivery_timestamp if message.delay is None else from_us(born_us) + as_timedelta(message.delay)
 
@@ -187,11 +222,11 @@ def _spread(given: Mapping[int, T], absent: T, count: int) -> list[T]:
 
 def rows_of_arrow(
     data: pa.Table,
-    born_us: int,
+    born_us: int | npt.NDArray[np.int64],
     router: Router,
     *,
     producer: str,
-    ids: MessageIds,
+    ids: MessageIds | SomeIds,
 ) -> BatchRows:
     """Rows for a table that `check_arrow` has passed, or for copies, which keep their ids and birth times."""
     count = data.num_rows
@@ -204,9 +239,10 @@ def rows_of_arrow(
             named = chosen.is_valid().to_numpy(zero_copy_only=False)
             routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)
     are_copies = "message_id" in data.column_names
-    columns = {"body": data["body"], "born_timestamp": data["born_timestamp"] if are_copies else _times(np.full(count, born_us))}
-    plain = ("message_group", "tag", "delivery_timestamp")
+    columns = {"born_timestamp": data["born_timestamp"] if are_copies else _times(np.broadcast_to(born_us, count))}
+    plain = ("message_group", "tag", "delivery_timestamp", "key", "headers")
     columns |= {name: data[name] for name in plain if data[name].null_count < count}
+    columns |= {VALUE: data[VALUE]} if VALUE in data.column_names else {"body": data["body"]}
     if data["keys"].null_count < count:
         columns["keys"] = _empty_for_null(data["keys"])
     if data["properties"].null_count < count:
@@ -222,7 +258,7 @@ def _empty_for_null(lists: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def _times(times_us: npt.NDArray[np.int64]) -> pa.Array:
-    return pa.array(times_us).view(_TIME_TYPE)
+    return pa.array(np.ascontiguousarray(times_us)).view(_TIME_TYPE)
 
 
 def _empty(kind: pa.DataType, count: int) -> pa.Array:

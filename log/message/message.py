@@ -12,13 +12,23 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ..errors import CallError, InvalidArgument, LimitExceeded, MessageTypeMismatch
-from ..limits import KEYS_MAX, TAG_BYTES_MAX, Duration, TopicLimits, named_tuple_text
+from ..limits import KEYS_MAX, TAG_BYTES_MAX, Duration, TopicLimits, named_tuple_text, plain
+from ..schema.class_values import value_of_class
+from ..schema.value_column import ValueColumn
+from ..schema.value_json import value_json
 from .message_type import MessageType
 
 T = TypeVar("T")
+MaybeNone: TypeAlias = Any
+"""Stands beside a type where None occurs too, and a check for it at every use would only be a burden (typeshed names it so)."""
 
+_SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+
+Header: TypeAlias = "tuple[str, bytes | None]"
+"""The name and the value of a header."""
 
 
 class Message(NamedTuple):
@@ -32,13 +42,20 @@ class Message(NamedTuple):
     the order of its messages once they are due.
     """
 
-    body: bytes
+    body: bytes | None
+    """None is a tombstone, and not an empty body. In a topic with a schema it is None, and ``value`` is the content."""
     message_group: str | None = None
     tag: str | None = None
     keys: Sequence[str] = ()
     properties: Mapping[str, str] = {}
     delivery_timestamp: datetime | None = None
     delay: Duration | None = None
+    key: bytes | None = None
+    """A binary key, as clients of other systems send it. It routes nothing: a ``message_group`` does."""
+    headers: Sequence[Header] = ()
+    """Names and binary values, in order, and repeated as they are given."""
+    value: object = None
+    """The row, in a topic with a schema: a dict, dataclass, named tuple or pydantic model. `Message.of` makes such messages."""
 
     def __repr__(self) -> str:
         return named_tuple_text(self, self._fields)
@@ -61,6 +78,22 @@ class Message(NamedTuple):
             raise InvalidArgument("the value is not JSON", operation="Message.json", observed=str(error)) from error
         return Message(body, message_group, tag, keys, properties or {}, delivery_timestamp, delay)
 
+    @staticmethod
+    def of(
+        row: object,
+        *,
+        message_group: str | None = None,
+        tag: str | None = None,
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        delivery_timestamp: datetime | None = None,
+        delay: Duration | None = None,
+    ) -> Message:
+        """A message whose content is a row of a topic with a schema: a dict, dataclass, named tuple or pydantic model. It is checked
+        against the topic's schema once it is sent.
+        """
+        return Message(None, message_group, tag, keys, properties or {}, delivery_timestamp, delay, value=row)
+
     @property
     def message_type(self) -> MessageType:
         """The message's type: DELAY with a delivery time or a delay, else FIFO with a message group, else NORMAL."""
@@ -81,13 +114,19 @@ class MessageView(NamedTuple):
     tag: str | None
     keys: tuple[str, ...]
     properties: dict[str, str]
-    body: bytes
+    body: bytes | MaybeNone
+    """None for a tombstone, and in a topic with a schema."""
     born_timestamp: datetime
     """The time when ``send`` was called, by the producer's corrected clock."""
     store_timestamp: datetime
     """The time when it was appended; never goes back along a topic."""
     delivery_timestamp: datetime | None
     producer: str
+    key: bytes | None = None
+    """The binary key that a client of another system gave."""
+    headers: tuple[Header, ...] = ()
+    value: Any = None
+    """The row as a dict, in a topic with a schema: by the names of its present version. None for a tombstone, and without a schema."""
     delivery_attempt: int = 1
     """The number of this delivery to the group, from 1. Set by consumers."""
     epoch: int = 0
@@ -105,17 +144,35 @@ class MessageView(NamedTuple):
         """
         return self.queue, self.epoch, self.offset, self.delivery_attempt
 
+    @property
+    def content(self) -> bytes:
+        """The body, or the row as JSON in a topic with a schema; empty for a tombstone."""
+        if self.value is not None:
+            return value_json(self.value).encode()
+        return b"" if self.body is None else self.body
+
     def stored(self) -> dict[str, Any]:
         """The stored values by name: every field but those that a consumer adds when it hands the message out."""
         return {name: value for name, value in self._asdict().items() if name not in OF_A_DELIVERY}
 
     def json(self) -> Any:  # noqa: ANN401 - any JSON value
-        """The body parsed as JSON. Raises `InvalidArgument` when it is not."""
+        """The body parsed as JSON, or the row as JSON can say it; None for a tombstone. Raises `InvalidArgument` when the body is no
+        JSON.
+        """
+        if self.value is not None:
+            return json.loads(value_json(self.value))
         try:
-            return json.loads(self.body)
+            return None if self.body is None else json.loads(self.body)
         except ValueError as error:
             where = f"{self.topic}, queue {self.queue}, offset {self.offset}"
             raise InvalidArgument("the body is not JSON", operation="message.json", object=where, observed=str(error)) from error
+
+    def as_(self, cls: type[T]) -> T | None:
+        """The row as a ``cls``: a dataclass, named tuple, TypedDict or pydantic model; None for a tombstone.
+
+        Fields that ``cls`` does not have are left out. Raises `InvalidArgument` where it needs one that the row does not have.
+        """
+        return value_of_class(self.value, cls)
 
 
 OF_A_DELIVERY = frozenset({"delivery_attempt", "epoch", "receipt_handle"})
@@ -149,8 +206,14 @@ _PAYLOAD = [
 ]
 _DELIVERY = pa.field("delivery_timestamp", _TIME)
 _PRODUCER = pa.field("producer", pa.string())
+_KEY = pa.field("key", pa.binary())
+_HEADERS = pa.field("headers", pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))))
+VALUE = "value"
+"""The column of typed rows, behind all others: a struct. Only topics with a schema have it."""
+RARE = ("key", "headers")
+"""The columns that files leave out where all rows have NULL there."""
 
-LOG_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD, _DELIVERY, _PRODUCER])
+LOG_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD, _DELIVERY, _PRODUCER, _KEY, _HEADERS])
 """The columns of rows in entries and staged objects; offset and store time follow from the fold."""
 
 MESSAGE_SCHEMA = pa.schema(
@@ -161,12 +224,15 @@ MESSAGE_SCHEMA = pa.schema(
         pa.field("store_timestamp", _TIME),
         _DELIVERY,
         _PRODUCER,
+        _KEY,
+        _HEADERS,
     ]
 )
-"""The columns that readers hand out and the topic's table holds."""
+"""The columns that readers hand out and the topic's table holds. A topic with a schema has the column ``value`` behind them."""
 
-SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], _DELIVERY, pa.field("sequence", pa.int64())])
-"""The columns that ``send_batch`` takes; only ``body`` is required, and ``delivery_timestamp`` by topics of type DELAY."""
+SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], _DELIVERY, _KEY, _HEADERS, pa.field("sequence", pa.int64())])
+"""The columns that ``send_batch`` takes; only ``body`` is required, and ``delivery_timestamp`` by topics of type DELAY. A topic with a
+schema takes the fields of its rows as columns instead of ``body``."""
 
 COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
 """The columns of messages that were sent before, and keep their id and birth time on the way to another topic."""
@@ -183,7 +249,7 @@ def views(
     return views_of(columns)
 
 
-Column: TypeAlias = "list[Any] | repeat[Any]"
+Column: TypeAlias = "list[Any] | ValueColumn | repeat[Any]"
 """The values of one field of some messages; `itertools.repeat` without end where all have the same."""
 
 
@@ -198,11 +264,14 @@ def view_columns(topic: str, batch: pa.RecordBatch | pa.Table, *, epoch: int = 0
         _texts(batch.column("tag")),
         _keys(batch.column("keys")),
         _properties(batch.column("properties")),
-        batch.column("body").to_pylist(),
+        _texts(batch.column("body")),
         _times(batch.column("born_timestamp")),
         _times(batch.column("store_timestamp")),
         _times(batch.column("delivery_timestamp")),
         _texts(batch.column("producer")),
+        _texts(batch.column("key")),
+        _headers(batch.column("headers")),
+        ValueColumn.of(batch.column(VALUE)) if VALUE in batch.schema.names else repeat(None),
         repeat(1),
         repeat(epoch),
         repeat(""),
@@ -220,10 +289,14 @@ _make_view: Callable[[Iterable[Any]], MessageView] = partial(tuple.__new__, Mess
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> Column:
+    """The texts or bytes of a column."""
+    return repeat(None) if column.null_count == len(column) else column.to_pylist()
+
+
+def _headers(column: pa.Array | pa.ChunkedArray) -> Column:
     if column.null_count == len(column):
-        return repeat(None)
-    texts: list[str | None] = column.to_pylist()
-    return texts
+        return repeat(())
+    return [tuple((one["key"], one["value"]) for one in headers) if headers else () for headers in column.to_pylist()]
 
 
 def _keys(column: pa.Array | pa.ChunkedArray) -> Column:
@@ -274,11 +347,15 @@ def from_ms(time_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=time_ms)
 
 
-def check_message(message: Message, topic_type: MessageType, limits: TopicLimits) -> None:
-    """Raise unless ``message`` may be sent to a topic of this type with these limits."""
+def check_message(message: Message, topic_type: MessageType, limits: TopicLimits, *, derives_group: bool = False) -> None:
+    """Raise unless ``message`` may be sent to a topic of this type with these limits. ``derives_group``: messages of a FIFO topic get their
+    group from a field.
+    """
     if not isinstance(message, Message):
         raise InvalidArgument("send takes a penstock.Message", operation="send", observed=type(message).__name__)
-    if message.message_type is not topic_type:
+    if message.message_type is not topic_type and not (
+        derives_group and topic_type is MessageType.FIFO and message.message_type is MessageType.NORMAL
+    ):
         raise MessageTypeMismatch(
             f"the topic takes {topic_type} messages, and this is a {message.message_type} message",
             operation="send",
@@ -286,17 +363,18 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
             observed=message.message_type,
             hint=_NO_DELAY if message.message_type is MessageType.DELAY else _TYPE_HINTS[topic_type],
         )
-    body, group, tag, keys, properties, _, _ = message
-    if not isinstance(body, (bytes, bytearray, memoryview)):
-        raise InvalidArgument(
-            "the body must be bytes", operation="send", observed=type(body).__name__, hint="Message.json(...) encodes"
-        )
-    _at_most(
-        "the body", body.nbytes if isinstance(body, memoryview) else len(body), limits.body_bytes, "bytes", setting="body_bytes"
-    )
+    body, group, tag, keys, properties, _, _, key, headers, _ = message
+    if body is not None:
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise InvalidArgument(
+                "the body must be bytes", operation="send", observed=type(body).__name__, hint="Message.json(...) encodes"
+            )
+        _at_most("the body", _size(body), limits.body_bytes, "bytes", setting="body_bytes")
     if group is not None:
         _at_most("the message group", len(_text("the message group", group)), limits.group_bytes, "bytes", setting="group_bytes")
     _check_labels(tag, keys, properties, limits)
+    if key is not None or headers:
+        _check_foreign(key, headers, limits)
 
 
 def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> Iterator[T]:
@@ -312,8 +390,30 @@ def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> 
 
 def frozen(message: Message) -> Message:
     """A checked message as it is now, unaffected by what its sender does to its parts later."""
-    body, group, tag, keys, properties, due, delay = message
-    return Message(bytes(body), group, tag, tuple(keys), dict(properties), due, delay)
+    body, group, tag, keys, properties, due, delay, key, headers, value = message
+    return Message(
+        None if body is None else bytes(body),
+        group,
+        tag,
+        tuple(keys),
+        dict(properties),
+        due,
+        delay,
+        None if key is None else bytes(key),
+        tuple((name, None if content is None else bytes(content)) for name, content in headers),
+        value,
+    )
+
+
+def _size(data: bytes | bytearray | memoryview) -> int:
+    return data.nbytes if isinstance(data, memoryview) else len(data)
+
+
+def labels_bytes(message: Message) -> int:
+    """The size of all that a checked message has beside its body or row."""
+    size = sum(map(len, message.keys)) + sum(len(name) + len(value) for name, value in message.properties.items())
+    size += 0 if message.key is None else len(message.key)
+    return size + sum(len(name) + len(value or b"") for name, value in message.headers)
 
 
 NOTHING_SENT = "nothing of the batch was sent"
@@ -346,6 +446,28 @@ def _check_labels(tag: object, keys: Sequence[str], properties: Mapping[str, str
     for name, value in properties.items():
         size += len(_text("a property's name", name)) + len(_text(f"property {name!r}", value, may_be_empty=True))
     _at_most("properties, tag and keys together", size, limits.properties_bytes, "bytes", setting="properties_bytes")
+
+
+def _check_foreign(key: object, headers: object, limits: TopicLimits) -> None:
+    """Check what clients of other systems send: a binary key, and headers."""
+    size = 0
+    if key is not None:
+        if not isinstance(key, bytes | bytearray | memoryview):
+            raise InvalidArgument("the key must be bytes", operation="send", observed=plain(key))
+        size += _size(key)
+    if isinstance(headers, str | bytes) or not isinstance(headers, Sequence):
+        raise InvalidArgument("headers must be a list of (name, value) pairs", operation="send", observed=plain(headers))
+    _at_most("the number of headers", len(headers), limits.properties, "headers", setting="properties")
+    for header in headers:
+        if not isinstance(header, tuple | list) or len(header) != 2:
+            raise InvalidArgument("a header must be a (name, value) pair", operation="send", observed=plain(header))
+        name, value = header
+        if not isinstance(name, str) or not _SURROGATES.isdisjoint(name):
+            raise InvalidArgument("a header's name must be a text", operation="send", observed=plain(name))
+        if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+            raise InvalidArgument(f"header {name!r} must be bytes or None", operation="send", observed=plain(value))
+        size += len(name.encode()) + (0 if value is None else _size(value))
+    _at_most("key and headers together", size, limits.properties_bytes, "bytes", setting="properties_bytes")
 
 
 def _text(what: str, value: object, *, may_be_empty: bool = False) -> bytes:

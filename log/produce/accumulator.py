@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -28,6 +28,7 @@ from ..limits import (
 from ..message.message import Message
 from ..runtime.portal import patiently
 from .receipts import BatchFuture, SettledBatch
+from .typed_rows import TypedRows
 
 MESSAGE_OVERHEAD_BYTES = 450
 """The memory that a message takes beside its body: the tuple, its receipt, its columns."""
@@ -68,6 +69,11 @@ class ProducerOptions:
     delivery_timeout: DurationField = field_default(timedelta(seconds=120))
     """The time after which a batch ends as not written, where that is proved, or as unknown. A batch of more than 8 MiB ends after 24
     hours at most."""
+    extra: Literal["refuse", "ignore"] = "refuse"
+    """What becomes of a row with a field that the topic's schema does not have: the row is refused, or the field left out."""
+    invalid: Literal["refuse", "topic"] = "refuse"
+    """What becomes of rows that do not fit the topic's schema: their whole batch is refused, or they go to the topic ``NAME-invalid``,
+    each once and with the reason, and the other rows are written."""
     on_batch: Callable[[BatchSent], None] | None = None
     """Called with each batch once it is durable or failed, on the event loop, for metrics. It must be quick, and raise nothing."""
 
@@ -78,6 +84,11 @@ class ProducerOptions:
             check_count(name, getattr(self, name), most=MEMORY_BYTES_MAX, operation="producer")
         if self.on_full not in ("block", "raise"):
             raise InvalidArgument("on_full must be 'block' or 'raise'", operation="producer", observed=plain(self.on_full))
+        for name, choices in (("extra", ("refuse", "ignore")), ("invalid", ("refuse", "topic"))):
+            if getattr(self, name) not in choices:
+                raise InvalidArgument(
+                    f"{name} must be {' or '.join(map(repr, choices))}", operation="producer", observed=plain(getattr(self, name))
+                )
         if self.on_batch is not None and not callable(self.on_batch):
             raise InvalidArgument("on_batch must be callable", operation="producer", observed=plain(self.on_batch))
 
@@ -100,9 +111,9 @@ class BatchBuilder:
     first_number: int
     started_s: float
     id_prefix: int = 0
-    bodies: list[bytes] = field(default_factory=list)
-    """The body of every message, as ``groups`` and ``born_s`` hold theirs. The messages are not kept: they would burden the garbage
-    collector."""
+    contents: list[Any] = field(default_factory=list)
+    """The body of every message, or its row in a topic with a schema, as ``groups`` and ``born_s`` hold theirs. The messages are not kept:
+    they would burden the garbage collector."""
     groups: list[str | None] = field(default_factory=list)
     born_s: list[float] = field(default_factory=list)
     """The times when the messages were sent, by the monotonic clock."""
@@ -111,6 +122,10 @@ class BatchBuilder:
     queues: dict[int, int] = field(default_factory=dict)
     """The queues, by index, of messages whose sender chose one."""
     table: pa.Table | None = None
+    typed: TypedRows | None = None
+    """The checked rows of ``table`` in a topic with a schema, bad ones too."""
+    sequences: list[int] = field(default_factory=list)
+    """The sequence of every message, where bad rows go to another topic by their sequences."""
     last_sequence: int | None = None
     """The sequence of the last message, where the application gives sequences."""
     size_bytes: int = 0
@@ -130,22 +145,22 @@ class BatchBuilder:
     def of(cls, messages: Sequence[Message]) -> BatchBuilder:
         """A separate batch of checked messages."""
         bodies, groups = [one.body for one in messages], [one.message_group for one in messages]
-        return cls(0, 0.0, bodies=bodies, groups=groups, labelled=dict(enumerate(messages)))
+        return cls(0, 0.0, contents=bodies, groups=groups, labelled=dict(enumerate(messages)))
 
     @property
     def count(self) -> int:
         """The number of messages so far."""
-        return self.taken_count + (self.table.num_rows if self.table is not None else len(self.bodies))
+        return self.taken_count + (self.table.num_rows if self.table is not None else len(self.contents))
 
     @property
     def payload_bytes(self) -> int:
         """The size of its content, without what the messages take as objects."""
-        return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.bodies)
+        return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.contents)
 
     def built(self) -> None:
         """Drop what nobody needs any more: the rows were built, and receipts may be kept for long."""
-        self.taken_count, self.table = self.count, None
-        self.bodies, self.groups, self.born_s, self.labelled, self.queues = [], [], [], {}, {}
+        self.taken_count, self.table, self.typed = self.count, None, None
+        self.contents, self.groups, self.born_s, self.labelled, self.queues, self.sequences = [], [], [], {}, {}, []
 
     def settle(self, outcome: SettledBatch | PenstockError) -> None:
         """Tell all receipts the outcome."""
@@ -306,9 +321,10 @@ class Accumulator:
 
     def cut(self, builder: BatchBuilder, count: int, size_bytes: int, last_sequence: int | None) -> None:
         """Restore ``builder`` as it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
-        del builder.bodies[count:], builder.groups[count:], builder.born_s[count:]
+        del builder.contents[count:], builder.groups[count:], builder.born_s[count:]
         builder.queues.pop(count, None)
         builder.labelled.pop(count, None)
+        del builder.sequences[count:]
         self.size_bytes += size_bytes - builder.size_bytes
         builder.size_bytes, builder.last_sequence = size_bytes, last_sequence
         if builder.closed:

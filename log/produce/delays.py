@@ -18,7 +18,7 @@ from ..format.stored_json import whole_number
 from ..limits import QUEUES_MAX, TopicLimits, checked_duration, duration_text, named_tuple_text
 from ..message.arrow import check_delivery_times
 from ..message.batch_rows import MessageIds, message_id
-from ..message.message import LOG_SCHEMA, Message, from_us, limit_hint, to_us, views
+from ..message.message import LOG_SCHEMA, MaybeNone, Message, from_us, limit_hint, to_us, views
 from ..runtime.runtime import Clock
 
 QUEUE = 0
@@ -149,7 +149,8 @@ class WaitingMessage(NamedTuple):
     tag: str | None
     keys: tuple[str, ...]
     properties: dict[str, str]
-    body: bytes
+    body: bytes | MaybeNone
+    """None for a tombstone. A row of a topic with a schema is JSON here."""
     queue: int | None
     """The queue that its sender named. None: its message group's queue, or any."""
     born_timestamp: datetime
@@ -197,10 +198,8 @@ class Delays:
         Raises what `delivery_us` raises.
         """
         due_us = delivery_us(message, self._limit, 1000 * self._clock.wall_ms())
-        body, group, tag, keys, properties, _, delay = message
-        if queue is not None:
-            properties = {**properties, DESTINATION_QUEUE: str(queue)}
-        return Message(body, group, tag, keys, properties, from_us(due_us) if delay is None else None, delay)
+        properties = message.properties if queue is None else {**message.properties, DESTINATION_QUEUE: str(queue)}
+        return message._replace(properties=properties, delivery_timestamp=None if message.delay is not None else from_us(due_us))
 
     def timed_table(self, table: pa.Table) -> pa.Table:
         """Checked rows, with the queues that their sender named. Raises `InvalidArgument` or `LimitExceeded`."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +21,19 @@ from ..append.appender import Appender
 from ..append.in_flight import Outcome, Written
 from ..errors import CallError, ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
 from ..format.header import Batch, Epoch
-from ..limits import HANDED_BYTES_MAX, shown
+from ..limits import HANDED_BYTES_MAX, Duration, shown
 from ..message.arrow import check_arrow, check_rising
-from ..message.batch_rows import BatchRows, MessageIds, Places, rows_of_arrow, rows_of_messages
-from ..message.message import COPY_SCHEMA, Message, check_message, checked_each, frozen
+from ..message.batch_rows import BatchRows, MessageIds, Places
+from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, checked_each, frozen, labels_bytes
 from ..message.routing import Router, check_queue
 from ..paths import TopicPaths, is_timer_log
 from ..runtime.runtime import Runtime
+from ..schema.value_json import value_of_json
+from ..schema.values import convert
 from ..stage.jobs import stage
 from ..stores.protocol import ObjectStore
 from ..topic.settings import TopicSettings
+from ..topic.topics import Topic
 from .accumulator import (
     MESSAGE_OVERHEAD_BYTES,
     Accumulator,
@@ -41,7 +45,15 @@ from .accumulator import (
     tell,
 )
 from .delays import Delays
+from .forming import BatchFormer
 from .receipts import BatchReceipt, Receipt, SettledBatch, receipt_of
+from .typed_rows import (
+    TypedRows,
+    check_content,
+    refusal,
+    rows_of_columns,
+    rows_of_contents,
+)
 
 _CHECKED_GROUPS_MAX = 100_000
 _STAGE_AGAIN_S = 0.5
@@ -71,7 +83,10 @@ class Producer:
         epoch: Epoch | None,
         last_sequence: int,
         options: ProducerOptions,
+        served: Topic,
+        invalid: Producer | None = None,
     ) -> None:
+        """``served`` is the topic whose messages these are, which is another one than the log's where they wait in a timer log."""
         self._store, self._paths, self._runtime, self._settings = store, paths, runtime, settings
         self.topic = topic
         self._delays = Delays(topic, settings.limits, runtime.clock) if is_timer_log(paths.topic) else None
@@ -93,6 +108,18 @@ class Producer:
         self._loop = asyncio.get_running_loop()
         self._wakeup = asyncio.Event()
         self._body_bytes_max = settings.limits.body_bytes
+        self._invalid = invalid
+        self._former = BatchFormer(
+            runtime,
+            served,
+            self._router,
+            producer=id,
+            ignore_extra=options.extra == "ignore",
+            invalid=invalid,
+            to_timer_log=self._delays is not None,
+        )
+        self._is_typed = self._former.is_typed
+        self._derives_group = settings.message_group is not None
         self._accumulator = Accumulator(
             options,
             id_prefix=runtime.random.getrandbits(64),
@@ -135,17 +162,65 @@ class Producer:
         # Half of the cost of a message is spent here, so the steps are written out: no calls that can be spared.
         size_bytes = 0
         if message.__class__ is Message:
-            body, group, tag, keys, properties, due, delay = message
-            if body.__class__ is bytes and tag is None and not keys and not properties and due is None and delay is None:
+            body, group, tag, keys, properties, due, delay, key, headers, value = message
+            bare = tag is None and not keys and not properties and due is None and delay is None
+            if bare and body.__class__ is bytes and key is None and not headers and value is None:
                 try:
                     known = group in self._checked_groups
                 except TypeError:
                     known = False  # not even hashable
                 if known and len(body) <= self._body_bytes_max:
                     size_bytes = MESSAGE_OVERHEAD_BYTES + len(body)
-        if not (plain := size_bytes > 0):
-            message, size_bytes = self._checked(message, queue)
-            queue = queue if self._delays is None else None
+        if size_bytes:
+            return self._take(message[0], message[1], None, size_bytes, queue, sequence)
+        message, size_bytes = self._checked(message, queue)
+        content = message.value if self._is_typed else message.body
+        return self._take(content, message.message_group, message, size_bytes, queue if self._delays is None else None, sequence)
+
+    def send_row(
+        self,
+        row: object,
+        *,
+        message_group: str | None = None,
+        tag: str | None = None,
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        delivery_timestamp: datetime | None = None,
+        delay: Duration | None = None,
+        queue: int | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """Send a row of a topic with a schema, as `send` sends ``Message.of(row, …)``: a dict, dataclass, named tuple or pydantic model.
+
+        Rows are checked together, when their batch is formed. A row that does not fit makes the receipts of its whole batch raise
+        `InvalidArgument`, which names message, field, what was expected and found; the producer must then be opened anew, so that
+        nothing overtakes the batch. With ``invalid="topic"`` such rows go to another topic instead. What is inside of a row (lists,
+        dicts) must not be changed before the receipt resolves.
+        """
+        bare = tag is None and not keys and not properties and delivery_timestamp is None and delay is None
+        if bare and self._is_typed and row is not None and self._delays is None and message_group in self._checked_groups:
+            size_bytes = MESSAGE_OVERHEAD_BYTES + int(self._former.row_bytes)
+            content = dict(row) if isinstance(row, dict) else row
+            return self._take(content, message_group, None, size_bytes, queue, sequence)
+        if row is None:
+            raise InvalidArgument(
+                "a row is None", operation="send_row", object=self.topic, hint="a tombstone is send(Message(None, …))"
+            )
+        message = Message.of(
+            row,
+            message_group=message_group,
+            tag=tag,
+            keys=keys,
+            properties=properties,
+            delivery_timestamp=delivery_timestamp,
+            delay=delay,
+        )
+        return self.send(message, queue=queue, sequence=sequence)
+
+    def _take(
+        self, content: object, group: str | None, message: Message | None, size_bytes: int, queue: int | None, sequence: int | None
+    ) -> Receipt:
+        """Take a checked message over. ``message`` is the whole of it, unless it has nothing but its content and group."""
         if queue is not None:
             check_queue(queue, self._settings.queues, self.topic)
         accumulator = self._accumulator
@@ -155,16 +230,18 @@ class Producer:
             if not (sequence is None and self._unsequenced) and self._is_duplicate(sequence):
                 return receipt_of(self._duplicates, -1)
             builder = accumulator.open or accumulator.open_builder()
-            index = len(builder.bodies)
+            index = len(builder.contents)
             size_before, sequence_before = builder.size_bytes, builder.last_sequence
             try:
                 if queue is not None:
                     builder.queues[index] = queue
-                if not plain:
+                if message is not None:
                     builder.labelled[index] = message
                 builder.last_sequence = sequence
-                builder.bodies.append(message[0])
-                builder.groups.append(message[1])
+                if sequence is not None and self._invalid is not None:
+                    builder.sequences.append(sequence)
+                builder.contents.append(content)
+                builder.groups.append(group)
                 builder.born_s.append(self._now_s())
                 builder.size_bytes += size_bytes
                 accumulator.size_bytes += size_bytes
@@ -182,11 +259,14 @@ class Producer:
         """Take rows over as one batch, durable as a whole or not at all.
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
-        ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32) and ``sequence`` (int64). DELAY topics also need
-        ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`.
+        ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and
+        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`. In a
+        topic with a schema the columns are its fields instead of ``body``, and rows are taken as well as messages.
 
         Raises what `send` raises, before anything is taken over.
         """
+        if self._is_typed:
+            return self._send_typed(data)
         if isinstance(data, pa.Table | pa.RecordBatch):
             table = check_arrow(data, self._settings.message_type, self._settings.limits, self._settings.queues)
             return self._send_table(table if self._delays is None else self._delays.timed_table(table))
@@ -201,20 +281,61 @@ class Producer:
         """Send messages that another topic took before, with all columns of `COPY_SCHEMA`: under their own ids, with sequences.
 
         This serves dead letters, their redrive, and messages whose delivery time has come. It is not for applications: limits and
-        message type are not checked. Where the topic is of type DELAY, the producer must have been opened with ``copies``.
+        message type are not checked. Where the topic is of type DELAY, the producer must have been opened with ``copies``. In a topic
+        with a schema the bodies are rows as JSON.
         """
-        return self._send_table(rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA))
+        rows = rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA)
+        if not self._is_typed:
+            return self._send_table(rows)
+        rules = self._former.rules
+        texts = rows["body"].to_pylist()
+        contents = [None if text is None else value_of_json(text.decode(), rules.schema) for text in texts]
+        value = convert(contents, rules.schema).value
+        rows = rows.set_column(rows.schema.get_field_index("body"), "body", pa.nulls(rows.num_rows, pa.binary()))
+        return self._send_table(rows.append_column(VALUE, value), TypedRows(rows, rules.schema.version, {}))
 
-    def _send_table(self, table: pa.Table) -> BatchReceipt:
+    def _send_typed(self, data: object) -> BatchReceipt:
+        rules = self._former.rules
+        if isinstance(data, pa.RecordBatch):
+            data = pa.Table.from_batches([data])
+        if isinstance(data, pa.Table):
+            typed = rows_of_columns(data, rules)
+        elif isinstance(data, Iterable):
+            given = [one if isinstance(one, Message) else Message.of(one) for one in data]
+            messages = [message for message, _ in checked_each(given, self._checked)]
+            groups, labelled = [one.message_group for one in messages], dict(enumerate(messages))
+            born_us = np.full(len(messages), 1000 * self._runtime.clock.wall_ms())
+            typed = rows_of_contents([one.value for one in messages], groups, labelled, {}, rules, born_us=born_us)
+            typed = replace(typed, given={at: messages[at].value for at in typed.bad})
+        else:
+            raise InvalidArgument(
+                "send_batch takes Arrow data, rows or messages", operation="send_batch", observed=type(data).__name__
+            )
+        if typed.bad and self._invalid is None:
+            raise refusal(typed.bad, topic=self.topic, count=typed.table.num_rows)
+        limits = self._settings.limits
+        value, columns = typed.table[VALUE], typed.table.drop_columns([VALUE])
+        checked = check_arrow(columns, self._settings.message_type, limits, self._settings.queues)
+        table = checked.append_column(VALUE, value)
+        if self._delays is not None:
+            table = self._delays.timed_table(table)
+        return self._send_table(table, replace(typed, table=table))
+
+    def _send_table(self, table: pa.Table, typed: TypedRows | None = None) -> BatchReceipt:
         given = table["sequence"].null_count == 0 and table.num_rows > 0
         if not given:
             if table["sequence"].null_count < table.num_rows:
                 raise InvalidArgument("give a sequence to all rows, or to none", operation="send_batch")
-            return self._send_builder(BatchBuilder(0, 0.0, table=table), table.nbytes, duplicates=0)
+            return self._send_builder(BatchBuilder(0, 0.0, table=table, typed=typed), table.nbytes, duplicates=0)
         sequences = table["sequence"].to_numpy()
         check_rising(sequences)
-        fresh = table.filter(pc.greater(table["sequence"], self._accepted_at_opening))
-        builder = BatchBuilder(0, 0.0, table=fresh, last_sequence=int(sequences[-1]))
+        is_fresh = pc.greater(table["sequence"], self._accepted_at_opening)
+        fresh = table.filter(is_fresh)
+        if typed is not None:
+            first_fresh = table.num_rows - fresh.num_rows  # sequences rise
+            bad = {at - first_fresh: fault for at, fault in typed.bad.items() if at >= first_fresh}
+            typed = TypedRows(fresh, typed.schema_version, bad)
+        builder = BatchBuilder(0, 0.0, table=fresh, typed=typed, last_sequence=int(sequences[-1]))
         return self._send_builder(builder, fresh.nbytes, first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows)
 
     def _send_builder(self, builder: BatchBuilder, size_bytes: int, *, duplicates: int, first: int | None = None) -> BatchReceipt:
@@ -228,14 +349,15 @@ class Producer:
                 self._is_duplicate(builder.last_sequence)
             if builder.count == 0:
                 return BatchReceipt(self._duplicates.future, duplicates)
-            builder.born_s = [self._now_s()] * len(builder.bodies)
+            builder.born_s = [self._now_s()] * len(builder.contents)
             accumulator.add(builder, max(1, size_bytes))
         return BatchReceipt(builder.future, duplicates)
 
     def _checked(self, message: Message, queue: int | None = None) -> tuple[Message, int]:
         """The message as it is now, and its memory. Raises unless it may be sent."""
         try:
-            check_message(message, self._settings.message_type, self._settings.limits)
+            check_message(message, self._settings.message_type, self._settings.limits, derives_group=self._derives_group)
+            check_content(message, self._former.rules if self._is_typed else None, topic=self.topic)
         except CallError as error:
             error.object = self.topic
             raise
@@ -244,10 +366,10 @@ class Producer:
             if queue is not None:
                 check_queue(queue, self._settings.queues, self.topic)
             message = self._delays.timed(message, queue)
-        elif len(self._checked_groups) < _CHECKED_GROUPS_MAX:
+        elif len(self._checked_groups) < _CHECKED_GROUPS_MAX and (message.value is None) != self._is_typed:
             self._checked_groups.add(message.message_group)
-        labels = sum(map(len, message.keys)) + sum(len(name) + len(value) for name, value in message.properties.items())
-        return message, MESSAGE_OVERHEAD_BYTES + len(message.body) + labels
+        content_bytes = int(self._former.row_bytes) if message.body is None else len(message.body)
+        return message, MESSAGE_OVERHEAD_BYTES + content_bytes + labels_bytes(message)
 
     def _is_duplicate(self, sequence: int | None) -> bool:
         duplicate = self._sequences.check(sequence)
@@ -356,7 +478,10 @@ class Producer:
                     await self._wakeup.wait()
 
     async def _append(self, builder: BatchBuilder) -> SettledBatch | PenstockError:
-        rows = await self._runtime.offload(lambda: self._built(builder))
+        formed = await self._former.form(builder)
+        rows = formed.rows
+        if rows.count == 0:
+            return SettledBatch(Written(0, 0, {}), rows.places, None, formed.kept, formed.invalid)
         previous = self._accepted
         batch = Batch(
             producer=self.id,
@@ -367,6 +492,8 @@ class Producer:
             generation=self._generation,
             rows=rows.places.rows,
             valid_until=0,
+            schema_version=formed.schema_version,
+            extended=rows.is_extended,
         )
         deadline_s = builder.started_s + self._options.delivery_timeout.total_seconds()
         outcome = await self._append_rows(batch, rows, deadline_s)
@@ -375,9 +502,9 @@ class Producer:
             return outcome
         self._accepted = batch.last
         if self._delays is None:
-            return SettledBatch(outcome, rows.places)
-        ids = MessageIds(builder.id_prefix, builder.first_number)
-        return SettledBatch(outcome, rows.places, self._delays.of(rows.columns["delivery_timestamp"], ids))
+            return SettledBatch(outcome, rows.places, None, formed.kept, formed.invalid)
+        delayed = self._delays.of(rows.columns["delivery_timestamp"], MessageIds(builder.id_prefix, builder.first_number))
+        return SettledBatch(outcome, rows.places, delayed, formed.kept, formed.invalid)
 
     async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
         size_bytes = rows.size_bytes
@@ -394,22 +521,6 @@ class Producer:
             batch = replace(batch, job=staged.job.id, parts=staged.parts)
             deadline_s = min(deadline_s, staged.job.link_until_s)
             return await self._appender.append_batch(batch, None, size_bytes=0, deadline_s=deadline_s)
-
-    def _built(self, builder: BatchBuilder) -> BatchRows:
-        rows = self._rows(builder)
-        if rows.size_bytes <= HANDED_BYTES_MAX:
-            _ = rows.table  # here, and not on the event loop
-        builder.built()
-        return rows
-
-    def _rows(self, builder: BatchBuilder) -> BatchRows:
-        now_us, now_s = 1000 * self._runtime.clock.wall_ms(), self._now_s()
-        ids = MessageIds(builder.id_prefix, builder.first_number)
-        if builder.table is not None:
-            return rows_of_arrow(builder.table, now_us, self._router, producer=self.id, ids=ids)
-        born_us = now_us - (1e6 * (now_s - np.asarray(builder.born_s))).astype(np.int64)
-        sent = (builder.bodies, builder.groups, builder.labelled, builder.queues)
-        return rows_of_messages(*sent, born_us, self._router, producer=self.id, ids=ids)
 
     def _wake(self) -> None:
         self._loop.call_soon_threadsafe(self._wakeup.set)

@@ -7,8 +7,11 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from ..append.in_flight import Written
 from ..errors import ForkedError, StoreUnavailable
@@ -32,6 +35,8 @@ class SendResult(NamedTuple):
     recall_handle: str | None = None
     """The handle with which ``lake.recall`` calls a delayed message back before it is due. None for other messages, for a duplicate,
     and where only the fact is known."""
+    invalid: str | None = None
+    """Why the row does not fit the topic's schema, so that it is in the topic ``NAME-invalid`` instead (``invalid="topic"``)."""
 
 
 class BatchResult(NamedTuple):
@@ -44,6 +49,8 @@ class BatchResult(NamedTuple):
     """Rows left out, as their sequences were accepted before this producer was opened."""
     recall_handles: Sequence[str] = ()
     """The recall handles of delayed messages, in the order of the rows that were not left out; empty for other messages."""
+    invalid: int = 0
+    """Rows that went to the topic ``NAME-invalid``, as they do not fit the topic's schema."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -54,9 +61,15 @@ class SettledBatch:
     places: Places
     delayed: Delayed | None = None
     """The recall data of messages that went into a timer log."""
+    kept: npt.NDArray[np.int64] | None = None
+    """The messages that were written, by their numbers in the batch; None: all were."""
+    invalid: Mapping[int, str] = field(default_factory=dict)
+    """Why the others were not, by number."""
 
     def place(self, index: int) -> tuple[int, int | None]:
         """(queue, offset) of the message sent as number ``index`` of the batch."""
+        if self.kept is not None:
+            index = int(np.searchsorted(self.kept, index))
         queue = int(self.places.queues[index])
         if self.written.offsets is None:
             return queue, None
@@ -187,6 +200,8 @@ class Receipt(_Awaitable):
     def _place(self, settled: SettledBatch) -> SendResult:
         if self.index < 0:
             return SendResult(self.message_id, None, None, duplicate=True)
+        if self.index in settled.invalid:
+            return SendResult(self.message_id, None, None, invalid=settled.invalid[self.index])
         queue, offset = settled.place(self.index)
         if settled.delayed is not None:
             return SendResult(self.message_id, None, None, recall_handle=settled.delayed.handle(self.index, offset))
@@ -230,6 +245,6 @@ class BatchReceipt(_Awaitable):
         rows, first = settled.places.rows, settled.written.offsets
         if settled.delayed is not None:
             handles = () if first is None else RecallHandles(settled.delayed, first[QUEUE])
-            return BatchResult(len(settled.places.queues), None, self._duplicates, handles)
+            return BatchResult(len(settled.places.queues), None, self._duplicates, handles, len(settled.invalid))
         offsets = None if first is None else {queue: (first[queue], first[queue] + count) for queue, count in rows.items()}
-        return BatchResult(len(settled.places.queues), offsets, self._duplicates)
+        return BatchResult(len(settled.places.queues), offsets, self._duplicates, (), len(settled.invalid))

@@ -106,7 +106,7 @@ class MergedRows:
                         span.position[queue] = limit
                 async with aclosing(self.log(snapshot, span)) as rows:
                     async for batch in rows:
-                        yield batch.select(columns)
+                        yield _only(batch, columns)
                 return
             except ViewLost as lost:
                 snapshot = await self._behind_the_trim(lost)
@@ -302,6 +302,12 @@ class MergedRows:
         return TopicDeleted(
             "the topic was deleted", operation="read", object=self._paths.topic, hint="open it anew if it was created again"
         )
+
+
+def _only(batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
+    """A batch of the log with these columns. Of ``value`` it keeps all fields, as they are in memory anyway."""
+    names = {name.partition(".")[0] for name in columns}
+    return batch.select([name for name in batch.schema.names if name in names])
 
 
 def _is_wanted(folded: Folded, span: Span) -> bool:

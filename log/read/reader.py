@@ -11,15 +11,17 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from ..errors import InvalidArgument, MissingDependency
-from ..filter.filters import columns_read, filters_of
+from ..filter.filters import check_filter, columns_read, filters_of
 from ..filter.tags import is_unicode
 from ..limits import check_flag, plain, shown
-from ..message.message import MESSAGE_SCHEMA, MessageView, to_us, views
+from ..message.message import MessageView, to_us, views
+from ..schema.topic_schema import TopicSchema
 from ..table.delta.lookup import Lookup, lookup
 from ..table.delta.scan import GROUPS_AHEAD, offset_at
 from ..table.delta.snapshot import Snapshot
 from ..topic.topics import Topic
 from .merged_rows import MergedRows, Span, out_of_range
+from .shown_rows import shown_columns
 
 Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 """An offset, a store time, or one of the two ends."""
@@ -76,6 +78,11 @@ class Reader:
                 merged.append(LeftOut(queue, first, limit))
         return merged
 
+    @property
+    def _schema(self) -> TopicSchema | None:
+        """The schema of the topic, as far as this process has read."""
+        return self._topic.tail.state.schema
+
     async def read(
         self,
         *,
@@ -88,7 +95,9 @@ class Reader:
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Read messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets.
+        """Read messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets. In a
+        topic with a schema they also have the struct ``value``; ``columns`` may name some of its fields (``value.amount``), and the
+        others are not read then. Batches have the schema of the call's time, and with ``follow`` later ones as they come.
 
         ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive and ``end``
         exclusive. A time means the first message whose store timestamp is at or after it. After a silence of more than a day store
@@ -103,7 +112,6 @@ class Reader:
         if follow and end != "latest":
             raise InvalidArgument("what follows a topic has no end", operation="read", observed=f"follow=True, end={end!r}")
         keep = filters_of(tags, where)
-        names = _checked_columns(columns)
         skip_damaged = _checked_skip(damaged)
         queues = self._checked_queues(queue)
         snapshot, positions, limits = await self._rows.with_table(
@@ -117,15 +125,24 @@ class Reader:
             left_out=self._left_out,
             movable=start == "earliest" or isinstance(start, datetime),
         )
-        looked_at = columns_read(keep, typed=False)
-        needed = sorted({*names, "queue", "offset", *looked_at}, key=MESSAGE_SCHEMA.names.index)
-        source = self._rows.joined(snapshot, span, needed)
+        schema = self._schema
+        for one in keep:
+            check_filter(one, schema)
+        looked_at = columns_read(keep, typed=schema is not None)
+        wanted = shown_columns(columns, schema)
+        needed = shown_columns(sorted({*(columns or wanted.names), "queue", "offset", *looked_at}), schema)
+        source = self._rows.joined(snapshot, span, needed.stored)
         try:
             async for batch in source:
+                if follow and self._schema is not schema:  # what came before is read with the schema of then
+                    schema = self._schema
+                    wanted = shown_columns(columns, schema)
+                    needed = shown_columns(sorted({*(columns or wanted.names), "queue", "offset", *looked_at}), schema)
+                batch = needed.shown(batch, where=self._paths.topic)
                 for one in keep:
                     batch = one.apply(batch)
                 if batch.num_rows:
-                    yield batch.select(names)
+                    yield wanted.part(batch)
         finally:
             await source.aclose()
 
@@ -161,13 +178,12 @@ class Reader:
         damaged: Literal["raise", "skip"] = "raise",
     ) -> pa.Table:
         """All that `read` yields, as one table, by queue and offset."""
-        names = _checked_columns(columns)
-        wanted = [*names, *(name for name in ("queue", "offset") if name not in names)]
-        source = self.read(queue=queue, start=start, end=end, tags=tags, where=where, columns=wanted, damaged=damaged)
+        names = None if columns is None else [*columns, *(name for name in ("queue", "offset") if name not in columns)]
+        source = self.read(queue=queue, start=start, end=end, tags=tags, where=where, columns=names, damaged=damaged)
         batches = [batch async for batch in source]
-        schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in wanted])
+        schema = batches[0].schema if batches else shown_columns(names, self._schema).arrow
         table = pa.Table.from_batches(batches, schema).sort_by([("queue", "ascending"), ("offset", "ascending")])
-        return table.select(names)
+        return table if columns is None else table.select(list(shown_columns(columns, self._schema).names))
 
     async def to_pandas(self, **where: Any) -> Any:  # noqa: ANN401 - the arguments of to_arrow; pandas is optional
         """All that `read` yields, as a pandas DataFrame, by queue and offset; ``properties`` is a dict in each row."""
@@ -234,7 +250,8 @@ class Reader:
         found = [batch async for batch in lookup(self._store, self._paths, snapshot, wanted, runtime=self._topic.runtime)]
         async for batch in self._rows.log(snapshot, self._behind_the_table(snapshot, range(self.queues))):
             found.append(batch.take(pa.array(wanted.matching(batch), pa.int64())))  # noqa: PERF401 - of an asynchronous generator
-        return pa.Table.from_batches(found, MESSAGE_SCHEMA)
+        shown = shown_columns(None, self._schema)
+        return pa.Table.from_batches([shown.shown(batch, where=self._paths.topic) for batch in found], shown.arrow)
 
     # --- Where to read ----------------------------------------------------------------------------------------------------------
 
@@ -299,21 +316,6 @@ class Reader:
                 observed=queue,
             )
         return [queue]
-
-
-def _checked_columns(columns: list[str] | None) -> list[str]:
-    if columns is None:
-        return MESSAGE_SCHEMA.names
-    if not isinstance(columns, list | tuple) or not all(isinstance(name, str) for name in columns):
-        raise InvalidArgument(
-            "columns are a list of names", operation="read", expected=", ".join(MESSAGE_SCHEMA.names), observed=columns
-        )
-    unknown = [name for name in columns if name not in MESSAGE_SCHEMA.names]
-    if unknown:
-        raise InvalidArgument(
-            f"there are no columns {', '.join(unknown)}", operation="read", expected=", ".join(MESSAGE_SCHEMA.names)
-        )
-    return list(columns)
 
 
 def _checked_skip(damaged: object) -> bool:

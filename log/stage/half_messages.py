@@ -12,7 +12,7 @@ from ..errors import CallError, DataDamaged, InvalidArgument, MessageTypeMismatc
 from ..format.digest import digest
 from ..format.header import Part
 from ..message.batch_rows import BatchRows, MessageIds, message_id, rows_of_messages
-from ..message.message import Message, check_message, frozen
+from ..message.message import Message, check_message, frozen, labels_bytes
 from ..message.message_type import MessageType
 from ..message.routing import Router
 from ..paths import TopicPaths
@@ -78,8 +78,7 @@ def check_half(message: Message, settings: TopicSettings, *, topic: str) -> tupl
         error.operation, error.object = "send in a transaction", topic
         raise
     message = frozen(message)
-    labels = sum(map(len, message.keys)) + sum(len(name) + len(value) for name, value in message.properties.items())
-    return message, MESSAGE_OVERHEAD_BYTES + len(message.body) + labels
+    return message, MESSAGE_OVERHEAD_BYTES + len(message.body or b"") + labels_bytes(message)
 
 
 def half_rows(

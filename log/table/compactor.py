@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import DataDamaged, PenstockError
 from ..limits import KIB, MIB
+from ..message.message import VALUE
 from ..runtime.runtime import Runtime
+from ..schema.stored import wider_type
 from ..stores.protocol import ObjectStore
 from .comparison.row_hash import RowHash
 from .delta.actions import Commit
@@ -152,14 +155,23 @@ def sources_stand(snapshot: Snapshot, sources: Sequence[TableFile]) -> bool:
 
 async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[TableFile]) -> TableFile:
     """Upload one file with the rows of these files, and check it before anyone can read it."""
-    writer = SegmentWriter(rows_expected=sum(file.rows for file in run))
+    readers = [SegmentReader(store, root, file) for file in run]
+    more_columns = {name for file in run for name in file.more_columns}
+    value: pa.DataType | None = None
+    if VALUE in more_columns:  # what all the files hold together must be known before the first is copied
+        for reader in readers:
+            await reader.open(whole_bytes_max=WHOLE_FILE_BYTES)
+        value = reduce(wider_type, [kind for reader in readers if (kind := reader.value_type) is not None])
+    writer = SegmentWriter(rows_expected=sum(file.rows for file in run), value=value, rare=more_columns)
     source = RowHash()
-    for file in run:
-        reader = await SegmentReader(store, root, file).open(whole_bytes_max=WHOLE_FILE_BYTES)
+    for reader in readers:
+        if value is None:
+            await reader.open(whole_bytes_max=WHOLE_FILE_BYTES)
         for group in range(reader.row_groups):
             await reader.fetch_group(group)
             await runtime.offload(lambda reader=reader, group=group: _copy(reader.decode_group(group), writer, source))  # type: ignore[misc]
             reader.drop_group(group)
+        reader.close()
     fresh_id = runtime.new_id()
     merged, data = await runtime.offload(lambda: writer.close(fresh_id))
     await runtime.offload(

@@ -10,6 +10,7 @@ from ..topic.settings import TopicRecord
 from .delta.actions import PUBLISHED
 from .delta.delta_log import DeltaLog
 from .delta.snapshot import Snapshot
+from .delta.table_schema import table_form
 
 
 async def open_table(
@@ -30,4 +31,4 @@ async def open_table(
     await view.catch_up()
     if view.state.incarnation != record.incarnation:
         return None
-    return await delta.create({PUBLISHED: view.state.created_entry - 1})
+    return await delta.create({PUBLISHED: view.state.created_entry - 1}, table_form(view.state.schema))

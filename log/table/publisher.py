@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,8 @@ from ..errors import DataDamaged, ViewLost
 from ..format.fold import Folded
 from ..format.state import State
 from ..limits import MIB
+from ..message.columns import rare_columns
+from ..message.message import RARE
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
 from ..schema.topic_schema import TopicSchema
@@ -36,6 +38,8 @@ from .delta.actions import PUBLISHED, Commit, end_txn, lost_txn
 from .delta.delta_log import DeltaLog
 from .delta.segments import SegmentWriter, TableFile, queue_slices
 from .delta.snapshot import Snapshot
+from .delta.table_metadata import Action
+from .delta.table_schema import is_of_schema, table_form, table_update
 
 COMMIT_BYTES = 64 * MIB
 """The size of entries that go into one commit together."""
@@ -184,7 +188,8 @@ class Publisher:
         ends = tuple(snapshot.end(queue) for queue in range(arrivals.after.queues))
         work = _Work(snapshot.published, ends, arrivals.after, tuple(await arrivals.entries()))
         copied, lost = await self._upload(work)
-        if caught_up and not copied and not lost and work.after.entry - work.start < QUIET_ENTRIES and self._lives(work.after):
+        is_quiet = caught_up and not copied and not lost and not _update(snapshot, work.after, ())
+        if is_quiet and work.after.entry - work.start < QUIET_ENTRIES and self._lives(work.after):
             return Published()
         return _Uploaded(work, arrivals, snapshot, tuple(copied), lost, started_s, caught_up)
 
@@ -235,7 +240,8 @@ class Publisher:
         expected: Counter[int] = Counter()
         for run in (run for folded, _ in work.entries for run in runs_of(folded)):
             expected[run.queue] += run.count
-        writers = _Writers(expected)
+        schema = work.after.schema
+        writers = _Writers(expected, None if schema is None else schema.stored_arrow)
         files: list[CopiedFile] = []
         for folded, data in work.entries:
             async for piece in entry_pieces(self._store, self._paths, self._runtime, folded, data):
@@ -267,11 +273,23 @@ class Publisher:
         commit = Commit("WRITE", adds=uploaded.files, txns={PUBLISHED: work.after.entry, **ends, **uploaded.lost})
         snapshot = uploaded.on
         while self.may_commit(snapshot, work.start):
-            if await self._delta.commit(commit, on=snapshot, started_s=uploaded.started_s):
+            before = _update(snapshot, work.after, uploaded.files)
+            if await self._delta.commit(commit, on=snapshot, started_s=uploaded.started_s, before=before):
                 return True
             snapshot = await self._delta.refresh()
         self._view = None
         return False
+
+
+def _update(snapshot: Snapshot, state: State, files: Sequence[TableFile]) -> tuple[Action, ...]:
+    """What the table must say of itself before it has rows of this state's schema, in these files; empty if it says so already."""
+    if snapshot.metadata is None or snapshot.protocol is None:
+        return ()
+    version = 0 if state.schema is None else state.schema.version
+    is_of_version = is_of_schema(snapshot.metadata, version)
+    if is_of_version and not any(name in file.more_columns for file in files for name in RARE):
+        return ()
+    return table_update(snapshot.metadata, snapshot.protocol, table_form(state.schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +303,9 @@ class _Writer:
 class _Writers:
     """Open files, one per queue, over which rows are spread. A file that grows large is closed and the next one begun."""
 
-    def __init__(self, expected: Mapping[int, int]) -> None:
+    def __init__(self, expected: Mapping[int, int], value: pa.DataType | None) -> None:
+        """``value`` is the stored type of typed rows, which holds those of all entries."""
+        self._value = value
         self.open: dict[int, _Writer] = {}
         self._expected = expected
         self._offsets: dict[int, list[Offsets]] = {}
@@ -294,8 +314,11 @@ class _Writers:
         """Spread rows that are sorted by queue and offset. Returns the writers that are full now."""
         full = []
         for queue, some in queue_slices(rows):
+            if queue in self.open and not self.open[queue].segment.takes(some):
+                full.append(self.open.pop(queue))
             if queue not in self.open:
-                self.open[queue] = _Writer(SegmentWriter(rows_expected=self._expected[queue]), RowHash())
+                segment = SegmentWriter(rows_expected=self._expected[queue], value=self._value, rare=rare_columns(some))
+                self.open[queue] = _Writer(segment, RowHash())
             writer = self.open[queue]
             writer.segment.write(some)
             writer.rows.update(some)

@@ -16,10 +16,14 @@ from ..format.digest import digest
 from ..format.fold import Folded, Void
 from ..format.header import Batch, Header
 from ..format.sealed import check_seal, read_rows
+from ..format.stored_json import shown
 from ..limits import TIME_MAX_MS, TIME_MIN_US
-from ..message.message import LOG_SCHEMA, MESSAGE_SCHEMA
+from ..message.columns import joined, value_type, with_value
+from ..message.message import LOG_SCHEMA, MESSAGE_SCHEMA, VALUE
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
+from ..schema.stored import is_stored_by
+from ..schema.topic_schema import TopicSchema
 from ..stores.protocol import ObjectMissing, ObjectStore
 
 _FETCHED_AT_ONCE = 16
@@ -55,7 +59,7 @@ class EntryRows:
     """The rows that an entry brought."""
 
     table: pa.Table
-    """The rows with `MESSAGE_SCHEMA`, by queue and offset."""
+    """The rows with `MESSAGE_SCHEMA`, by queue and offset; in a topic with a schema, with ``value`` as it is stored."""
     lost: tuple[LostRange, ...]
 
 
@@ -93,10 +97,10 @@ async def entry_pieces(
     inline: pa.Table | None = None
     for key, grouped in groupby(_runs_in_order(folded, queues), key=lambda run: run.key):
         if key is None:
-            inline = inline or read_messages(data, where=paths.entry(folded.number))
+            inline = inline or read_messages(data, where=paths.entry(folded.number), schema=folded.state.schema)
             rows: pa.Table | str = inline
         else:
-            rows = await _staged(store, runtime, paths.root + key, *staged[key])
+            rows = await _staged(store, runtime, paths.root + key, *staged[key], schema=folded.state.schema)
         runs = sorted(grouped, key=lambda run: (run.queue, run.first_offset))
         yield _assemble(paths, folded, runs, {key: rows})
 
@@ -138,13 +142,13 @@ def decode_entry(
     """
     runs = runs_of(folded, queues=queues)
     files: dict[str | None, pa.Table | str] = {
-        part.key: _staged_rows(parts[part.key], paths.root + part.key, part.size_bytes, part.digest)
+        part.key: _staged_rows(parts[part.key], paths.root + part.key, part.size_bytes, part.digest, schema=folded.state.schema)
         for batch in folded.header.batches
         for part in batch.parts
         if part.key in parts
     }
     if any(run.key is None for run in runs):
-        files[None] = read_messages(data, where=paths.entry(folded.number))
+        files[None] = read_messages(data, where=paths.entry(folded.number), schema=folded.state.schema)
     return _assemble(paths, folded, runs, files)
 
 
@@ -167,11 +171,13 @@ def _assemble(paths: TopicPaths, folded: Folded, runs: list[RowRange], files: Ma
             lost.append(LostRange(run.queue, run.first_offset, limit, paths.root + (run.key or ""), reason))
     slices = [files[key].slice(first, behind - first) for key, first, behind in places]  # type: ignore[union-attr]
     if not slices:
-        return EntryRows(MESSAGE_SCHEMA.empty_table(), tuple(lost))
-    table = pa.concat_tables(slices)
+        schema = folded.state.schema
+        return EntryRows(with_value(MESSAGE_SCHEMA, None if schema is None else schema.stored_arrow).empty_table(), tuple(lost))
+    table = joined(slices)
     stored = pa.repeat(pa.scalar(folded.store_time_ms * 1000, MESSAGE_SCHEMA.field("store_timestamp").type), table.num_rows)
     table = table.append_column("offset", pa.array(np.concatenate(offsets))).append_column("store_timestamp", stored)
-    return EntryRows(table.select(MESSAGE_SCHEMA.names).cast(MESSAGE_SCHEMA), tuple(lost))
+    schema = with_value(MESSAGE_SCHEMA, value_type(table.schema))
+    return EntryRows(table.select(schema.names).cast(schema), tuple(lost))
 
 
 def _why_lost(rows: pa.Table | str, run: RowRange) -> str | None:
@@ -184,10 +190,12 @@ def _why_lost(rows: pa.Table | str, run: RowRange) -> str | None:
     return None if pc.all(pc.equal(queues, run.queue)).as_py() else "its rows are of other queues than its footer says"
 
 
-async def _staged(store: ObjectStore, runtime: Runtime, key: str, size_bytes: int, expected: str) -> pa.Table | str:
+async def _staged(
+    store: ObjectStore, runtime: Runtime, key: str, size_bytes: int, expected: str, *, schema: TopicSchema | None
+) -> pa.Table | str:
     """The rows of a staged object, or why they are lost."""
     data = await _object(store, key)
-    return await runtime.offload(lambda: _staged_rows(data, key, size_bytes, expected))
+    return await runtime.offload(lambda: _staged_rows(data, key, size_bytes, expected, schema=schema))
 
 
 async def _object(store: ObjectStore, key: str) -> bytes | None:
@@ -197,25 +205,28 @@ async def _object(store: ObjectStore, key: str) -> bytes | None:
         return None
 
 
-def _staged_rows(data: bytes | None, key: str, size_bytes: int, expected: str) -> pa.Table | str:
+def _staged_rows(data: bytes | None, key: str, size_bytes: int, expected: str, *, schema: TopicSchema | None) -> pa.Table | str:
     if data is None:
         return "it is missing"
     if len(data) != size_bytes or digest(data) != expected:
         return "it is not what was written"
     try:
         check_seal(data, where=key)
-        return read_messages(data, where=key)
+        return read_messages(data, where=key, schema=schema)
     except DataDamaged as error:
         return str(error)
 
 
-def read_messages(data: bytes, *, where: str) -> pa.Table:
+def read_messages(data: bytes, *, where: str, schema: TopicSchema | None = None) -> pa.Table:
     """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked. The seal proves nothing about their content, which
-    the writer chose.
+    the writer chose. ``schema`` is that of the topic in the state after the rows; the rows have ``value`` then, as it is stored.
 
     Raises `DataDamaged` for other columns or types, for invalid text, and for times that no clock shows.
     """
-    rows = read_rows(data, where=where, schema=LOG_SCHEMA)
+    stored = None if schema is None else schema.stored_arrow
+    rows = read_rows(data, where=where, schema=with_value(LOG_SCHEMA, stored))
+    if stored is not None and not is_stored_by(found := rows.schema.field(VALUE).type, stored):
+        raise DataDamaged("the file's rows are not of the topic's schema", object=where, expected=stored, observed=shown(found))
     nulls = [name for name in _NEVER_NULL if rows.column(name).null_count]
     if nulls:
         raise DataDamaged(

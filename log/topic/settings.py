@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -11,10 +11,14 @@ from msgspec import Meta, to_builtins
 
 from ..errors import InvalidArgument, LimitExceeded
 from ..format.digest import digest
+from ..format.schema_form import SchemaForm, schema_form, schema_of
 from ..format.stored_json import Name, Number, Stored, TimeMs, damaged, parse_stored
+from ..format.stored_json import plain as plain_form
 from ..limits import (
     DELAY_MAX,
-    FORMAT_UNTYPED,
+    FORMAT_BASIC,
+    FORMAT_EXTENDED,
+    FORMATS_OF_LOGS,
     QUEUES_MAX,
     OptionalDurationField,
     TopicLimits,
@@ -26,7 +30,10 @@ from ..limits import (
     plain,
 )
 from ..message.message_type import MessageType
+from ..schema.labels import check_label_path
+from ..schema.topic_schema import TopicSchema
 
+_OF_SCHEMA = ("schema", "message_group", "tag", "keys")
 _WHAT = "a topic's settings"
 _OPERATION = "read the settings"
 _HINT = (
@@ -51,8 +58,18 @@ class TopicSettings:
     retention_bytes: int | None = None
     """How many bytes of table files a queue keeps at most; None: any number."""
     limits: TopicLimits = field(default_factory=TopicLimits)
+    schema: TopicSchema | None = None
+    """The first version of the schema of a typed topic: ``schema_of_source(…)`` makes it."""
+    message_group: str | None = None
+    """The field, by its path in the first version, whose text is the message group of each row. None: the sender gives it."""
+    tag: str | None = None
+    """The same for the tag."""
+    keys: tuple[str, ...] = ()
+    """The same for the keys."""
 
     def __post_init__(self) -> None:
+        for path in self.label_paths:
+            check_label_path(path, self.schema)
         try:
             object.__setattr__(self, "message_type", named(MessageType, self.message_type))
         except ValueError as error:
@@ -72,6 +89,11 @@ class TopicSettings:
             raise InvalidArgument("retention_bytes must be a positive whole number, or None", observed=plain(self.retention_bytes))
         if self.retention_bytes is not None:
             check_count("retention_bytes", self.retention_bytes, most=RETENTION_BYTES_MAX, operation="topic settings")
+
+    @property
+    def label_paths(self) -> tuple[str, ...]:
+        """The fields whose texts become message groups, tags and keys."""
+        return tuple(path for path in (self.message_group, self.tag, *self.keys) if path is not None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +129,10 @@ class _SettingsForm(Stored, frozen=True):
     retention: Annotated[float, Meta(ge=0, le=RETENTION_MAX.total_seconds())] | None
     retention_bytes: Number | None
     limits: _LimitsForm
+    schema: SchemaForm | None = None
+    message_group: Name | None = None
+    tag: Name | None = None
+    keys: tuple[Name, ...] = ()
 
 
 class _RecordForm(Stored, frozen=True):
@@ -124,17 +150,24 @@ class _RecordForm(Stored, frozen=True):
 
 def encode_record(record: TopicRecord) -> bytes:
     """``topic.json`` as bytes."""
-    settings = asdict(record.settings)
+    schema = record.settings.schema
+    settings = asdict(replace(record.settings, schema=None, message_group=None, tag=None, keys=()))
+    for name in _OF_SCHEMA:
+        del settings[name]
+    if schema is not None:
+        labels = {name: given for name in _OF_SCHEMA[1:] if (given := getattr(record.settings, name))}
+        settings |= {"schema": plain_form(schema_form(schema)), **labels}
     retention = record.settings.retention
     settings["retention"] = None if retention is None else retention.total_seconds()
     settings["limits"]["delay"] = record.settings.limits.delay.total_seconds()
-    document = {"format": FORMAT_UNTYPED, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
+    number = FORMAT_BASIC if schema is None else FORMAT_EXTENDED
+    document = {"format": number, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
     return json.dumps({**document, "digest": _digest(document)}, indent=2).encode()
 
 
 def decode_record(data: bytes, *, where: str) -> TopicRecord:
     """The inverse of `encode_record`. Raises `DataDamaged` or `NewerFormatError`."""
-    form = parse_stored(data, _RecordForm, what=_WHAT, where=where, operation=_OPERATION, hint=_HINT)
+    form = parse_stored(data, _RecordForm, what=_WHAT, where=where, operation=_OPERATION, hint=_HINT, formats=FORMATS_OF_LOGS)
     document: dict[str, Any] = json.loads(data)
     if document.pop("digest") != _digest(document):
         raise damaged(_WHAT, "another digest", where=where, operation=_OPERATION, hint=_HINT)
@@ -149,6 +182,10 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
             retention=None if values.retention is None else timedelta(seconds=values.retention),
             retention_bytes=values.retention_bytes,
             limits=TopicLimits(**limits),
+            schema=None if values.schema is None else schema_of(values.schema),
+            message_group=values.message_group,
+            tag=values.tag,
+            keys=values.keys,
         )
     except ValueError as error:
         raise damaged(_WHAT, error, where=where, operation=_OPERATION, hint=_HINT) from error

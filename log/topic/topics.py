@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,15 +21,22 @@ from ..errors import (
     TopicExists,
     TopicNotFound,
 )
-from ..format.header import Action, Created, Deleted
+from ..format.header import Action, Created, Deleted, Evolved
+from ..format.schema_form import fields_digest, schema_form
+from ..limits import SCHEMA_CHANGES_TOLD
 from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
+from ..schema.evolution import changes, difference, evolve
+from ..schema.fields import Field
+from ..schema.labels import label_ids, labelled_fields
+from ..schema.topic_schema import TopicSchema
 from ..stores.protocol import Conflict, IfMatch, ObjectStore, Put, PutMode
 from ..tail.tail import Tail
 from .records import not_found, read_record
 from .settings import TopicRecord, TopicSettings, encode_record
 
 ACTION_TIMEOUT_S = 60.0
+_CHANGE_CHARS_MAX = 300
 
 
 class Topic:
@@ -75,6 +83,18 @@ class Topic:
     def settings(self) -> TopicSettings:
         """The settings with which it was created, or to which it was altered, as of its opening."""
         return self.record.settings
+
+    @property
+    def schema(self) -> TopicSchema:
+        """The schema of a typed topic, as far as this process has read. Raises `InvalidArgument` for a topic without one."""
+        if (schema := self.tail.state.schema) is None or not self.is_current:
+            raise InvalidArgument(
+                "the topic has no schema",
+                operation="schema",
+                object=self.paths.topic,
+                hint="a schema is given when a topic is created",
+            )
+        return schema
 
     @property
     def is_current(self) -> bool:
@@ -159,7 +179,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
                 await _write_record(store, runtime, paths, replace(record, deleted=True), IfMatch(version))
                 raise not_found(name)
             await topic.allow_writing()
-            await topic.act(Created(record.incarnation, record.settings.queues, record.replaces))
+            await topic.act(created(record))
             if not topic.is_current:
                 raise not_found(name)
             topic.note_life()
@@ -179,7 +199,7 @@ async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings
         found = await read_record(store, paths)
         if found is not None and not found[0].deleted:
             record = found[0]
-            if record.settings != settings:
+            if not await is_as_asked(store, runtime, paths, record, settings):
                 raise _exists(name, record.settings, settings)
             break
         tail = Tail(store, paths, runtime)
@@ -205,6 +225,95 @@ async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings
     topic = await open_topic(store, runtime, name, writable=True)
     await topic.close()
     return topic.record
+
+
+def created(record: TopicRecord) -> Created:
+    """The action that begins the topic of this record."""
+    schema = record.settings.schema
+    return Created(record.incarnation, record.settings.queues, record.replaces, None if schema is None else schema_form(schema))
+
+
+async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, asked: TopicSettings) -> bool:
+    """Whether a topic has the settings that a caller asks for. Its schema may be any version that it has had: programs of earlier
+    versions go on.
+
+    Raises `TopicExists` with the difference where it is none of them.
+    """
+    stands = record.settings
+    if _without_schema(stands) != _without_schema(asked):
+        return False
+    if stands.schema is None or asked.schema is None:
+        return stands.schema is asked.schema
+    wanted = fields_digest(asked.schema.fields)
+    if wanted == fields_digest(stands.schema.fields) and stands.label_paths == asked.label_paths:
+        return True
+    tail = Tail(store, paths, runtime)
+    await tail.open()
+    state = tail.state
+    if state.incarnation != record.incarnation or state.schema is None:
+        return wanted == fields_digest(stands.schema.fields)
+    if wanted not in {version.digest for version in state.versions}:
+        raise other_schema(paths.topic, state.schema, asked.schema)
+    return True
+
+
+def _without_schema(settings: TopicSettings) -> TopicSettings:
+    return replace(settings, schema=None, message_group=None, tag=None, keys=())
+
+
+def other_schema(topic: str, stands: TopicSchema, asked: TopicSchema) -> TopicExists:
+    """The error where a topic has another schema than the one that is asked for."""
+    return TopicExists(
+        "the topic exists with another schema",
+        operation="create_topic",
+        object=topic,
+        expected=stands.ddl,
+        observed=difference(stands.fields, asked.fields),
+        hint="change it with lake.evolve_topic or `penstock topic schema evolve`, or give the schema that it has",
+    )
+
+
+async def evolve_topic(
+    topic: Topic, wanted: tuple[Field, ...], *, rename: Mapping[str, str] | None = None, retire: Collection[str] = ()
+) -> TopicSchema:
+    """Make the schema of a topic that is open for writing the next version, and return it: the present one where nothing changes.
+
+    Of two evolutions at once one comes first, and the other is judged again after it. Raises `InvalidArgument`, naming the field, for a
+    change that is not allowed.
+    """
+    while True:
+        await topic.tail.catch_up()
+        before = topic.schema
+        after = evolve(before, wanted, rename=rename, retire=retire)
+        if after == before:
+            return before
+        check_labels_kept(topic, after)
+        told = [str(change)[:_CHANGE_CHARS_MAX] for change in changes(before, after)]
+        if len(told) > SCHEMA_CHANGES_TOLD:
+            told[SCHEMA_CHANGES_TOLD - 1 :] = [f"and {len(told) - SCHEMA_CHANGES_TOLD + 1} more"]
+        written = await topic.act(Evolved(topic.tail.state.generation, schema_form(after), tuple(told)))
+        if not topic.is_current:
+            raise not_found(topic.paths.topic)
+        if any(one.entry == written.entry and one.version == after.version for one in topic.tail.state.versions) or (
+            topic.schema == after
+        ):
+            return after
+
+
+def check_labels_kept(topic: Topic, after: TopicSchema) -> None:
+    """Raise `InvalidArgument` if a field that message groups, tags or keys come from retires."""
+    settings = topic.settings
+    if settings.schema is None:
+        return
+    for path in settings.label_paths:
+        fields = labelled_fields(label_ids(path, settings.schema), after)
+        if any(field.retired for field in fields):
+            raise InvalidArgument(
+                "messages take their group, tag or keys from this field, so it cannot retire",
+                operation="evolve the schema",
+                object=path,
+                hint="create another topic with other settings",
+            )
 
 
 async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: object) -> TopicRecord:

@@ -8,7 +8,7 @@ Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from types import EllipsisType
 from typing import Any, Literal
@@ -35,8 +35,11 @@ from penstock.coordinator.transactions.checking.checker import Checker
 from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.log import MessageView, Position, WaitingMessage
 from penstock.log.describe import TopicDescription
+from penstock.log.format.state import SchemaVersion
 from penstock.log.limits import Duration
 from penstock.log.produce.accumulator import ProducerStatistics
+from penstock.log.schema.sources import SchemaLike
+from penstock.log.schema.topic_schema import TopicSchema
 from penstock.log.topic.settings import TopicRecord
 
 from .consumers import BroadcastConsumer, PullConsumer, PushConsumer, SimpleConsumer
@@ -449,6 +452,26 @@ class Lake(LakeFace[AsyncLake]):
     def topics(self, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
         """The topics by name. Raises `DataDamaged` when the settings of one cannot be read; ``damaged="skip"`` leaves that topic out."""
         return self._portal.run(lambda: self._core.topics(damaged=damaged))
+
+    def evolve_topic(
+        self, name: str, schema: SchemaLike, *, rename: Mapping[str, str] | None = None, retire: Collection[str] = ()
+    ) -> TopicSchema:
+        """Make ``schema`` the topic's schema from now on, and return it with its version; nothing happens where it is already.
+
+        Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point), NOT NULL
+        relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths). Fields are matched by
+        name. Producers with an earlier version go on: what they send under old names is understood. Raises `InvalidArgument`, naming the
+        field, for any other change, and for a topic without a schema.
+        """
+        return self._portal.run(lambda: self._core.evolve_topic(name, schema, rename=rename, retire=retire))
+
+    def topic_schema(self, name: str) -> TopicSchema | None:
+        """The schema of a topic as it is now; None for a topic without one."""
+        return self._portal.run(lambda: self._core.topic_schema(name))
+
+    def schema_history(self, name: str) -> tuple[SchemaVersion, ...]:
+        """The versions of a topic's schema, oldest first: when each came, and what it changed. The last 100 are remembered."""
+        return self._portal.run(lambda: self._core.schema_history(name))
 
     def producer_statistics(self) -> list[tuple[str, ProducerStatistics]]:
         """The topic and the counts of each open producer. Any thread may ask."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Literal, TypeVar
 
@@ -24,6 +24,8 @@ from penstock.log import Producer as AsyncProducer
 from penstock.log.limits import Duration
 from penstock.log.produce.metrics import sends_counted
 from penstock.log.runtime.portal import Portal
+from penstock.log.schema.sources import SchemaLike
+from penstock.log.schema.topic_schema import schema_of_source
 
 from .face import ClosableFace
 from .topics import Producer
@@ -51,13 +53,21 @@ class LakeFace(ClosableFace[LakeT]):
         retention: Duration | None = timedelta(days=3),
         retention_bytes: int | None = None,
         limits: TopicLimits | None = None,
+        schema: SchemaLike | None = None,
+        message_group: str | None = None,
+        tag: str | None = None,
+        keys: Sequence[str] = (),
     ) -> TopicRecord:
         """Create a topic; fine when it exists with these settings.
 
         A name has letters, digits, ``_`` and ``-``, at most 127 (of type DELAY 120). ``message_type`` is NORMAL, FIFO, DELAY or
         TRANSACTION. One queue gives a global order; idle queues cost nothing. Messages older than ``retention`` are dropped; a delayed
-        message's age counts from its delivery time. So are messages beyond ``retention_bytes`` of table files in a queue. Raises
-        `TopicExists` when it exists with other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value.
+        message's age counts from its delivery time. So are messages beyond ``retention_bytes`` of table files in a queue.
+
+        With a ``schema`` the topic is typed: messages are rows. It is an Arrow schema, Spark SQL (``"id bigint not null, amount
+        decimal(12,2)"``), a dataclass, TypedDict or pydantic model, JSON Schema or Avro as a dict, or a `Path` to a file. ``message_group``,
+        ``tag`` and ``keys`` then name fields from which each row's are taken. Raises `TopicExists` when it exists with other settings,
+        or with a schema that it never had. Raises `InvalidArgument` or `LimitExceeded` for a bad name or value.
         """
         settings = TopicSettings(
             message_type=message_type,  # type: ignore[arg-type]
@@ -65,6 +75,10 @@ class LakeFace(ClosableFace[LakeT]):
             retention=retention,
             retention_bytes=retention_bytes,
             limits=limits or TopicLimits(),
+            schema=None if schema is None else schema_of_source(schema),
+            message_group=message_group,
+            tag=tag,
+            keys=(keys,) if isinstance(keys, str) else tuple(keys),
         )
         return self._portal.run(lambda: self._core.create_topic(name, settings))
 
@@ -79,6 +93,8 @@ class LakeFace(ClosableFace[LakeT]):
         on_full: Literal["block", "raise"] = "block",
         block_timeout: Duration = timedelta(seconds=60),
         delivery_timeout: Duration = timedelta(seconds=120),
+        extra: Literal["refuse", "ignore"] = "refuse",
+        invalid: Literal["refuse", "topic"] = "refuse",
         metrics: Metrics | None = None,
     ) -> Producer:
         """Open a producer. With a ``name`` it fences every earlier instance of that name, and its sends may carry sequences.
@@ -93,6 +109,8 @@ class LakeFace(ClosableFace[LakeT]):
             on_full=on_full,
             block_timeout=block_timeout,
             delivery_timeout=delivery_timeout,
+            extra=extra,
+            invalid=invalid,
             on_batch=sends_counted(metrics, topic=topic) if metrics is not None else None,
         )
         core = self._portal.run(lambda: self._core.producer(topic, name=name, options=options))

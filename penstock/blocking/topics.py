@@ -8,11 +8,13 @@ Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from penstock.log.limits import Duration
 from penstock.log.message.message import Message, MessageView, views
 from penstock.log.produce.accumulator import ProducerStatistics
 from penstock.log.produce.producer import Producer as AsyncProducer
@@ -56,12 +58,45 @@ class Producer(ProducerFace[AsyncProducer]):
         """
         return self._core.send(message, queue=queue, sequence=sequence)
 
+    def send_row(
+        self,
+        row: object,
+        *,
+        message_group: str | None = None,
+        tag: str | None = None,
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        delivery_timestamp: datetime | None = None,
+        delay: Duration | None = None,
+        queue: int | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """Send a row of a topic with a schema, as `send` sends ``Message.of(row, …)``: a dict, dataclass, named tuple or pydantic model.
+
+        Rows are checked together, when their batch is formed. A row that does not fit makes the receipts of its whole batch raise
+        `InvalidArgument`, which names message, field, what was expected and found; the producer must then be opened anew, so that
+        nothing overtakes the batch. With ``invalid="topic"`` such rows go to another topic instead. What is inside of a row (lists,
+        dicts) must not be changed before the receipt resolves.
+        """
+        return self._core.send_row(
+            row,
+            message_group=message_group,
+            tag=tag,
+            keys=keys,
+            properties=properties,
+            delivery_timestamp=delivery_timestamp,
+            delay=delay,
+            queue=queue,
+            sequence=sequence,
+        )
+
     def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[Message]) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
-        ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32) and ``sequence`` (int64). DELAY topics also need
-        ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`.
+        ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and
+        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`. In a
+        topic with a schema the columns are its fields instead of ``body``, and rows are taken as well as messages.
 
         Raises what `send` raises, before anything is taken over.
         """
@@ -105,7 +140,9 @@ class Reader(ClosableFace[AsyncReader]):
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> Iterator[pa.RecordBatch]:
-        """Read messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets.
+        """Read messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets. In a
+        topic with a schema they also have the struct ``value``; ``columns`` may name some of its fields (``value.amount``), and the
+        others are not read then. Batches have the schema of the call's time, and with ``follow`` later ones as they come.
 
         ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive and ``end``
         exclusive. A time means the first message whose store timestamp is at or after it. After a silence of more than a day store

@@ -17,6 +17,8 @@ _TYPES = {
     "store_timestamp": "timestamp",
     "delivery_timestamp": "timestamp",
     "producer": "string",
+    "key": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
 }
 
 

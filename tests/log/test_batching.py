@@ -40,7 +40,7 @@ def sent_and_read(send: Any, queues: int) -> list[penstock.MessageView]:
 
 
 def content(one: penstock.Message | penstock.MessageView) -> tuple[Any, ...]:
-    return bytes(one.body), one.message_group, one.tag, tuple(one.keys), dict(one.properties)
+    return bytes(one.body or b""), one.message_group, one.tag, tuple(one.keys), dict(one.properties)
 
 
 @settings(max_examples=examples(15), deadline=None)

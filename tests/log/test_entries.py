@@ -121,9 +121,9 @@ def test_staged_rows_are_decoded_off_the_event_loop() -> None:
     threads: list[int] = []
     real = rows_module._staged_rows
 
-    def decode(*of_object: Any) -> pa.Table | str:
+    def decode(*of_object: Any, **given: Any) -> pa.Table | str:
         threads.append(threading.get_ident())
-        return real(*of_object)
+        return real(*of_object, **given)
 
     async def main() -> int:
         log = await LogWriter(queues=1).create()

@@ -135,4 +135,6 @@ class LogWriter:
             "delivery_timestamp": [None] * len(numbers),
             "producer": ["p"] * len(numbers),
         }
-        return pa.table([pa.array(columns[field.name], field.type) for field in LOG_SCHEMA], schema=LOG_SCHEMA)
+        return pa.table(
+            [pa.array(columns.get(field.name, [None] * len(numbers)), field.type) for field in LOG_SCHEMA], schema=LOG_SCHEMA
+        )

@@ -188,7 +188,7 @@ class Copier(Role):
                 while index < limit:
                     message = source.message(index, session.process)
                     receipt = producer.send(message, sequence=source.position(index))
-                    session.sends.append(Send(message.body, receipt, source.position(index)))
+                    session.sends.append(Send(message.body or b"", receipt, source.position(index)))
                     index += 1
                 if rng.random() < 0.5:
                     await session.sends[-1].receipt

@@ -119,7 +119,7 @@ class Driver(Role):
         for index, message in enumerate(messages):
             receipt = Receipt.__new__(Receipt)
             receipt.batch, receipt.index = told, -1 if duplicate else index
-            sends.append(Send(message.body, receipt))
+            sends.append(Send(message.body or b"", receipt))
         session.sends.extend(sends)
         return sends
 

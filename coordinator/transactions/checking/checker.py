@@ -181,7 +181,7 @@ def size_bytes(messages: Iterable[MessageView]) -> int:
     found = 0
     for one in messages:
         texts = (*one.keys, *one.properties, *one.properties.values())
-        found += _MESSAGE_BYTES + len(one.body) + sum(_TEXT_BYTES + len(text) for text in texts)
+        found += _MESSAGE_BYTES + len(one.body or b"") + sum(_TEXT_BYTES + len(text) for text in texts)
     return found
 
 

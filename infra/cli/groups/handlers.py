@@ -86,7 +86,7 @@ class Commands:
     def _input(self, messages: Sequence[MessageView]) -> bytes:
         if self._batch:
             return "".join(output.json_line(delivery(message)) for message in messages).encode()
-        return messages[0].body
+        return messages[0].content
 
     def _facts(self, messages: Sequence[MessageView]) -> dict[str, str]:
         first = messages[0]

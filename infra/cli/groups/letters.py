@@ -89,7 +89,7 @@ def _line(letter: MessageView) -> dict[str, str]:
         "group": output.printable(letter.message_group or "-"),
         "retries": f"{'-' if origin is None else origin.reconsume_times:>7}",
         "reason": output.printable(origin.reason or "-") if origin is not None else "-",
-        "body": output.printable(letter.body[:1000].decode(errors="replace")),
+        "body": output.printable(letter.content[:1000].decode(errors="replace")),
     }
 
 

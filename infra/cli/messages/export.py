@@ -22,7 +22,7 @@ from ...files import is_packed, open_file, plain_name
 from .rendering import JsonLines, Sink, document
 
 _ROW_GROUP_BYTES = 64 * 2**20
-CSV_COLUMNS = (*(name for name in MessageView._fields if name not in OF_A_DELIVERY), "body_base64")
+CSV_COLUMNS = (*(name for name in MessageView._fields if name not in {*OF_A_DELIVERY, "key", "headers", "value"}), "body_base64")
 
 
 @contextmanager
@@ -121,7 +121,8 @@ def csv_lines(rows: Iterable[Sequence[object]]) -> str:
 
 def _csv_row(message: MessageView) -> list[object]:
     """The JSON document's values: lists and properties as JSON, and an empty cell for nothing."""
-    return [_cell(value) for value in document(message).values()]
+    found = {**document(message), **({} if message.value is None else {"body": message.content.decode()})}
+    return [_cell(found[name]) for name in CSV_COLUMNS]
 
 
 def _cell(value: object) -> object:

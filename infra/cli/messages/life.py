@@ -38,7 +38,7 @@ def _place(one: StoredTrace) -> dict[str, object]:
     del facts["body"], facts["body_base64"]
     return {
         **facts,
-        "body_bytes": len(one.message.body),
+        "body_bytes": len(one.message.content),
         "entry": one.entry,
         "published": None if one.published is None else output.fields(one.published),
         "groups": [output.fields(group) for group in one.groups],
@@ -58,7 +58,7 @@ def _transaction(one: TransactionTrace | None) -> dict[str, object] | None:
     if one is None:
         return None
     half = one.half
-    place = None if half is None else {"topic": half.topic, "queue": half.queue, "body_bytes": len(half.body)}
+    place = None if half is None else {"topic": half.topic, "queue": half.queue, "body_bytes": len(half.content)}
     return {**output.fields(one), "half": place}
 
 
@@ -90,7 +90,7 @@ def _facts(one: StoredTrace) -> Iterator[tuple[str, str]]:
     for name, value in (("message group", message.message_group), ("tag", message.tag), ("keys", ", ".join(message.keys))):
         if value:
             yield name, value
-    yield "body", f"{len(message.body):,} bytes"
+    yield "body", f"{len(message.content):,} bytes"
     yield "sent", output.time_text(message.born_timestamp)
     yield "producer", message.producer
     entry = "an entry that is trimmed by now" if one.entry is None else f"entry {one.entry:,}"
@@ -128,7 +128,7 @@ def _transacted(one: TransactionTrace) -> Iterator[tuple[str, str]]:
     if one.begun is not None:
         yield "begun", output.time_text(one.begun)
     if one.half is not None:
-        yield "half message", f"for {one.half.topic}, {len(one.half.body):,} bytes, visible to nobody"
+        yield "half message", f"for {one.half.topic}, {len(one.half.content):,} bytes, visible to nobody"
     if one.next_check is not None:
         yield "next check", f"{output.time_text(one.next_check)}, after {one.checks} before"
 

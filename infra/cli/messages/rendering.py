@@ -31,20 +31,34 @@ class Sink(Protocol):
 
 def document(message: MessageView) -> dict[str, object]:
     """A message as JSON values."""
-    return {**message.stored(), "keys": list(message.keys), **body_fields(message.body)}
+    found = {**message.stored(), "keys": list(message.keys), **body_fields(message.body)}
+    for name in ("key", "headers", "value"):  # most messages have none of them
+        del found[name]
+    if message.key is not None:
+        found["key_base64"] = base64.b64encode(message.key).decode()
+    if message.headers:
+        found["headers"] = [
+            {"key": name, "value_base64": None if value is None else base64.b64encode(value).decode()}
+            for name, value in message.headers
+        ]
+    if message.value is not None:
+        found["value"] = message.json()
+    return found
 
 
-def body_fields(body: bytes) -> dict[str, object]:
+def body_fields(body: bytes | None) -> dict[str, object]:
     """A body as JSON values; ``body_base64`` tells whether it is text or base64."""
+    if body is None:
+        return {"body": None, "body_base64": False}
     try:
         return {"body": body.decode(), "body_base64": False}
     except UnicodeDecodeError:
         return {"body": base64.b64encode(body).decode(), "body_base64": True}
 
 
-def body_start(body: bytes) -> str:
+def body_start(body: bytes | None) -> str:
     """The beginning of a body, as a cell of a table shows it."""
-    return output.printable(body[:_BODY_START_BYTES].decode(errors="replace"))
+    return output.printable((body or b"")[:_BODY_START_BYTES].decode(errors="replace"))
 
 
 def delivery(message: MessageView) -> dict[str, object]:
@@ -105,7 +119,7 @@ def _line(message: MessageView) -> dict[str, str]:
         "group": output.printable(message.message_group or "-"),
         "tag": output.printable(message.tag or "-"),
         "keys": output.printable(keys or "-"),
-        "body": output.printable(message.body[:1000].decode(errors="replace")),
+        "body": output.printable(message.content[:1000].decode(errors="replace")),
     }
 
 

@@ -106,4 +106,5 @@ def _column(rows: pa.Table, position: Position) -> pa.ChunkedArray | None:
 def _row(message: MessageView) -> dict[str, object]:
     row = message.stored()
     del row["topic"]
-    return {**row, "keys": list(message.keys), "properties": list(message.properties.items())}
+    headers = [{"key": name, "value": value} for name, value in message.headers] or None
+    return {**row, "keys": list(message.keys), "properties": list(message.properties.items()), "headers": headers}

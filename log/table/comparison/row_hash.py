@@ -6,7 +6,7 @@ entry, a table file or a compaction. Any change of a value, of a null or of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from ...message.message import MESSAGE_SCHEMA
+from ...message.message import MESSAGE_SCHEMA, RARE, VALUE
+from ...schema.stored import Flat
+
+_COLUMNS = tuple(name for name in MESSAGE_SCHEMA.names if name not in RARE)
+"""The columns that all files have."""
 
 
 class RowHash:
@@ -23,12 +27,16 @@ class RowHash:
     def __init__(self) -> None:
         self.rows = 0
         self._streams: dict[str, xxhash.xxh3_128] = {}
+        self._sparse: dict[str, _Sparse] = {}
 
     def update(self, rows: pa.RecordBatch | pa.Table) -> None:
-        self.rows += rows.num_rows
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
-            for name in MESSAGE_SCHEMA.names:
+            for name in _COLUMNS:
                 self._add(name, batch.column(name))
+            for name in (*RARE, VALUE):
+                if name in batch.schema.names:
+                    self._sparse.setdefault(name, _Sparse(name, self._feed)).add(batch.column(name), self.rows)
+            self.rows += batch.num_rows
 
     def hexdigest(self) -> str:
         parts = [f"{name} {stream.hexdigest()}" for name, stream in sorted(self._streams.items())]
@@ -59,6 +67,67 @@ class RowHash:
     def _feed(self, stream: str, data: np.ndarray[Any, Any]) -> None:
         if len(data):
             self._streams.setdefault(stream, xxhash.xxh3_128()).update(np.ascontiguousarray(data).data)
+
+
+class _Sparse:
+    """Hashes a column that files may lack, or whose type may be wider or narrower: where values are, and the values.
+
+    So it makes no difference whether a field is missing or NULL in all rows, and whether an integer has 32 or 64 bits.
+    """
+
+    def __init__(self, name: str, feed: Callable[[str, np.ndarray[Any, Any]], None]) -> None:
+        self._name = name
+        self._feed = feed
+        self._parts: dict[str, _Sparse] = {}
+        self._below = 0
+        """The number of parts of lists and maps so far."""
+
+    def add(self, column: pa.Array, first: int) -> None:
+        """Add values, the first of which is number ``first`` of the whole."""
+        if column.null_count == len(column):
+            return
+        valid = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        self._feed(f"{self._name}.at", valid + first)
+        kind = column.type
+        if pa.types.is_struct(kind):
+            for field, part in zip(kind, column.flatten(), strict=True):
+                self._part(field.name).add(part, first)
+            return
+        present = column if len(valid) == len(column) else column.take(pa.array(valid))
+        if pa.types.is_list(kind) or pa.types.is_map(kind):
+            flat = Flat(present)
+            self._feed(f"{self._name}.lengths", np.diff(np.asarray(flat.offsets)).astype(np.int32))
+            parts = {"key": present.keys, "value": present.items} if pa.types.is_map(kind) else {"element": present.values}
+            for name, values in parts.items():
+                self._part(name).add(flat.of(values), self._below)
+            self._below += len(flat.owners)
+        elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+            ends = np.frombuffer(present.buffers()[1], np.int32)[present.offset : present.offset + len(present) + 1]
+            self._feed(f"{self._name}.lengths", np.diff(ends))
+            self._feed(self._name, np.frombuffer(present.buffers()[2] or b"", np.uint8)[int(ends[0]) : int(ends[-1])])
+        else:
+            self._feed(self._name, _widest(present))
+
+    def _part(self, name: str) -> _Sparse:
+        return self._parts.setdefault(name, _Sparse(f"{self._name}.{name}", self._feed))
+
+
+def _widest(column: pa.Array) -> np.ndarray[Any, Any]:
+    """Plain values without NULLs, as bytes that do not depend on how wide their type is."""
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        return np.frombuffer(column.buffers()[1], np.uint8)[16 * column.offset : 16 * (column.offset + len(column))]
+    if pa.types.is_floating(kind):
+        # Widened floats that are no numbers would differ in their bits.
+        wide = column.cast(pa.float64()).to_numpy()
+        return np.where(np.isnan(wide), np.nan, wide)
+    if pa.types.is_boolean(kind):
+        return column.to_numpy(zero_copy_only=False)
+    if pa.types.is_date32(kind):
+        column = column.view(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        column = column.view(pa.int64())
+    return column.cast(pa.int64()).to_numpy()
 
 
 def row_digest(rows: Iterable[pa.RecordBatch | pa.Table]) -> tuple[int, str]:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from ...errors import DataDamaged, ForeignObject
 from ...format.stored_json import Number, TimeMs, shown, whole_number
 from ...limits import NUMBER_MAX, QUEUES_MAX, TIME_MAX_MS
+from ...message.message import RARE, VALUE
 from .segments import TableFile
 from .table_metadata import Action, Form, Int64, Protocol, TableMetadata, Texts, check_protocol, fields_of
 from .table_schema import UNTYPED, TableForm
@@ -151,7 +152,11 @@ def add_fields(file: TableFile, *, data_change: bool) -> dict[str, Any]:
         "modificationTime": file.modified_ms,
         "dataChange": data_change,
         "stats": json.dumps(stats, separators=(",", ":")),
-        "tags": {"base_offset": str(file.first_offset), "end_offset": str(file.limit_offset)},
+        "tags": {
+            "base_offset": str(file.first_offset),
+            "end_offset": str(file.limit_offset),
+            **({"columns": " ".join(file.more_columns)} if file.more_columns else {}),
+        },
     }
 
 
@@ -183,6 +188,7 @@ def parse_add(fields: object, *, where: str) -> TableFile:
             store_first_ms=_ms(stats.min_values.store_timestamp),
             store_last_ms=_ms(stats.max_values.store_timestamp),
             modified_ms=found.modification_time,
+            more_columns=tuple((found.tags.get("columns") or "").split()),
         )
         if not _makes_sense(file):
             raise ValueError(f"{file}")
@@ -207,6 +213,7 @@ def _makes_sense(file: TableFile) -> bool:
         and file.limit_offset <= NUMBER_MAX
         and 0 < file.rows <= file.limit_offset - file.first_offset
         and file.store_first_ms <= file.store_last_ms
+        and set(file.more_columns) <= {*RARE, VALUE}
     )
 
 

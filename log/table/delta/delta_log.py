@@ -22,6 +22,7 @@ from .checkpoint import (
 )
 from .snapshot import Snapshot, apply
 from .table_metadata import Action
+from .table_schema import UNTYPED, TableForm
 
 DELTA_LOG = "_delta_log/"
 """The folder of a table's log: every version's commit, and checkpoints of some versions."""
@@ -105,11 +106,11 @@ class DeltaLog:
                 return True
         return False
 
-    async def create(self, txns: dict[str, int]) -> Snapshot:
+    async def create(self, txns: dict[str, int], form: TableForm = UNTYPED) -> Snapshot:
         """Make an empty table with these `txn` values unless there is one. Returns the snapshot of the table."""
         started_s = self.now_s
         if not (await self.refresh()).exists:
-            before = (protocol(), metadata(_uuid(self._runtime.new_id()), self._runtime.clock.wall_ms()))
+            before = (protocol(form), metadata(_uuid(self._runtime.new_id()), self._runtime.clock.wall_ms(), form))
             await self.commit(Commit("CREATE TABLE", txns=txns), on=self.snapshot, started_s=started_s, before=before)
         return await self.refresh()
 

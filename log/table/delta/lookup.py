@@ -116,9 +116,8 @@ async def _matches(reader: SegmentReader, group: int, wanted: Lookup, runtime: R
     if not at:
         reader.drop_group(group)
         return MESSAGE_SCHEMA.empty_table()
-    rest = [name for name in MESSAGE_SCHEMA.names if name not in asked]
-    await reader.fetch_group(group, rest)
-    rows = await runtime.offload(lambda: reader.decode_group(group).select(MESSAGE_SCHEMA.names).take(at))
+    await reader.fetch_group(group, reader.columns_but(asked))
+    rows = await runtime.offload(lambda: reader.decode_group(group).take(at))
     reader.drop_group(group)
     return rows
 

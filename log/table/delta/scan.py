@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from ...limits import MIB
-from ...message.message import MESSAGE_SCHEMA
 from ...paths import TopicPaths
 from ...runtime.runtime import Runtime
 from ...stores.protocol import ObjectStore
@@ -46,13 +45,13 @@ async def scan_queue(
 
     ``groups_ahead`` row groups are read at a time. 1: the next is read when the last has been taken.
 
-    Batches have `MESSAGE_SCHEMA`, or those of its columns that ``columns`` names. Offsets that the table does not have (expired, lost
-    or not published yet) are left out without an error; `Snapshot.start`, `lost` and `end` tell which. Raises `DataDamaged`, and
-    `ObjectMissing` when the snapshot is more than 7 days old and a file of it was collected.
+    Batches have `MESSAGE_SCHEMA`, or those of its columns that ``columns`` names. Files of typed rows also have ``value``, as it is stored;
+    ``columns`` may name some of its fields alone (``value.amount``, by their stored names). Offsets that the table does not have
+    (expired, lost or not published yet) are left out without an error; `Snapshot.start`, `lost` and `end` tell which. Raises
+    `DataDamaged`, and `ObjectMissing` when the snapshot is more than 7 days old and a file of it was collected.
     """
     runtime = runtime or Runtime()
-    wanted = MESSAGE_SCHEMA.names if columns is None else [name for name in MESSAGE_SCHEMA.names if name in columns]
-    needed = wanted if "offset" in wanted else ["offset", *wanted]
+    needed = None if columns is None else [*([] if "offset" in columns else ["offset"]), *columns]
     files = files_between(snapshot, queue, start, limit)
     root = paths.table(snapshot.folder)
 
@@ -60,7 +59,7 @@ async def scan_queue(
         await reader.fetch_group(group, needed)
         rows = await runtime.offload(lambda: reader.decode_group(group, needed))
         reader.drop_group(group)
-        return rows.select(needed)
+        return rows
 
     whole_bytes_max, ahead = (WHOLE_FILE_BYTES, 1) if whole_files else (_SMALL_FILE_BYTES, _FILES_AHEAD)
     opened = _ahead((SegmentReader(store, root, file).open(whole_bytes_max=whole_bytes_max) for file in files), ahead)
@@ -74,7 +73,7 @@ async def scan_queue(
         async for rows in decoded:
             for batch in rows.to_batches():
                 if (part := _between(batch, start, limit)).num_rows:
-                    yield part.select(wanted)
+                    yield part.drop_columns(["offset"]) if columns is not None and "offset" not in columns else part
 
 
 async def _ahead(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from ...errors import DataDamaged, ForeignObject
 from ...format.sealed import PARQUET_ERRORS, check_footer
 from ...limits import KIB
+from ...message.columns import fits_file, value_type, whole, with_value
 from ...message.message import MESSAGE_SCHEMA
 from ...stores.protocol import ObjectStore
 from .segments import TableFile
@@ -27,6 +28,9 @@ class SegmentReader:
         self._store = store
         self._spans = _Spans()
         self._metadata: pq.FileMetaData | None = None
+        self._names: frozenset[str] = frozenset()
+        self.value_type: pa.DataType | None = None
+        """The type of the column ``value``; None: the file has none."""
 
     async def open(self, *, whole_bytes_max: int = 0) -> SegmentReader:
         """Fetch the footer, or a file up to this size whole. Raises `ObjectMissing`, `DataDamaged`."""
@@ -46,7 +50,7 @@ class SegmentReader:
             columns = ", ".join(f"{field.name}: {field.type}" for field in schema)
         except PARQUET_ERRORS as error:
             raise DataDamaged("the footer of a table file cannot be read", object=self.key, observed=str(error)) from error
-        if not schema.equals(MESSAGE_SCHEMA):
+        if not is_table_file(schema):
             raise ForeignObject(
                 "a sealed file that is none of a table's",
                 object=self.key,
@@ -54,12 +58,18 @@ class SegmentReader:
                 observed=columns[:500],
             )
         self._metadata = metadata
+        self._names = frozenset(schema.names)
+        self.value_type = value_type(schema)
         return self
 
     @property
     def metadata(self) -> pq.FileMetaData:
         assert self._metadata is not None, "open() first"
         return self._metadata
+
+    def columns_but(self, known: Collection[str]) -> list[str]:
+        """The columns of the file without these."""
+        return [name for name in self._names if name not in known]
 
     @property
     def row_groups(self) -> int:
@@ -77,7 +87,7 @@ class SegmentReader:
 
     async def fetch_group(self, group: int, columns: Sequence[str] | None = None) -> None:
         """Fetch the pages of a row group, in as few requests as the places of its columns allow."""
-        chunks = sorted(self._chunk(group, place) for place in self._columns(columns))
+        chunks = sorted(self._chunk(group, place) for place in self._columns(self._present(columns)))
         joined: list[tuple[int, int]] = []
         for start, limit in chunks:
             if joined and start <= joined[-1][1]:
@@ -93,14 +103,39 @@ class SegmentReader:
         source = pa.PythonFile(_Cursor(self._spans, self.file.size_bytes), mode="r")
         try:
             parquet = pq.ParquetFile(source, metadata=self.metadata, pre_buffer=False, page_checksum_verification=True)
-            return parquet.read_row_group(group, columns=None if columns is None else list(columns), use_threads=False)
+            rows = parquet.read_row_group(group, columns=self._present(columns), use_threads=False)
+            return whole(rows, self._wanted(columns, rows.schema))
         except PARQUET_ERRORS as error:
             raise DataDamaged("rows of the table cannot be read", object=self.key, observed=str(error)) from error
+
+    def _present(self, columns: Sequence[str] | None) -> list[str] | None:
+        """The columns, and fields of structs, that the file has of those asked for."""
+        if columns is None:
+            return None
+        schema = self.metadata.schema
+        paths = [schema.column(place).path for place in range(len(schema))]
+        there = {prefix for path in paths for prefix in _prefixes(path)}
+        found = [name for name in columns if name in there]
+        struct = next((name.partition(".")[0] for name in columns if "." in name), None)
+        if struct in there and not any(name.partition(".")[0] == struct for name in found):
+            # Which structs are NULL must be known even where the file has none of the fields.
+            found.append(next(path for path in paths if path.startswith(f"{struct}.")))
+        return found
+
+    def _wanted(self, columns: Sequence[str] | None, found: pa.Schema) -> pa.Schema:
+        """The columns that a reader of ``columns`` gets, in the order of files."""
+        names = None if columns is None else {name.partition(".")[0] for name in columns}
+        schema = with_value(MESSAGE_SCHEMA, value_type(found))
+        return schema if names is None else pa.schema([field for field in schema if field.name in names])
 
     def drop_group(self, group: int) -> None:
         """Release a row group's pages."""
         places = range(self.metadata.num_columns)
         self._spans.drop(min(self._chunk(group, p)[0] for p in places), max(self._chunk(group, p)[1] for p in places))
+
+    def close(self) -> None:
+        """Release all that is in memory."""
+        self._spans = _Spans()
 
     async def read_bytes(self, start: int, limit: int) -> bytes:
         """Bytes of the file, from memory or else from the store; not kept."""
@@ -109,9 +144,12 @@ class SegmentReader:
         return await self._store.get_range(self.key, start, limit)
 
     def _columns(self, names: Sequence[str] | None) -> list[int]:
-        """The positions of the Parquet columns that hold these Arrow columns."""
+        """The positions of the Parquet columns that hold these Arrow columns, or these fields of structs."""
         schema = self.metadata.schema
-        return [p for p in range(len(schema)) if names is None or schema.column(p).path.partition(".")[0] in names]
+        if names is None:
+            return list(range(len(schema)))
+        wanted = frozenset(names)
+        return [place for place in range(len(schema)) if not wanted.isdisjoint(_prefixes(schema.column(place).path))]
 
     def _chunk(self, group: int, place: int) -> tuple[int, int]:
         chunk = self.metadata.row_group(group).column(place)
@@ -126,6 +164,18 @@ class SegmentReader:
             )
         self._spans.add(start, data)
         return data
+
+
+def is_table_file(schema: pa.Schema) -> bool:
+    """Whether a file with these columns is one of a topic's table. What ``value`` may have is the topic's affair."""
+    value = value_type(schema)
+    return (value is None or pa.types.is_struct(value)) and fits_file(schema, with_value(MESSAGE_SCHEMA, value))
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    """A path, and all that lies above it."""
+    parts = path.split(".")
+    return (".".join(parts[: count + 1]) for count in range(len(parts)))
 
 
 class _Spans:

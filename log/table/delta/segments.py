@@ -6,7 +6,7 @@ message id, message group and keys are Parquet's own too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from ...errors import InternalError
 from ...format.sealed import ROW_GROUP_ROWS, UNSEALED, seal
 from ...limits import MIB
-from ...message.message import MESSAGE_SCHEMA
+from ...message.columns import rare_columns, value_type, with_value, with_value_as
+from ...message.message import MESSAGE_SCHEMA, RARE, VALUE
 from ...paths import padded
 
 SEGMENT_KEY = "penstock.segment"
@@ -48,6 +49,8 @@ class TableFile:
     store_last_ms: int
     modified_ms: int = 0
     """A time, set by the commit, that rises with every commit, as native streams start in this order."""
+    more_columns: tuple[str, ...] = ()
+    """The columns that it has and not all files have: ``key``, ``headers``, ``value``."""
 
 
 def new_path(queue: int, first_offset: int, last_offset: int, fresh_id: str) -> str:
@@ -61,7 +64,11 @@ class SegmentWriter:
     Its Bloom filters are sized for as many ids and groups as a row group has rows, and for as many keys as its first row group holds.
     """
 
-    def __init__(self, *, rows_expected: int) -> None:
+    def __init__(self, *, rows_expected: int, value: pa.DataType | None = None, rare: Collection[str] = ()) -> None:
+        """``value`` is the type of the column of typed rows, ``rare`` the columns of `RARE` that the file has."""
+        self._schema = with_value(
+            pa.schema([field for field in MESSAGE_SCHEMA if field.name in rare or field.name not in RARE]), value
+        )
         self._sink = pa.BufferOutputStream()
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
@@ -78,7 +85,17 @@ class SegmentWriter:
         """The size of the file so far, without rows that wait for their row group to fill."""
         return int(self._sink.tell())
 
+    def takes(self, rows: pa.Table) -> bool:
+        """Whether the file has all the columns that these rows need."""
+        return set(self._schema.names).issuperset(rare_columns(rows))
+
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Add stored rows. The file must have the columns that they need (`takes`)."""
+        value = value_type(self._schema)
+        if value is not None:
+            whole_rows = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+            rows = with_value_as(whole_rows, value)
+        rows = rows.select(self._schema.names)
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
             if not batch.num_rows:
                 continue
@@ -110,6 +127,7 @@ class SegmentWriter:
             size_bytes=len(data),
             store_first_ms=self._first["store_timestamp"] // 1000,
             store_last_ms=self._last["store_timestamp"] // 1000,
+            more_columns=tuple(name for name in (*RARE, VALUE) if name in self._schema.names),
         )
         return file, data
 
@@ -123,7 +141,7 @@ class SegmentWriter:
 
     def _flush(self) -> None:
         if self._waiting:
-            rows = pa.Table.from_batches(self._waiting, MESSAGE_SCHEMA)
+            rows = pa.Table.from_batches(self._waiting, self._schema)
             keys = sum(pc.sum(pc.list_value_length(chunk)).as_py() or 0 for chunk in rows.column("keys").chunks)
             if self._writer is None:
                 self._keys_expected = max(self._values_expected, keys)
@@ -137,11 +155,11 @@ class SegmentWriter:
         values = {column: self._keys_expected if column == "keys" else self._values_expected for column in LOOKUP_COLUMNS}
         return pq.ParquetWriter(
             self._sink,
-            MESSAGE_SCHEMA,
+            self._schema,
             compression="zstd",
             compression_level=1,
-            use_dictionary=_DICTIONARIES,
-            write_statistics=_STATISTICS,
+            use_dictionary=[*_DICTIONARIES, *_value_leaves(self._schema, texts=True)],
+            write_statistics=[*_STATISTICS, *_value_leaves(self._schema)],
             write_page_checksum=True,
             store_schema=False,
             bloom_filter_options={
@@ -150,9 +168,24 @@ class SegmentWriter:
         )
 
 
+def _value_leaves(schema: pa.Schema, *, texts: bool = False) -> list[str]:
+    """The fields of typed rows that are plain values outside of lists and maps, by their paths in a file; only texts, when asked so."""
+    kind = value_type(schema)
+    return [] if kind is None else [path for path, leaf in _leaves(kind, VALUE) if not texts or pa.types.is_string(leaf)]
+
+
+def _leaves(kind: pa.StructType, under: str) -> Iterator[tuple[str, pa.DataType]]:
+    for field in kind:
+        path = f"{under}.{field.name}"
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type, path)
+        elif not pa.types.is_nested(field.type):
+            yield path, field.type
+
+
 def write_segment(rows: pa.Table, fresh_id: str) -> tuple[TableFile, bytes]:
     """A file with these rows of one queue."""
-    writer = SegmentWriter(rows_expected=rows.num_rows)
+    writer = SegmentWriter(rows_expected=rows.num_rows, value=value_type(rows.schema), rare=rare_columns(rows))
     writer.write(rows)
     return writer.close(fresh_id)
 

@@ -119,6 +119,15 @@ def _moved(field: Field) -> Field:
 UNTYPED = table_form(None)
 
 
+def is_of_schema(found: TableMetadata, version: int) -> bool:
+    """Whether a table has what the version of the topic's schema needs (0: the topic has none). It may be of a later one."""
+    return _version(found) >= version
+
+
+def _version(found: TableMetadata) -> int:
+    return whole_number(found.configuration.get(VERSION_PROPERTY) or "0") or 0
+
+
 def table_update(found: TableMetadata, found_protocol: Protocol, wanted: TableForm) -> tuple[Action, ...]:
     """The actions that a table lacks to be read right with files of the form ``wanted``; none when it has all.
 
@@ -126,8 +135,7 @@ def table_update(found: TableMetadata, found_protocol: Protocol, wanted: TableFo
     and the comments of columns. A protocol is never lowered, and column mapping never ends. Raises `DataDamaged` for a schema that
     cannot be read.
     """
-    version = whole_number(found.configuration.get(VERSION_PROPERTY) or "0") or 0
-    if version > wanted.version:
+    if _version(found) > wanted.version:
         return ()
     wanted = replace(wanted, mapped=wanted.mapped or found.configuration.get(MAPPING_PROPERTY, "none") != "none")
     columns = _with_theirs(wanted.delta_columns, _columns(found))

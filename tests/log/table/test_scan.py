@@ -45,6 +45,8 @@ def rows_of(queue: int, base: int, count: int) -> pa.Table:
         "store_timestamp": [(START_MS + base + n) * 1000 for n in range(count)],
         "delivery_timestamp": [None] * count,
         "producer": ["p"] * count,
+        "key": [None] * count,
+        "headers": [None] * count,
     }
     return pa.table([pa.array(columns[field.name], field.type) for field in MESSAGE_SCHEMA], schema=MESSAGE_SCHEMA)
 

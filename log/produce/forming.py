@@ -1,0 +1,139 @@
+"""Forms batches: turns what was gathered into rows, by the topic's schema if it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from ..limits import HANDED_BYTES_MAX
+from ..message.batch_rows import BatchRows, MessageIds, SomeIds, message_id, rows_of_arrow, rows_of_messages
+from ..message.message import VALUE
+from ..message.routing import Router
+from ..runtime.runtime import Runtime
+from ..topic.topics import Topic
+from .accumulator import BatchBuilder
+from .invalid_rows import Sender, divert
+from .typed_rows import RowRules, TypedRows, as_json_bodies, refusal, rows_of_contents, rules_of
+
+_FIRST_ROW_BYTES = 256
+"""The memory that a row is expected to take, before any was seen."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Formed:
+    """A batch as it is written."""
+
+    rows: BatchRows
+    schema_version: int
+    kept: npt.NDArray[np.int64] | None
+    """The messages that are written, by their place among those sent; None: all are."""
+    invalid: Mapping[int, str]
+    """Why the others are not, by place."""
+
+
+class BatchFormer:
+    """Forms the batches of one producer."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        served: Topic,
+        router: Router,
+        *,
+        producer: str,
+        ignore_extra: bool,
+        invalid: Sender | None,
+        to_timer_log: bool,
+    ) -> None:
+        """``served`` is the topic whose messages these are; ``invalid`` sends rows that do not fit its schema to the topic beside.
+
+        ``to_timer_log``: the rows wait in the topic's timer log, which has no schema.
+        """
+        self._runtime, self._served, self._router = runtime, served, router
+        self._producer, self._ignore_extra, self._invalid, self._to_timer_log = producer, ignore_extra, invalid, to_timer_log
+        self.is_typed = served.settings.schema is not None
+        self.row_bytes = float(_FIRST_ROW_BYTES)
+        """The memory that a row takes, by the last batches."""
+
+    @property
+    def rules(self) -> RowRules:
+        """What rows must be, by the schema as far as this process has read."""
+        return rules_of(self._served.settings, self._served.schema, ignore_extra=self._ignore_extra)
+
+    async def form(self, builder: BatchBuilder) -> Formed:
+        """The rows of a batch. Raises `InvalidArgument` for rows that do not fit the topic's schema, unless they go to another topic."""
+        now_us = 1000 * self._runtime.clock.wall_ms()
+        if not self.is_typed:
+            return await self._runtime.offload(lambda: self._finish(builder, self._rows(builder, now_us), 0, None))
+        typed = builder.typed
+        if typed is None:
+            typed = await self._runtime.offload(lambda: self._typed_rows(builder, now_us))
+            if typed.bad:  # a later version of the schema may have what they have
+                await self._served.tail.catch_up()
+                if self._served.schema.version != typed.schema_version:
+                    typed = await self._runtime.offload(lambda: self._typed_rows(builder, now_us))
+        if typed.bad:
+            await self._take_out(builder, typed)
+        return await self._runtime.offload(lambda: self._of_typed(builder, typed, now_us))
+
+    def _typed_rows(self, builder: BatchBuilder, now_us: int) -> TypedRows:
+        sent = (builder.contents, builder.groups, builder.labelled, builder.queues)
+        return rows_of_contents(*sent, self.rules, born_us=self._born_us(builder, now_us))
+
+    async def _take_out(self, builder: BatchBuilder, typed: TypedRows) -> None:
+        """Send the bad rows of a batch to the topic beside this one. Raises `InvalidArgument` where there is none."""
+        ids = {at: message_id(builder.id_prefix, builder.first_number + at) for at in typed.bad}
+        if self._invalid is None:
+            named = {at: f"message {one}" for at, one in ids.items()}
+            raise refusal(typed.bad, topic=self._served.paths.topic, named=named, count=typed.table.num_rows)
+        if builder.table is None:
+            rows: dict[int, object] = {at: builder.contents[at] for at in typed.bad}
+            sequences = {at: builder.sequences[at] for at in typed.bad if builder.sequences}
+        else:
+            rows = dict(typed.given)
+            column = typed.table["sequence"]
+            sequences = {at: one for at in typed.bad if (one := column[at].as_py()) is not None}
+        await divert(self._invalid, self._served.paths.topic, typed.bad, rows, ids, sequences)
+
+    def _of_typed(self, builder: BatchBuilder, typed: TypedRows, now_us: int) -> Formed:
+        of_all = MessageIds(builder.id_prefix, builder.first_number)
+        ids: MessageIds | SomeIds = of_all
+        born_us = now_us if builder.table is not None else self._born_us(builder, now_us)
+        table, kept = typed.table, None
+        self.row_bytes += 0.5 * (table[VALUE].nbytes / max(1, table.num_rows) - self.row_bytes)
+        if typed.bad:
+            kept = np.flatnonzero(~np.isin(np.arange(table.num_rows), list(typed.bad)))
+            table, ids = typed.without_bad(), SomeIds(of_all, kept)
+            born_us = born_us if isinstance(born_us, int) else born_us[kept]
+        if self._to_timer_log:
+            table = as_json_bodies(table, self._served.schema)
+        rows = rows_of_arrow(table, born_us, self._router, producer=self._producer, ids=ids)
+        version = 0 if self._to_timer_log else typed.schema_version
+        return self._finish(builder, rows, version, kept, {at: str(fault) for at, fault in typed.bad.items()})
+
+    def _finish(
+        self,
+        builder: BatchBuilder,
+        rows: BatchRows,
+        schema_version: int,
+        kept: npt.NDArray[np.int64] | None,
+        invalid: Mapping[int, str] = MappingProxyType({}),
+    ) -> Formed:
+        if 0 < rows.size_bytes <= HANDED_BYTES_MAX:
+            _ = rows.table  # here, and not on the event loop
+        builder.built()
+        return Formed(rows, schema_version, kept, invalid)
+
+    def _rows(self, builder: BatchBuilder, now_us: int) -> BatchRows:
+        ids = MessageIds(builder.id_prefix, builder.first_number)
+        if builder.table is not None:
+            return rows_of_arrow(builder.table, now_us, self._router, producer=self._producer, ids=ids)
+        sent = (builder.contents, builder.groups, builder.labelled, builder.queues)
+        return rows_of_messages(*sent, self._born_us(builder, now_us), self._router, producer=self._producer, ids=ids)
+
+    def _born_us(self, builder: BatchBuilder, now_us: int) -> npt.NDArray[np.int64]:
+        return now_us - (1e6 * (self._runtime.clock.monotonic_s() - np.asarray(builder.born_s))).astype(np.int64)

@@ -1,0 +1,67 @@
+"""Typed topics for tests, on a lake in memory, and their tables."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import penstock
+from penstock.log import Runtime
+from penstock.log.paths import TopicPaths
+from penstock.log.stores import MemoryStore
+from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
+from penstock.log.topic.records import read_record
+from tests.lakes import TIMEOUT_S
+
+ORDERS = "id bigint not null, customer string, amount decimal(12,2), at timestamp, lines array<struct<sku: string, count: int>>"
+
+
+class TypedLake:
+    """A lake with the topic ``orders``."""
+
+    def __init__(self, schema: Any = ORDERS, **settings: Any) -> None:
+        self.runtime = Runtime()
+        self.store = MemoryStore()
+        self.lake = penstock.connect(store=self.store, runtime=self.runtime, maintenance=False)
+        self.lake.create_topic("orders", schema=schema, **{"queues": 1, **settings})
+
+    def send(self, *rows: Any, **options: Any) -> list[penstock.log.SendResult]:
+        with self.lake.producer("orders", **options) as producer:
+            return [receipt.result(timeout=TIMEOUT_S) for receipt in [producer.send_row(row) for row in rows]]
+
+    def values(self, **where: Any) -> list[Any]:
+        return [message.value for message in self.lake.reader("orders").messages(**where)]
+
+    def upkeep(self, topic: str = "orders") -> Maintenance:
+        """Publish, compact, trim and collect once. Raises what a step met."""
+
+        async def run() -> Maintenance:
+            paths = TopicPaths.of(topic)
+            found = await read_record(self.store, paths)
+            assert found is not None
+
+            async def append(actions: Any) -> None:
+                raise AssertionError("nothing is to be appended")
+
+            options = MaintenanceOptions(compact_fan_in=2)
+            keeper = Maintenance(self.store, paths, found[0], self.runtime, append, options)
+            await keeper.run_once()
+            return keeper
+
+        keeper = asyncio.run(run())
+        assert not keeper.statistics().errors
+        return keeper
+
+    def close(self) -> None:
+        self.lake.close()
+
+
+@contextmanager
+def typed_lake(schema: Any = ORDERS, **settings: Any) -> Iterator[TypedLake]:
+    lake = TypedLake(schema, **settings)
+    try:
+        yield lake
+    finally:
+        lake.close()
