@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
-from itertools import accumulate, chain
+from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -30,6 +31,8 @@ from .topic_schema import TopicSchema
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL = type(None)
+_BLOCK_ROWS = 512
+"""The number of rows that are turned into columns at a time; more of them would not be in the processor's cache."""
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _ALLOWED: dict[Kind, set[type]] = {
     Kind.BOOLEAN: {bool},
@@ -208,7 +211,7 @@ def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa
         used += [field for field in retired if any(field.name in row for row in inside)]
     names = [field.name for field in used]
     try:
-        taken_out = [[row[name] for row in inside] for name in names]
+        taken_out: list[Values] = _columns_of(inside, names)
         whole = set(map(len, inside)) <= {len(names)}
     except KeyError:
         taken_out, whole = [[row.get(name) for row in inside] for name in names], False
@@ -222,6 +225,18 @@ def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa
         columns = [column.take(taken) for column in columns]
     stored = [pa.field(field.stored_name, column.type) for field, column in zip(used, columns, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=stored, mask=None if mask is None else pa.array(mask))
+
+
+def _columns_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Values]:
+    """The values of each name. Raises `KeyError` for a row without one."""
+    if len(names) == 1 or not rows:
+        return [[row[name] for row in rows] for name in names]
+    columns: list[list[Any]] = [[] for _ in names]
+    of_row = itemgetter(*names)  # one call for a row, and not one for each of its values
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        for column, values in zip(columns, zip(*map(of_row, rows[start : start + _BLOCK_ROWS]), strict=True), strict=True):
+            column += values
+    return list(columns)
 
 
 def _by_present_names(row: Mapping[str, Any], older: Mapping[str, Field]) -> Mapping[str, Any]:
@@ -285,7 +300,9 @@ def _note_extra(rows: Iterable[Mapping[str, Any]], names: Sequence[str], path: s
 
 
 def _array(values: Values, type_: ArrayType, element: Field, path: str, places: _Places) -> pa.Array:
-    lists = [None if one is None else list(one) for one in _checked(values, (list, tuple), type_, path, places)]
+    lists = _checked(values, (list, tuple), type_, path, places)
+    if not set(map(type, lists)) <= {list, tuple, _NULL}:
+        lists = [None if one is None else list(one) for one in lists]
     offsets, numbers = _flat(lists)
     flat = list(chain.from_iterable(one for one in lists if one is not None))
     items = _column(flat, element, join(path, ELEMENT), places.of(numbers))
@@ -328,9 +345,9 @@ def _checked(values: Values, classes: tuple[type, ...], type_: FieldType, path: 
 
 def _flat(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.int64]]]:
     """Where each value's parts begin, and the value that each part belongs to."""
-    lengths = [0 if value is None else len(value) for value in values]
-    offsets = pa.array(list(accumulate(lengths, initial=0)), pa.int32())
-    return offsets, np.repeat(np.arange(len(values)), lengths)
+    sizes = map(len, values) if None not in values else (0 if value is None else len(value) for value in values)
+    lengths = np.fromiter(sizes, np.int64, len(values))
+    return pa.array(np.r_[0, np.cumsum(lengths)].astype(np.int32)), np.repeat(np.arange(len(values)), lengths)
 
 
 def _mask(values: Sequence[Any]) -> pa.Array | None:
