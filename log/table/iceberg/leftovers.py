@@ -27,7 +27,7 @@ async def collect_metadata(store: ObjectStore, root: str, runtime: Runtime) -> i
     used = {metadata_path(anchor)}
     for snapshot in table.snapshots:
         used |= {snapshot.manifest_list, *(manifest.path for manifest in await folder.manifests(table, snapshot))}
-    return await delete_all(store, leftovers(listed, used, root=root, anchor=anchor, old_ms=old_ms))
+    return await delete_all(store, leftovers(listed, used, root=root, anchor=anchor))
 
 
 def anchor_of(versions: Mapping[int, ObjectInfo], old_ms: int) -> int | None:
@@ -35,13 +35,16 @@ def anchor_of(versions: Mapping[int, ObjectInfo], old_ms: int) -> int | None:
     return max((version for version, info in versions.items() if info.last_modified_ms < old_ms), default=None)
 
 
-def leftovers(listed: Sequence[ObjectInfo], used: Collection[str], *, root: str, anchor: int, old_ms: int) -> list[str]:
-    """The listed objects that neither the anchor nor a later version needs. ``used`` are the paths that the anchor needs."""
+def leftovers(listed: Sequence[ObjectInfo], used: Collection[str], *, root: str, anchor: int) -> list[str]:
+    """The listed objects that neither the anchor nor a later version needs. ``used`` are the paths that the anchor needs.
+
+    What is made for the anchor's number or a lower one, and is not used, can be of no version any more: its number is taken.
+    """
 
     def is_left(info: ObjectInfo) -> bool:
         path = info.key.removeprefix(root)
         version, attempt = metadata_version(path), attempt_of(path)
         number = attempt if version is None else version
-        return number is not None and number <= anchor and path not in used and info.last_modified_ms < old_ms
+        return number is not None and number <= anchor and path not in used
 
     return [info.key for info in listed if is_left(info)]

@@ -14,10 +14,10 @@ import pytest
 from penstock.log.errors import DataDamaged, ForeignObject, MissingDependency, PenstockError, PermissionDenied, RetryError
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.memory import MemoryStore
-from penstock.log.stores.protocol import Put
+from penstock.log.stores.protocol import ObjectInfo, Put, Version
 from penstock.log.table.compactor import Compactor
 from penstock.log.table.iceberg.folder import MetadataFolder
-from penstock.log.table.iceberg.leftovers import collect_metadata
+from penstock.log.table.iceberg.leftovers import collect_metadata, leftovers
 from penstock.log.table.iceberg.names import HINT, METADATA, metadata_path
 from penstock.log.table.iceberg.plan import SNAPSHOT_KEPT_MS
 from penstock.log.table.iceberg.writer import IcebergWriter
@@ -198,7 +198,40 @@ def test_a_version_that_took_over_a_day_is_given_up() -> None:
     run(test)
 
 
+def test_the_hint_never_goes_back() -> None:
+    """A writer sleeps between its version and the hint, and another writes the next version meanwhile."""
+
+    async def test() -> None:
+        log = await topic(2)
+        await writer_of(log, LAKE).write_once()
+
+        class Overtaken(YieldingStore):
+            async def put(self, key: str, data: object, **mode: object) -> Version:
+                if key.endswith(HINT):
+                    await log.send({0: 1})
+                    await publish(log)
+                    await writer_of(log, LAKE).write_once()
+                return await super().put(key, data, **mode)  # type: ignore[arg-type]
+
+        await log.send({0: 1})
+        await publish(log)
+        assert (await writer_of(log, LAKE, Overtaken(log.store, 1)).write_once()).version == 2
+        assert await hinted(log) == (await listing_of(log)).table.version == 3
+
+    run(test)
+
+
 # --- old metadata
+
+
+def test_what_was_made_for_a_version_after_the_anchor_stays() -> None:
+    """Its manifests were uploaded just before the anchor's time was over, and it was written just after."""
+    made = ["v5.metadata.json", "00005-m.avro", "00006-m.avro", "snap-00006.avro", "v6.metadata.json", "00007-m.avro"]
+    paths = [METADATA + name.replace("-m", f"-{'a' * 32}-m0").replace("snap-00006", f"snap-00006-{'b' * 32}") for name in made]
+    listed = [ObjectInfo("root/" + path, 1, 1) for path in [*paths, METADATA + "v4.metadata.json", HINT, METADATA + "else.avro"]]
+    gone = leftovers(listed, {paths[0], paths[1]}, root="root/", anchor=5)
+    assert gone == ["root/" + METADATA + "v4.metadata.json"]
+    assert leftovers(listed, {paths[0]}, root="root/", anchor=5) == ["root/" + paths[1], *gone]
 
 
 @pytest.mark.slow
