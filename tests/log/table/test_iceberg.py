@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import StaticTable
 
+from penstock.log.stores.open import open_store
+from penstock.log.stores.protocol import Put
 from penstock.log.table.compactor import Compactor
+from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.iceberg.plan import MANIFESTS_MERGED, SNAPSHOTS_KEPT
-from penstock.log.table.iceberg.writer import IcebergWritten
+from penstock.log.table.iceberg.writer import IcebergWriter, IcebergWritten
 from penstock.log.table.retention import Policy, empty_table, retain_once
 from tests.log.table.iceberg_readers import by_duckdb, check_equal, listing_of, rows_of, writer_of
 from tests.log.table.readers import copy_to_folder, snapshot_of
 from tests.log.table.upkeep import delta_of, publish, run, topic
 from tests.log.topics import LogWriter
+from tests.servers import S3Server
 
 
 def test_nothing_is_written_before_there_is_a_table(tmp_path: Path) -> None:
@@ -197,5 +201,33 @@ def test_a_lake_that_was_copied_elsewhere_is_listed_at_its_new_place(tmp_path: P
         assert (written.version, written.versions) == (2, 1)
         assert (await check_equal(log, tmp_path / "new")).num_rows == len(log.sent)
         assert len((await listing_of(log)).table.snapshots) == 1
+
+    run(test)
+
+
+@pytest.mark.s3
+def test_a_lake_on_s3_is_found_by_its_url(moto: S3Server) -> None:
+    """Without being told a location. Readers name the table by its newest metadata, or by its folder, where the hint lies."""
+    place = moto.url("iceberg")
+
+    properties = {
+        "s3.endpoint": moto.endpoint,
+        "s3.access-key-id": moto.access_key_id,
+        "s3.secret-access-key": moto.secret_access_key,
+        "s3.region": "us-east-1",
+    }
+
+    async def test() -> None:
+        log = await topic(5)
+        store = open_store(place, options=moto.credentials)
+        for info in await log.store.list(""):
+            await store.put(info.key, (await log.store.get(info.key)).data, mode=Put.CREATE)
+        delta = DeltaLog(store, log.paths, "table", log.runtime)
+        for _ in range(2):
+            await IcebergWriter(store, log.runtime, delta).write_once()
+            for name in ("", "/metadata/v1.metadata.json"):
+                table = StaticTable.from_metadata(f"s3://{moto.bucket}/iceberg/topics/orders/table{name}", properties)
+                assert table.scan().to_arrow().num_rows == len(log.sent)
+        await store.close()
 
     run(test)
