@@ -35,6 +35,7 @@ from ...coordinator.transactions.checking.check_back_role import CHECKS
 from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, timer_log_name, topic_folder
 from ...log.stage.jobs import TRANSACTION_JOBS
 from ...log.table.delta.delta_log import CHECKPOINT, COMMIT, DELTA_LOG, LAST_CHECKPOINT
+from ...log.table.iceberg.names import HINT, MANIFEST, METADATA, VERSION
 
 ANY = "*"
 _PROBE, _CLOCK, _DOCTOR = ".probe/", ".clock/", ".doctor/"
@@ -266,8 +267,10 @@ def _link_transactions(paths: TopicPaths) -> Access:
 
 def _keep_up(paths: TopicPaths) -> Access:
     tables = paths.table("table" + ANY)
-    versions = (tables + DELTA_LOG + ANY + COMMIT, tables + DELTA_LOG + ANY + CHECKPOINT)
-    written = (paths.settings, paths.floor, tables + "queue=" + ANY, tables + LAST_CHECKPOINT)
+    delta, iceberg = tables + DELTA_LOG + ANY, tables + METADATA
+    versions = (delta + COMMIT, delta + CHECKPOINT, iceberg + "v" + ANY + VERSION)
+    files = (tables + "queue=" + ANY, iceberg + ANY + MANIFEST)
+    written = (paths.settings, paths.floor, *files, tables + LAST_CHECKPOINT, tables + HINT)
     dropped = (paths.log + ANY, paths.handed + ANY, paths.jobs + ANY, _tables(paths))
     return _read(paths) | Access(create=(*_grown(paths), *versions), put=written, delete=dropped, list=(paths.root,))
 

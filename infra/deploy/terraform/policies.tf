@@ -1000,6 +1000,7 @@ data "aws_iam_policy_document" "maintenance" {
       "${local.lake}topics/*/log/checkpoints/*",
       "${local.lake}topics/*/table*/_delta_log/*.json",
       "${local.lake}topics/*/table*/_delta_log/*.checkpoint.parquet",
+      "${local.lake}topics/*/table*/metadata/v*.metadata.json",
     ]
 
     condition {
@@ -1019,7 +1020,9 @@ data "aws_iam_policy_document" "maintenance" {
       "${local.lake}topics/*/topic.json",
       "${local.lake}topics/*/log/floor",
       "${local.lake}topics/*/table*/queue=*",
+      "${local.lake}topics/*/table*/metadata/*.avro",
       "${local.lake}topics/*/table*/_delta_log/_last_checkpoint",
+      "${local.lake}topics/*/table*/metadata/version-hint.text",
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",

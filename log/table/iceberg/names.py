@@ -11,12 +11,14 @@ from ...format.stored_json import whole_number
 
 METADATA = "metadata/"
 HINT = METADATA + "version-hint.text"
+VERSION, MANIFEST = ".metadata.json", ".avro"
+"""The endings of versions, and of manifests and their lists."""
 _VERSION = re.compile(METADATA + r"v([0-9]{1,18})\.metadata\.json", re.ASCII)
 _ATTEMPT = re.compile(METADATA + r"(?:snap-)?([0-9]{1,18})-[0-9a-f]{32}(?:-m[0-9]+)?\.avro", re.ASCII)
 
 
 def metadata_path(version: int) -> str:
-    return f"{METADATA}v{version}.metadata.json"
+    return f"{METADATA}v{version}{VERSION}"
 
 
 def metadata_version(path: str) -> int | None:
@@ -26,11 +28,11 @@ def metadata_version(path: str) -> int | None:
 
 
 def manifest_path(version: int, write_id: str, place: int) -> str:
-    return f"{METADATA}{version:05d}-{write_id}-m{place}.avro"
+    return f"{METADATA}{version:05d}-{write_id}-m{place}{MANIFEST}"
 
 
 def list_path(version: int, write_id: str) -> str:
-    return f"{METADATA}snap-{version:05d}-{write_id}.avro"
+    return f"{METADATA}snap-{version:05d}-{write_id}{MANIFEST}"
 
 
 def attempt_of(path: str) -> int | None:

@@ -57,6 +57,7 @@ def test_the_same_under_policies_for_these_topics_and_this_group_alone_with_cell
 
 WAITING = "waiting/"
 HANDED = "topics/*/staged/handed/"
+ICEBERG = "topics/*/table*/metadata/"
 GET, PUT, DELETE = "s3:GetObject", "s3:PutObject", "s3:DeleteObject"
 RARE: dict[Role, dict[str, tuple[str, ...]]] = {
     Role.READER: {WAITING: (GET,)},
@@ -66,7 +67,8 @@ RARE: dict[Role, dict[str, tuple[str, ...]]] = {
     # Whether an appender has to look into what others handed over is chance.
     Role.CAPTURE: {HANDED: (GET,)},
     # Messages that are let go while others race for the log's end are handed over.
-    Role.MAINTENANCE: {WAITING: (GET, DELETE), HANDED: (PUT,)},
+    # No topic of this lake is listed for Iceberg.
+    Role.MAINTENANCE: {WAITING: (GET, DELETE), HANDED: (PUT,), ICEBERG: (PUT,)},
 }
 """What this life of a lake does not have: more than a thousand messages of a queue that wait to be retried, late recalls, races of timers."""
 TRIALS = (".probe/", ".clock/", ".doctor/")
@@ -171,6 +173,7 @@ MADE_ONCE = [
     (Role.CONSUMER, "waiting/orders/billing/0/0123.parquet"),
     (Role.MAINTENANCE, f"topics/orders/{VERSION}.json"),
     (Role.MAINTENANCE, f"topics/orders/{VERSION}.checkpoint.parquet"),
+    (Role.MAINTENANCE, "topics/orders/table/metadata/v7.metadata.json"),
 ]  # fmt: skip
 
 
