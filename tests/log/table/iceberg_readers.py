@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyiceberg.table import StaticTable
 
 from penstock.log.table.iceberg.folder import MetadataFolder
+from penstock.log.table.iceberg.names import METADATA
 from penstock.log.table.iceberg.plan import Listing
 from penstock.log.table.iceberg.table_metadata import DELTA_VERSION
 from penstock.log.table.iceberg.writer import IcebergWriter
@@ -35,6 +36,17 @@ async def listing_of(log: LogWriter) -> Listing:
 def rows_of(listing: Listing) -> list[str]:
     """The paths of the files that a version lists."""
     return sorted(entry.path for manifest in listing.manifests for entry in manifest.entries if entry.is_live)
+
+
+async def check_whole(log: LogWriter) -> None:
+    """Every version on the store can be read, with all of its snapshots and their manifests."""
+    folder = MetadataFolder(log.store, log.paths.table(log.record.table), log.runtime)
+    listed = await log.store.list(folder.root + METADATA)
+    paths = {info.key.removeprefix(folder.root) for info in listed}
+    for version in folder.versions(listed):
+        table = await folder.table(version)
+        for snapshot in table.snapshots:
+            assert {manifest.path for manifest in await folder.manifests(table, snapshot)} <= paths
 
 
 def in_order(rows: pa.Table) -> pa.Table:

@@ -16,14 +16,13 @@ from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import ObjectInfo, Put, Version
 from penstock.log.table.compactor import Compactor
-from penstock.log.table.iceberg.folder import MetadataFolder
 from penstock.log.table.iceberg.leftovers import collect_metadata, leftovers
 from penstock.log.table.iceberg.names import HINT, METADATA, metadata_path
 from penstock.log.table.iceberg.plan import SNAPSHOT_KEPT_MS
 from penstock.log.table.iceberg.writer import IcebergWriter
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.table.publisher import Published
-from tests.log.table.iceberg_readers import check_equal, listing_of, rows_of, writer_of
+from tests.log.table.iceberg_readers import check_equal, check_whole, listing_of, rows_of, writer_of
 from tests.log.table.readers import YieldingStore, snapshot_of
 from tests.log.table.upkeep import delta_of, keys, publish, run, topic
 from tests.log.topics import LogWriter
@@ -55,18 +54,6 @@ class KilledAt(FaultStore):
 
 async def hinted(log: LogWriter) -> int:
     return int((await log.store.get(log.paths.table(log.record.table) + HINT)).data)
-
-
-async def check_whole(log: LogWriter) -> None:
-    """Every version on the store can be read, with all of its snapshots, and the newest is of a Delta version that there was."""
-    folder = MetadataFolder(log.store, log.paths.table(log.record.table), log.runtime)
-    versions = folder.versions(await log.store.list(folder.root + METADATA))
-    for version in versions:
-        table = await folder.table(version)
-        for snapshot in table.snapshots:
-            assert {manifest.path for manifest in await folder.manifests(table, snapshot)} <= {
-                info.key.removeprefix(folder.root) for info in await log.store.list(folder.root + METADATA)
-            }
 
 
 @pytest.mark.parametrize("after", [False, True])

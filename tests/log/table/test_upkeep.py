@@ -23,6 +23,7 @@ from penstock.log.table.retention import Policy, retain_once
 from penstock.log.table.trimmer import Trimmed, read_floor_object
 from penstock.log.topic.settings import TopicSettings
 from penstock.log.verify import verify
+from tests.log.table.iceberg_readers import check_whole, listing_of, rows_of
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
 from tests.log.table.upkeep import RefusedCommits, delta_of, keys, maintenance, publish, run, topic
 from tests.log.topics import LogWriter
@@ -293,6 +294,7 @@ def test_any_number_at_once_is_safe(seed: int) -> None:
             return maintenance(
                 log,
                 YieldingStore(FaultStore(log.store, fault), chance.randrange(10**6)),  # type: ignore[arg-type]
+                iceberg=True,
                 commit_bytes=chance.choice([3000, 10**6]),
                 checkpoint_versions=3,
                 compact_fan_in=3,
@@ -310,8 +312,11 @@ def test_any_number_at_once_is_safe(seed: int) -> None:
             if chance.random() < 0.4:
                 keepers[chance.randrange(2)] = keeper()  # one is killed, another starts
             log.clock.advance(hours=chance.choice([0.3, 2, 9]))
-        await maintenance(log).run_once()
+        await maintenance(log, iceberg=True).run_once()
         snapshot = await snapshot_of(log)
+        listing = await listing_of(log)
+        assert (listing.delta_version, rows_of(listing)) == (snapshot.version, sorted(snapshot.paths))
+        await check_whole(log)
         kept = {place: body for place, body in log.sent.items() if place[1] >= snapshot.start(place[0])}
         assert await table_rows(log) == kept
         assert snapshot.lost(0) == snapshot.lost(1) == []

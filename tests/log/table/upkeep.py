@@ -30,7 +30,7 @@ async def topic(entries: int, *, publish_every: int = 1) -> LogWriter:
     return log
 
 
-def maintenance(log: LogWriter, store: object = None, **options: object) -> Maintenance:
+def maintenance(log: LogWriter, store: object = None, *, iceberg: bool = False, **options: object) -> Maintenance:
     return Maintenance(
         store or log.store,  # type: ignore[arg-type]
         log.paths,
@@ -38,6 +38,7 @@ def maintenance(log: LogWriter, store: object = None, **options: object) -> Main
         log.runtime,
         log.append_actions,  # type: ignore[arg-type]
         MaintenanceOptions(**options),  # type: ignore[arg-type]
+        iceberg=iceberg,
     )
 
 
