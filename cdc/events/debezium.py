@@ -42,6 +42,8 @@ class Change:
     schema_of_key: Mapping[str, Any] | None = None
     """Connect's schema of the key, if the event has it."""
     schema_of_row: Mapping[str, Any] | None = None
+    types: Mapping[str, str] | None = None
+    """The types of the columns, by Spark's names, where the topic's schema says them. Values are Python's own of these types then."""
     modes: bool = False
     """Whether a Debezium connector wrote it. These write a type as their modes say, and tell their version."""
 

@@ -147,15 +147,18 @@ class Fold:
         self._keyless: dict[Source, dict[int, Refused]] = {}
         """The first event without a key, by table and queue. It cannot be applied if no other event of its table has a key."""
 
-    def add(self, queue: int, offset: int, body: bytes, time_us: int = 0) -> None:
-        """Take one event; ``time_us`` is when it was stored."""
+    def add(self, queue: int, offset: int, told: bytes | Change | None, time_us: int = 0) -> None:
+        """Take one event, as its message has it: a body, a change, or a tombstone. ``time_us`` is when it was stored."""
         folded = self._folded
         if queue in folded.broken:
             return
         event: object = None
         try:
-            event = decode_event(body)
-            change = parse_change(event)
+            if isinstance(told, bytes):
+                event = decode_event(told)
+                change = parse_change(event)
+            else:
+                change = told
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
             self._no_change(event, queue, offset, error)
             return

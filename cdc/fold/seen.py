@@ -33,7 +33,7 @@ class Seen:
         queue, offset = place
         is_it = unavailable.is_it
         for row, schema in ((change.row, change.schema_of_row), (change.key, change.schema_of_key)):
-            if schema is None:
+            if schema is None and change.types is None:
                 # Most rows are like earlier ones, from which nothing new is to be learned.
                 kinds = (queue, *row, *[None if is_it(value) else _kind(value) for value in row.values()])
                 if kinds in self.kinds:
@@ -44,7 +44,10 @@ class Seen:
                 if name in known:
                     continue
                 self.places.setdefault(name, {}).setdefault(queue, offset)
-                if name in said:
+                if change.types is not None and name in change.types:
+                    self.columns[name] = change.types[name]
+                    self.connect.add(name)
+                elif name in said:
                     self.columns[name] = connect_type(said[name])[0]
                     self.connect.add(name)
                 elif name not in self.connect:

@@ -11,12 +11,14 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, Protocol
 
 from ...log.errors import InvalidArgument
 from ...log.limits import WAIT_MAX, DurationField, field_default, set_durations
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
+from ...log.schema.fields import Field
+from ...log.schema.topic_schema import TopicSchema
 from .catalog import SETTINGS, Catalog, Slot, check_history
 from .envelopes import Envelopes, Source, Table
 from .errors import SlotInUse, SlotLost, SourceUnavailable, load_psycopg, slot_lost
@@ -27,6 +29,7 @@ from .positions import base_of, lsn_text, split
 from .snapshot import Snapshot
 from .state import CaptureState, StateStore
 from .stream import open_stream
+from .typed import CatalogColumn, TypedEvents, evolved_fields
 from .values import Conversions
 
 log = logging.getLogger("penstock.cdc.postgres")
@@ -47,6 +50,8 @@ class CaptureOptions:
     """The tables to snapshot: those that are new to the capture, none, or all once more."""
     once: bool = False
     """End once all changes that were committed when it began to follow are in the topic."""
+    typed: bool = False
+    """Whether the topic has a schema, made from the one table's columns."""
     patience: DurationField = field_default(timedelta(minutes=5))
     """How long to wait for a database that does not answer."""
 
@@ -75,6 +80,18 @@ class Progress:
     """The bytes of the write-ahead log from what is durable in the topic to the end that the server has told."""
 
 
+class TopicSchemas(Protocol):
+    """The schema of the topic that a capture writes."""
+
+    def now(self) -> TopicSchema:
+        """The schema as it is."""
+        ...
+
+    def evolve(self, fields: tuple[Field, ...]) -> None:
+        """Make it have these fields."""
+        ...
+
+
 class Checked:
     """A database that can be captured: the state found before anything was changed."""
 
@@ -95,6 +112,14 @@ class Checked:
         if self.slot is not None and self.slot.is_lost and options.snapshot != "again":
             raise slot_lost(options.slot, "wal_status = lost (see max_slot_wal_keep_size)")
         self.tables = catalog.tables(options.tables or published or ())
+        if options.typed and len(self.tables) != 1:
+            raise InvalidArgument(
+                "a typed topic has the changes of one table",
+                operation="capture",
+                expected="one table: --table schema.table",
+                observed=", ".join(table.qualified for table in self.tables[:10]) or "none",
+                hint="run a capture for each table, with a slot, a publication and a topic of its own",
+            )
         self.unpublished = [table for table in self.tables if table.qualified not in (published or ())]
         self.has_publication = published is not None
         also = [name for name in published or () if name not in {table.qualified for table in self.tables}]
@@ -116,7 +141,10 @@ class Capture:
         clock: Clock,
         pause: Callable[[float], None],
         reached: Callable[[str], None] = lambda point: None,
+        schema: TopicSchemas | None = None,
     ) -> None:
+        """``schema``: that of the topic, where events are typed."""
+        self._schema = schema
         self._dsn, self._options, self._clock, self._pause, self._reached = dsn, options, clock, pause, reached
         self._producer, self._states, self._life = producer, states, life
         self._catalog = Catalog(dsn)
@@ -182,8 +210,14 @@ class Capture:
         self._answered_s = self._clock.monotonic_s()
         if self._envelopes is None or self._snapshot is None:
             source = Source(checked.database, self._options.slot)
-            asking = {"keys": self._catalog.key_of, "reread": self._reread}
-            self._envelopes = Envelopes(source, self._conversions, now_ms=self._clock.wall_ms, **asking)  # type: ignore[arg-type]
+            self._envelopes = Envelopes(
+                source,
+                self._conversions,
+                keys=self._catalog.key_of,
+                reread=self._reread,
+                now_ms=self._clock.wall_ms,
+                on_table=None if self._schema is None else self._shape,
+            )
             self._snapshot = Snapshot(
                 self._catalog,
                 self._conversions,
@@ -193,7 +227,11 @@ class Capture:
                 publication=self._options.publication,
                 reached=self._reached,
                 stopped=stopped,
+                outbox=self._outbox,
             )
+        if self._schema is not None:
+            (table,) = checked.tables  # it was checked that there is one
+            self._fit(self._catalog.typed_columns(table.schema, table.name), table.key)
         missing = [table for table in checked.tables if table.qualified not in state.done]
         if missing and self._producer.last_sequence >= base_of(slot.confirmed_lsn):
             self._follow(stopped, until_lsn=self._catalog.current_lsn())
@@ -270,6 +308,25 @@ class Capture:
         _, following = self._catalog.running_transactions()
         while not stopped() and self._catalog.running_transactions()[0] < following:
             self._pause(_LOOK_S)
+
+    # --- The topic's schema -----------------------------------------------------------------------------------------------------
+
+    def _shape(self, table: Table) -> None:
+        """Let the topic have the columns that a table has from here on in the stream."""
+        # A column that has gone since is in the topic already, or is text.
+        now = {column.name: column for column in self._catalog.typed_columns(table.schema, table.name)}
+        key = [table.columns[place] for place in table.key]
+        self._outbox.send()  # what came before has the columns of before
+        self._fit([now.get(name, CatalogColumn(name, "text")) for name in table.columns if name in now or not self._has(name)], key)
+
+    def _has(self, column: str) -> bool:
+        return self._outbox.typed is not None and column in self._outbox.typed.names
+
+    def _fit(self, columns: Sequence[CatalogColumn], key: Sequence[str]) -> None:
+        assert self._schema is not None, "the topic has a schema"
+        fields = evolved_fields(self._schema.now(), columns, key)
+        self._schema.evolve(fields)
+        self._outbox.typed = TypedEvents(fields)
 
     # --- The stream -------------------------------------------------------------------------------------------------------------
 

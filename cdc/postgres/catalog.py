@@ -11,6 +11,7 @@ from ...log.errors import InvalidArgument, NotSupported, PermissionDenied
 from .errors import load_psycopg, slot_lost, translated
 from .pgoutput import Relation
 from .positions import lsn_of, lsn_text
+from .typed import CatalogColumn
 from .values import PostgresType
 
 if TYPE_CHECKING:
@@ -237,6 +238,16 @@ class Catalog:
             f"{_quoted(table.schema)}.{_quoted(table.name)}",
         )
         return [(name, oid) for name, oid in columns if names is None or name in names], where
+
+    def typed_columns(self, schema: str, table: str) -> list[CatalogColumn]:
+        """The columns of a table with their types; empty when there is no such table any more."""
+        rows = self.ask(
+            "SELECT column_name::text, data_type::text, numeric_precision::int, numeric_scale::int FROM information_schema.columns"
+            " WHERE table_schema = %s AND table_name = %s AND is_generated = 'NEVER' ORDER BY ordinal_position",
+            schema,
+            table,
+        )
+        return [CatalogColumn(*row) for row in rows]
 
     def _version(self) -> int:
         [(version,)] = self.ask("SELECT current_setting('server_version_num')::int")

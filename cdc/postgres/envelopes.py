@@ -32,6 +32,11 @@ class Event:
     tag: str | None
     keys: tuple[str, ...]
     op: str
+    envelope: Mapping[str, Any] | None = None
+    """What the body says, for a topic with a schema; there the body is empty."""
+    row_key: Mapping[str, Any] | None = None
+    not_sent: tuple[str, ...] = ()
+    """The columns that the source did not send, as they did not change; None stands in their place in ``envelope``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,14 @@ class Table:
             name: None if value is None else conversion.unavailable if isinstance(value, Unchanged) else conversion.convert(value)
             for name, conversion, value in zip(self.columns, self.conversions, row, strict=True)
         }
+
+    def without_unsent(self, fields: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+        """A row's fields with None for values that the source did not send, and the names of these."""
+        if fields is None:
+            return None, ()
+        marks = {name: conversion.unavailable for name, conversion in zip(self.columns, self.conversions, strict=True)}
+        unsent = tuple(name for name, value in fields.items() if value == marks[name])
+        return {name: None if name in unsent else value for name, value in fields.items()}, unsent
 
     def key_of(self, row: Row) -> Row:
         """The key's values of a row."""
@@ -106,7 +119,12 @@ class Envelopes:
         keys: Callable[[Relation], tuple[str, ...]],
         reread: Reread,
         now_ms: Callable[[], int],
+        on_table: Callable[[Table], None] | None = None,
     ) -> None:
+        """``on_table`` is told of each table before its events come, for a topic with a schema. There events have their envelopes, and no
+        bodies.
+        """
+        self._typed, self._on_table = on_table is not None, on_table or (lambda table: None)
         self._source = source
         self._conversions = conversions
         self._keys = keys
@@ -128,13 +146,14 @@ class Envelopes:
                 observed=f"without {', '.join(missing)}" if missing else "none",
                 hint="give it a primary key again, or take it out of the publication",
             )
-        self._tables[relation.oid] = Table(
+        table = self._tables[relation.oid] = Table(
             relation.schema,
             relation.table,
             names,
             tuple(self._conversions.of(column.type_oid) for column in relation.columns),
             tuple(sorted(names.index(name) for name in key)),
         )
+        self._on_table(table)
 
     def begin(self, begin: Begin) -> None:
         """Note that a transaction begins."""
@@ -230,9 +249,16 @@ class Envelopes:
             "op": op,
             "ts_ms": now_ms,
         }
-        body = _encode({"key": key, "value": value}).encode()
+        if self._typed:
+            value["after"], not_sent = table.without_unsent(after)
+            value["before"] = table.without_unsent(before)[0]
+            body = b""
+        else:
+            not_sent = ()
+            body = _encode({"key": key, "value": value}).encode()
         said = None if key is None else key_text(list(key.values()))
         lookup = f"{table.name}-{said}"
         keys = () if said is None or len(lookup) > _KEY_CHARS_MAX or not lookup.isprintable() else (lookup,)
         tag = table.name if table.name.isprintable() and "|" not in table.name else None
-        return Event(position, body, message_group_of(table.schema, table.name, said), tag, keys, op)
+        group = message_group_of(table.schema, table.name, said)
+        return Event(position, body, group, tag, keys, op, value if self._typed else None, key, not_sent)

@@ -14,12 +14,13 @@ from ...log.message.message import SEND_SCHEMA
 from ...log.produce.producer import Producer
 from ...log.produce.receipts import BatchReceipt
 from .envelopes import Event
+from .typed import TypedEvents
 
 BATCH_EVENTS_MAX = 5000
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 PENDING_BATCHES_MAX = 8
-_COLUMNS = ("body", "message_group", "tag", "keys", "properties", "sequence")
-_SCHEMA = pa.schema([SEND_SCHEMA.field(name) for name in _COLUMNS])
+_ROW_BYTES = 512
+"""The size that an event of a topic with a schema is taken for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Outbox:
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
+        self.typed: TypedEvents | None = None
+        """How events become rows, where the topic has a schema."""
         self._sent = producer.last_sequence
         self._events: list[Event] = []
         self._bytes = 0
@@ -71,7 +74,7 @@ class Outbox:
                 self.duplicates += 1
                 continue
             self._events.append(event)
-            self._bytes += len(event.body)
+            self._bytes += len(event.body) or _ROW_BYTES
 
     def send(self, end_lsn: int | None = None) -> None:
         """Send the gathered events as one batch. Raises the errors of `Producer.send_batch`, or of an earlier batch."""
@@ -79,7 +82,7 @@ class Outbox:
         if self._events:
             while len(self._pending) >= PENDING_BATCHES_MAX:
                 self._settle_first()
-            receipt = self._producer.send_batch(table_of(self._events))
+            receipt = self._producer.send_batch(table_of(self._events, self.typed))
             self._sent = self._events[-1].position
             self.events += len(self._events)
             self._events, self._bytes = [], 0
@@ -107,14 +110,16 @@ class Outbox:
             self.confirmed_lsn = max(self.confirmed_lsn, first.end_lsn)
 
 
-def table_of(events: Sequence[Event]) -> pa.Table:
-    """The batch of events that a producer takes."""
-    columns = [
-        [event.body for event in events],
-        [event.message_group for event in events],
-        [event.tag for event in events],
-        [event.keys for event in events],
-        [[("op", event.op)] for event in events],
-        [event.position for event in events],
-    ]
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)
+def table_of(events: Sequence[Event], typed: TypedEvents | None = None) -> pa.Table:
+    """The batch of events that a producer takes. ``typed``: its topic has a schema."""
+    columns: dict[str, list[object]] = {
+        "message_group": [event.message_group for event in events],
+        "tag": [event.tag for event in events],
+        "keys": [event.keys for event in events],
+        "properties": [[("op", event.op)] for event in events],
+        "sequence": [event.position for event in events],
+    }
+    if typed is None:
+        columns["body"] = [event.body for event in events]
+    made = {name: pa.array(column, SEND_SCHEMA.field(name).type) for name, column in columns.items()}
+    return pa.table(made if typed is None else {**made, **typed.columns(events)})

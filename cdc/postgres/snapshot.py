@@ -16,7 +16,7 @@ from ...log.produce.producer import Producer
 from .catalog import Catalog, SourceTable
 from .envelopes import Envelopes, Event, Table
 from .errors import load_psycopg, translated
-from .outbox import table_of
+from .outbox import Outbox, table_of
 from .pgoutput import Begin
 from .positions import base_of, lsn_text
 from .state import CaptureState, Chunk, StateStore
@@ -43,7 +43,9 @@ class Snapshot:
         publication: str,
         reached: Callable[[str], None],
         stopped: Callable[[], bool],
+        outbox: Outbox,
     ) -> None:
+        self._outbox = outbox
         self._catalog, self._conversions, self._envelopes = catalog, conversions, envelopes
         self._producer, self._states, self._publication = producer, states, publication
         self._reached, self._stopped = reached, stopped
@@ -77,7 +79,7 @@ class Snapshot:
         state = replace(state, chunk=chunk)
         self._states.save(state)
         self._reached("chunk planned")
-        receipt = self._producer.send_batch(table_of(events))
+        receipt = self._producer.send_batch(table_of(events, self._outbox.typed))
         self._reached("chunk sent")
         receipt.result()
         self._reached("chunk durable")

@@ -14,7 +14,11 @@ from ...console import output
 from ...console.session import Session, command_options
 
 if TYPE_CHECKING:
+    from ....aio import Lake
     from ....cdc.postgres import Capture, CaptureOptions, Progress
+    from ....log.runtime.portal import Portal
+    from ....log.schema.fields import Field
+    from ....log.schema.topic_schema import TopicSchema
 
 _DSN_VARIABLE = "PENSTOCK_POSTGRES"
 _BODY_BYTES = 16 * 1024 * 1024
@@ -48,6 +52,11 @@ def command() -> None:
     show_default=True,
     help="Send the rows that tables have when they are captured first; never; or of all once more, as after a slot was lost.",
 )
+@click.option(
+    "--typed",
+    is_flag=True,
+    help="One table's changes as typed rows: the topic's schema is made from its columns, and follows them.",
+)
 @click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow.")
 @command_options
 @click.pass_obj
@@ -61,6 +70,7 @@ def postgres(
     slot: str,
     publication: str,
     snapshot: Literal["initial", "never", "again"],
+    typed: bool,
     once: bool,
 ) -> None:
     """Follow a PostgreSQL (13 or newer, wal_level = logical) into a topic by logical decoding, as Debezium envelopes, exactly once.
@@ -71,7 +81,7 @@ def postgres(
     from ....cdc.postgres import CaptureOptions
 
     _check_password(dsn)
-    options = CaptureOptions(tables=tables, slot=slot, publication=publication, snapshot=snapshot, once=once)
+    options = CaptureOptions(tables=tables, slot=slot, publication=publication, snapshot=snapshot, once=once, typed=typed)
     shown = _Shown(session, topic)
     with session.signals.held(), _opened(session, dsn, topic, options) as capture:
         progress = capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell)
@@ -93,16 +103,21 @@ def _check_password(dsn: str) -> None:
 
 @contextmanager
 def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> Iterator[Capture]:
-    from ....aio import Lake
     from ....cdc.postgres import Capture, StateStore
     from ....cdc.postgres.capture import Checked
     from ....cdc.postgres.catalog import Catalog
-    from ....log import MessageType, Producer, TopicLimits, TopicNotFound, TopicSettings
+    from ....cdc.postgres.typed import fields_of_table
+    from ....log import InvalidArgument, MessageType, Producer, TopicLimits, TopicNotFound, TopicSettings
     from ....log.runtime.portal import Portal
+    from ....log.schema.topic_schema import first_schema
 
     catalog = Catalog(dsn)
+    fields: tuple[Field, ...] = ()
     try:
-        Checked(catalog, options)  # before anything is made
+        checked = Checked(catalog, options)  # before anything is made
+        if options.typed:
+            (table,) = checked.tables
+            fields = fields_of_table(catalog.typed_columns(table.schema, table.name), table.key)
     finally:
         catalog.close()
     portal = Portal()
@@ -112,19 +127,59 @@ def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> 
         try:
             record = (await lake.topic(topic)).record
         except TopicNotFound:
-            settings = TopicSettings(message_type=MessageType.FIFO, limits=TopicLimits(body_bytes=_BODY_BYTES))
+            settings = TopicSettings(
+                message_type=MessageType.FIFO,
+                limits=TopicLimits(body_bytes=_BODY_BYTES),
+                schema=first_schema(fields) if fields else None,
+            )
             record = await lake.create_topic(topic, settings, table=False)  # a capture may not write to tables
+        if (record.settings.schema is not None) is not options.typed:
+            raise InvalidArgument(
+                "the topic has no schema" if options.typed else "the topic has a schema",
+                operation="capture",
+                object=topic,
+                hint="capture into a new topic" if options.typed else "capture with --typed",
+            )
         return lake, await lake.producer(topic, name=options.producer_name), record.incarnation
 
     try:
         lake, producer, life = portal.run(opened)
         try:
             states = StateStore(lake.store, portal.run, topic=topic, slot=options.slot)
-            yield Capture(dsn, options, producer=producer, states=states, life=life, clock=lake.runtime.clock, pause=time.sleep)
+            yield Capture(
+                dsn,
+                options,
+                producer=producer,
+                states=states,
+                life=life,
+                clock=lake.runtime.clock,
+                pause=time.sleep,
+                schema=_TopicSchema(portal, lake, topic) if options.typed else None,
+            )
         finally:
             portal.run(lake.close)
     finally:
         portal.stop()
+
+
+class _TopicSchema:
+    """The schema of the topic that a capture writes, for the capture's thread."""
+
+    def __init__(self, portal: Portal, lake: Lake, topic: str) -> None:
+        self._portal, self._lake, self._topic = portal, lake, topic
+
+    def now(self) -> TopicSchema:
+        schema = self._portal.run(lambda: self._lake.topic_schema(self._topic))
+        assert schema is not None, "it was looked at when the topic was opened"
+        return schema
+
+    def evolve(self, fields: tuple[Field, ...]) -> None:
+        import pyarrow as pa
+
+        from ....log.schema.arrow_types import arrow_fields
+
+        wanted = pa.schema(arrow_fields(fields))
+        self._portal.run(lambda: self._lake.evolve_topic(self._topic, wanted))
 
 
 class _Shown:

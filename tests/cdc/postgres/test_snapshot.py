@@ -15,6 +15,7 @@ from penstock.cdc.postgres import snapshot
 from penstock.cdc.postgres.catalog import SourceTable, check_history
 from penstock.cdc.postgres.envelopes import Envelopes, Source
 from penstock.cdc.postgres.errors import SlotLost
+from penstock.cdc.postgres.outbox import Outbox
 from penstock.cdc.postgres.positions import base_of
 from penstock.cdc.postgres.snapshot import Snapshot
 from penstock.cdc.postgres.state import CaptureState, Chunk
@@ -96,6 +97,7 @@ def read(saved: Saved, state: CaptureState, rows: int, *, lsn: int = LSN, stop_a
         publication="p",
         reached=lambda point: None,
         stopped=lambda: len(saved.batches) >= stop_after,
+        outbox=Outbox(saved),  # type: ignore[arg-type]
     )
     return reading.read(state, [TABLE], lsn), catalog
 

@@ -1,0 +1,107 @@
+"""Change events whose columns are typed: the rows of a topic with a schema, one topic for each table of the source.
+
+| field | what it is |
+| --- | --- |
+| `op` | c(reate), u(pdate), d(elete), r(ead by a snapshot) or t(runcate) |
+| `db`, `schema_name`, `table_name` | the table |
+| `row_key` | the columns of the key |
+| `before`, `after` | the row, as far as the source told it |
+| `not_sent` | the columns of `after` that the source did not send, as they did not change |
+| `unfit` | values that no column of their type can hold, such as infinite dates, as the source writes them, by ``after.column`` |
+| `position` | the change's place in the source's log (`Change.position`) |
+| `committed_at`, `snapshot`, `transaction_id`, `lsn` | of the transaction |
+
+No JSON is read: values are those of the schema's types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from ...log.errors import InvalidArgument
+from ...log.schema.arrow_types import type_of_arrow
+from ...log.schema.fields import ArrayType, Field, Kind, MapType, StructType, type_text
+from ...log.schema.value_column import ValueColumn
+from .debezium import Change
+from .sources import source_of
+from .types import normal_type
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_PUTS = ("c", "u", "r")
+
+
+def fields_of_events(columns: Sequence[Field], key: Sequence[str]) -> tuple[Field, ...]:
+    """The fields of the events of a table with these columns, all of them nullable, and this key."""
+    row = StructType(tuple(columns))
+    of_key = StructType(tuple(column for column in columns if column.name in key))
+    text = Kind.STRING
+    return (
+        Field("op", text, nullable=False),
+        *(Field(name, text) for name in ("db", "schema_name", "table_name")),
+        Field("row_key", of_key),
+        Field("before", row),
+        Field("after", row),
+        Field("not_sent", ArrayType(Field("element", text))),
+        Field("unfit", MapType(Field("key", text, nullable=False), Field("value", text))),
+        Field("position", Kind.BIGINT),
+        Field("committed_at", Kind.TIMESTAMP),
+        Field("snapshot", Kind.BOOLEAN),
+        Field("transaction_id", Kind.BIGINT),
+        Field("lsn", Kind.BIGINT),
+    )
+
+
+def is_of_events(value: pa.DataType) -> bool:
+    """Whether the column ``value`` of a topic has change events."""
+    return {"op", "row_key", "before", "after", "table_name"} <= {field.name for field in value}
+
+
+def typed_changes(value: pa.StructArray) -> Iterator[Change | None]:
+    """The changes of the rows of a column ``value``. None for a tombstone. Raises `InvalidArgument` for a row that is no change."""
+    types = column_types(value.type)
+    for row in ValueColumn.of(value):
+        yield None if row is None else _change(row, types)
+
+
+def column_types(value: pa.StructType) -> Mapping[str, str]:
+    """The types of the table's columns, by Spark's names. What a target cannot have is text there."""
+    found = {}
+    for field in value.field("after").type:
+        try:
+            found[field.name] = normal_type(type_text(type_of_arrow(field.type, field.name)))
+        except InvalidArgument:
+            found[field.name] = "string"
+    return found
+
+
+def _change(row: Mapping[str, Any], types: Mapping[str, str]) -> Change:
+    op, before, after = row["op"], row.get("before"), row.get("after")
+    source = source_of({"db": row.get("db"), "schema": row.get("schema_name"), "table": row.get("table_name")})
+    if source is None:
+        raise InvalidArgument("the event does not name its table", expected="table_name", observed=repr(row.get("table_name")))
+    key = row.get("row_key") or {}
+    if op in _PUTS:
+        if after is None:
+            raise InvalidArgument("the event does not say the row", expected=f"a row as after, op being {op}", observed="NULL")
+        current = {**after, **{name.partition(".")[2]: text for name, text in (row.get("unfit") or {}).items() if text is not None}}
+        for name in row.get("not_sent") or ():
+            current.pop(name, None)
+    else:
+        current = key if before is None else before
+    committed = row.get("committed_at")
+    return Change(
+        source=source,
+        op=op,
+        key=key,
+        row=current,
+        position=row.get("position"),
+        sequence=row.get("position"),
+        before=before,
+        time_us=None if committed is None else (committed - _EPOCH) // _MICROSECOND,
+        types=types,
+    )
