@@ -15,6 +15,7 @@ from ...log.errors import DataDamaged, NotWritten, PenstockError, RetryError, To
 from ...log.format.header import Batch, CloseJob, Part
 from ...log.lake import Lake
 from ...log.linking import current_topic
+from ...log.message.columns import is_extended
 from ...log.runtime.backoff import Backoff
 from ...log.stage.half_messages import read_half
 from ...log.tail.damage import read_header_at
@@ -30,11 +31,19 @@ _QUEUES_TOLD_MAX = 64
 class Link:
     """Links the messages of one transaction to one topic. Nothing leaves this process after ``deadline_s`` by the monotonic clock.
 
-    ``parts`` are those that this process staged; without them they are read from the store.
+    ``parts`` are those that this process staged, and ``extended`` is what `Batch.extended` says of them; without them they are read from
+    the store.
     """
 
     def __init__(
-        self, lake: Lake, transaction: str, destination: Destination, *, deadline_s: float, parts: Sequence[Part] | None = None
+        self,
+        lake: Lake,
+        transaction: str,
+        destination: Destination,
+        *,
+        deadline_s: float,
+        parts: Sequence[Part] | None = None,
+        extended: bool = False,
     ) -> None:
         self._lake = lake
         self._transaction = transaction
@@ -42,6 +51,7 @@ class Link:
         self._destination = destination
         self._deadline_s = deadline_s
         self._parts = parts
+        self._extended = extended
 
     async def run(self) -> LinkedAs:
         """Return once it is known where the messages are. Raises the error that prevented this in time, and `DataDamaged`."""
@@ -97,13 +107,17 @@ class Link:
 
     async def _read_parts(self, topic: Topic) -> list[Part]:
         found = []
-        for number, part in enumerate(self._destination.parts):
-            found.append((await read_half(topic.store, topic.paths, self._job, number, expected=part.digest))[0])
+        schema = topic.tail.state.schema
+        for number, half in enumerate(self._destination.parts):
+            part, rows = await read_half(topic.store, topic.paths, self._job, number, expected=half.digest, schema=schema)
+            found.append(part)
+            self._extended = self._extended or is_extended(rows)
         return found
 
     async def _append(self, topic: Topic, generation: int) -> Outcome:
         assert self._parts is not None, "read before"
         rows = rows_of(self._parts)
+        schema = topic.tail.state.schema
         batch = Batch(
             producer=self._transaction,
             named=False,
@@ -115,6 +129,8 @@ class Link:
             valid_until=0,
             parts=tuple(self._parts),
             job=self._job,
+            schema_version=0 if schema is None else schema.version,
+            extended=self._extended,
         )
         return await topic.appender.append_batch(batch, None, size_bytes=0, deadline_s=self._deadline_s)
 

@@ -10,10 +10,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from ...log.errors import PenstockError, TopicNotFound
+from ...log.errors import DataDamaged, PenstockError, TopicNotFound
 from ...log.lake import Lake
-from ...log.message.message import MESSAGE_SCHEMA, MessageView, views
+from ...log.message.columns import with_value
+from ...log.message.message import MESSAGE_SCHEMA, VALUE, MessageView, views
 from ...log.paths import TopicPaths
+from ...log.schema.stored import shown_value
+from ...log.schema.topic_schema import TopicSchema
 from ...log.stage.half_messages import half_key, read_half, staged_sizes
 from ...log.stores.protocol import ObjectMissing, delete_all
 from ...log.topic.records import read_record
@@ -89,15 +92,15 @@ class Transactions:
         """The messages of an unfinished transaction, by topic, in sending order within each queue. They have no place yet: their offset
         is -1.
 
-        Messages to a topic that was deleted since are left out once they are gone with it: nobody will ever see them. Raises
-        `HalfMessagesMissing`, `DataDamaged`, `TransactionNotFound`.
+        Messages to a topic that was deleted since are left out once they are gone with it, or cannot be read without its schema: nobody
+        will ever see them. Raises `HalfMessagesMissing`, `DataDamaged`, `TransactionNotFound`.
         """
         _, row = await self.find(transaction)
         found: list[MessageView] = []
         for one in row.destinations:
             try:
                 found += await self._staged(row.id, one)
-            except HalfMessagesMissing:
+            except (HalfMessagesMissing, DataDamaged, TopicNotFound):
                 if await self._lives(one):
                     raise
         return found
@@ -105,13 +108,23 @@ class Transactions:
     async def _staged(self, transaction: str, destination: Destination) -> list[MessageView]:
         paths = TopicPaths.of(destination.topic)
         found: list[MessageView] = []
+        schema = await self._schema(paths)
         for number, part in enumerate(destination.parts):
             try:
-                _, table = await read_half(self.lake.store, paths, job_of(transaction), number, expected=part.digest)
+                _, table = await read_half(self.lake.store, paths, job_of(transaction), number, expected=part.digest, schema=schema)
             except ObjectMissing as error:
                 raise _missing(transaction, [half_key(paths, job_of(transaction), number)]) from error
-            found += views(destination.topic, _placeless(table))
+            found += views(destination.topic, _placeless(table, schema))
         return found
+
+    async def _schema(self, paths: TopicPaths) -> TopicSchema | None:
+        """The schema that the topic of this name has now. Raises `TopicNotFound` for a typed topic that was deleted."""
+        record = await read_record(self.lake.store, paths)
+        if record is None or record[0].settings.schema is None:
+            return None
+        topic = await self.lake.topic(paths.topic)
+        await topic.tail.catch_up()
+        return topic.tail.state.schema
 
     # --- Deciding ---------------------------------------------------------------------------------------------------------------
 
@@ -317,9 +330,12 @@ def _missing(transaction: str, keys: Sequence[str]) -> HalfMessagesMissing:
     )
 
 
-def _placeless(rows: pa.Table) -> pa.Table:
-    """Half messages as messages that are in no queue yet."""
+def _placeless(rows: pa.Table, schema: TopicSchema | None) -> pa.Table:
+    """Half messages as messages that are in no queue yet, their values by the topic's schema."""
     columns = {name: rows[name] for name in rows.column_names}
     columns["offset"] = pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows)
     columns["store_timestamp"] = rows["born_timestamp"]
-    return pa.table({name: columns[name] for name in MESSAGE_SCHEMA.names}, schema=MESSAGE_SCHEMA)
+    if schema is not None:
+        columns[VALUE] = shown_value(rows[VALUE], schema)
+    shown = with_value(MESSAGE_SCHEMA, None if schema is None else schema.arrow)
+    return pa.table({name: columns[name] for name in shown.names}, schema=shown)

@@ -27,8 +27,8 @@ def rare_columns(rows: pa.Table | pa.RecordBatch) -> tuple[str, ...]:
 
 
 def is_extended(rows: pa.Table) -> bool:
-    """Whether some row has a key, headers, or NULL instead of a body."""
-    return bool(rare_columns(rows)) or rows.column("body").null_count > 0
+    """Whether some row has a key, headers, or NULL instead of a body and no typed value."""
+    return bool(rare_columns(rows)) or (VALUE not in rows.schema.names and rows.column("body").null_count > 0)
 
 
 def slim(rows: pa.Table) -> pa.Table:

@@ -11,11 +11,13 @@ import pyarrow as pa
 from ..errors import CallError, DataDamaged, InvalidArgument, MessageTypeMismatch
 from ..format.digest import digest
 from ..format.header import Part
-from ..message.batch_rows import BatchRows, MessageIds, message_id, rows_of_messages
+from ..message.batch_rows import BatchRows, MessageIds, message_id, rows_of_arrow, rows_of_messages
+from ..message.columns import is_extended
 from ..message.message import Message, check_message, frozen, labels_bytes
 from ..message.message_type import MessageType
 from ..message.routing import Router
 from ..paths import TopicPaths
+from ..schema.topic_schema import TopicSchema
 from ..stores.protocol import ObjectInfo, ObjectStore
 from ..tail.entry_rows import read_messages
 from ..topic.settings import TopicSettings
@@ -31,6 +33,8 @@ class HalfFile:
     data: bytes
     rows: Mapping[int, int]
     """The number of rows of every queue."""
+    extended: bool = False
+    """What `Batch.extended` says of them."""
 
     @property
     def messages(self) -> int:
@@ -82,10 +86,21 @@ def check_half(message: Message, settings: TopicSettings, *, topic: str) -> tupl
 
 
 def half_rows(
-    messages: Sequence[Message], queue: int | None, router: Router, *, born_us: int, producer: str, ids: MessageIds
+    messages: Sequence[Message],
+    queue: int | None,
+    router: Router,
+    *,
+    born_us: int,
+    producer: str,
+    ids: MessageIds,
+    typed: pa.Table | None = None,
 ) -> BatchRows:
-    """The rows of checked messages, all in one ``queue`` or in the queues in turn."""
-    labelled = {at: one for at, one in enumerate(messages) if one.tag is not None or one.keys or one.properties}
+    """The rows of checked messages, all in one ``queue`` or in the queues in turn. ``typed``: the messages of a topic with a schema, in the
+    columns of `SEND_SCHEMA` and ``value``.
+    """
+    if typed is not None:
+        return rows_of_arrow(typed, born_us, router, producer=producer, ids=ids)
+    labelled = dict(enumerate(messages))
     queues = {} if queue is None else dict.fromkeys(range(len(messages)), queue)
     bodies = [one.body for one in messages]
     born = np.full(len(messages), born_us, np.int64)
@@ -95,7 +110,8 @@ def half_rows(
 def half_files(rows: BatchRows) -> list[HalfFile]:
     """The objects of these rows, in order; each holds as much as one request carries well."""
     per_part = max(1, rows.count * PART_BYTES // max(1, rows.size_bytes))
-    return [HalfFile(*encode_part(rows.part(start, per_part))) for start in range(0, rows.count, per_part)]
+    parts = [rows.part(start, per_part) for start in range(0, rows.count, per_part)]
+    return [HalfFile(*encode_part(part), is_extended(part)) for part in parts]
 
 
 def half_key(paths: TopicPaths, job: str, number: int) -> str:
@@ -108,8 +124,10 @@ def message_ids(ids: MessageIds, count: int) -> list[str]:
     return [message_id(ids.prefix, ids.first_number + number) for number in range(count)]
 
 
-async def read_half(store: ObjectStore, paths: TopicPaths, job: str, number: int, *, expected: str) -> tuple[Part, pa.Table]:
-    """One of an upload's objects, with its rows (`LOG_SCHEMA`).
+async def read_half(
+    store: ObjectStore, paths: TopicPaths, job: str, number: int, *, expected: str, schema: TopicSchema | None = None
+) -> tuple[Part, pa.Table]:
+    """One of an upload's objects, with its rows (`LOG_SCHEMA`, and ``value`` as it is stored in a topic with a ``schema``).
 
     Raises `ObjectMissing`, and `DataDamaged` when its digest is not the expected one or its rows are no messages.
     """
@@ -117,7 +135,7 @@ async def read_half(store: ObjectStore, paths: TopicPaths, job: str, number: int
     data = (await store.get(key)).data
     if (observed := digest(data)) != expected:
         raise DataDamaged("half messages are not what was staged", object=key, expected=expected, observed=observed)
-    rows = read_messages(data, where=key)
+    rows = read_messages(data, where=key, schema=schema)
     counts = {pair["values"]: pair["counts"] for pair in rows["queue"].value_counts().to_pylist()}
     return Part(key.removeprefix(paths.root), 0, dict(sorted(counts.items())), len(data), expected), rows
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
+
 from ....log.errors import LimitExceeded, TopicDeleted
 from ....log.format.header import Part
 from ....log.limits import MIB
@@ -38,6 +40,8 @@ class Sent:
     topic: Topic
     router: Router
     parts: list[Part] = field(default_factory=list)
+    extended: bool = False
+    """What `Batch.extended` says of them."""
 
 
 class Sending:
@@ -82,21 +86,30 @@ class Sending:
         self._bytes += size_bytes
         return sent
 
-    async def stage(self, sent: Sent, messages: Sequence[Message], queue: int | None, ids: MessageIds, started_s: float) -> None:
-        """Return once the messages are durable. Raises `TransactionRolledBack`, with nothing written, when the rollback has begun
-        meanwhile.
+    async def stage(
+        self,
+        sent: Sent,
+        messages: Sequence[Message],
+        queue: int | None,
+        ids: MessageIds,
+        started_s: float,
+        typed: pa.Table | None = None,
+    ) -> None:
+        """Return once the messages are durable. ``typed`` is as for `half_rows`. Raises `TransactionRolledBack`, with nothing written, when
+        the rollback has begun meanwhile.
         """
         assert self.id is not None, "given by the first send"
         born_us = 1000 * self._runtime.clock.wall_ms()
         transaction = self.id
         files = await self._runtime.offload(
-            lambda: half_files(half_rows(messages, queue, sent.router, born_us=born_us, producer=transaction, ids=ids))
+            lambda: half_files(half_rows(messages, queue, sent.router, born_us=born_us, producer=transaction, ids=ids, typed=typed))
         )
         await self._own.joined(self._group, self.member)  # otherwise nobody would find the row
         self._check_wanted()
         number = len(sent.parts)  # nothing is awaited from here until the parts are named, so that they are named in order
         parts = [file.part(sent.topic.paths, job_of(self.id), number + at) for at, file in enumerate(files)]
         sent.parts += parts
+        sent.extended = sent.extended or any(file.extended for file in files)
         waits: list[Awaitable[object]] = [self._name(sent, number, files, parts, started_s)]
         waits += [self._upload(sent, file, part) for file, part in zip(files, parts, strict=True)]
         await _all_of(waits)

@@ -35,6 +35,7 @@ from ..members.state import LINK_S, By, Decision, LinkedAs, TransactionRow, chec
 from ..service import Transactions, side_by_side
 from .sending import TIMEOUT, Sending, rolled_back
 from .settling import Settlement, Settler
+from .typed_halves import typed_halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +132,17 @@ class Transaction:
         if not messages:
             raise InvalidArgument("nothing to send", operation="send in a transaction", object=topic)
         opened = await self._lake.topic(topic, writable=True)
-        self._check_usable("send in a transaction")
         checked = [check_half(message, opened.settings, topic=topic) for message in messages]
         _check_queue(queue, opened)
+        typed = await typed_halves(opened, [message for message, _ in checked], queue)
+        self._check_usable("send in a transaction")
         started_s = self._runtime.clock.monotonic_s()  # before a member is chosen, whose list it must be on while this lasts
         sent = self._half.take(opened, len(checked), sum(size_bytes for _, size_bytes in checked))
         ids = MessageIds(id_prefix(self._known_id), self._half.messages - len(checked))
         self._sending += 1
         self._sent.clear()
         try:
-            await self._half.stage(sent, [message for message, _ in checked], queue, ids, started_s)
+            await self._half.stage(sent, [message for message, _ in checked], queue, ids, started_s, typed)
         except BaseException as error:
             if not isinstance(error, TransactionEnded) or self._half.given_up:  # otherwise it goes on without these messages
                 self._failure = self._failure or error
@@ -250,7 +252,14 @@ class Transaction:
             return {one.topic: one.linked or LinkedAs() for one in row.destinations}
         deadline_s = min(sent_s + LINK_S, self._runtime.clock.monotonic_s() + TIMEOUT.total_seconds())
         links = [
-            Link(self._lake, row.id, one, deadline_s=deadline_s, parts=self._half.topics[one.topic].parts[: len(one.parts)])
+            Link(
+                self._lake,
+                row.id,
+                one,
+                deadline_s=deadline_s,
+                parts=self._half.topics[one.topic].parts[: len(one.parts)],
+                extended=self._half.topics[one.topic].extended,
+            )
             for one in row.destinations
         ]
         try:
