@@ -49,9 +49,8 @@ class Appending:
             if self._forgotten:
                 copies = await self._unwritten(copies)
             if copies.num_rows:
-                await self._producer.send_copies(
-                    copies
-                )  # rows written before have sequences that were accepted, so they are duplicates
+                # Rows written before have sequences that were accepted, so they are duplicates.
+                await self._producer.send_copies(copies, by_stored_names=True)
         except BaseException:
             await self.close()
             raise

@@ -150,7 +150,7 @@ class WaitingMessage(NamedTuple):
     keys: tuple[str, ...]
     properties: dict[str, str]
     body: bytes | MaybeNone
-    """None for a tombstone. A row of a topic with a schema is JSON here."""
+    """None for a tombstone. A row of a topic with a schema is JSON here, with the names that its fields had when they were new."""
     queue: int | None
     """The queue that its sender named. None: its message group's queue, or any."""
     born_timestamp: datetime

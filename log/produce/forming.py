@@ -110,7 +110,7 @@ class BatchFormer:
             table, ids = typed.without_bad(), SomeIds(of_all, kept)
             born_us = born_us if isinstance(born_us, int) else born_us[kept]
         if self._to_timer_log:
-            table = as_json_bodies(table, self._served.schema)
+            table = as_json_bodies(table)
         rows = rows_of_arrow(table, born_us, self._router, producer=self._producer, ids=ids)
         version = 0 if self._to_timer_log else typed.schema_version
         return self._finish(builder, rows, version, kept, {at: str(fault) for at, fault in typed.bad.items()})

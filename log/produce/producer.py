@@ -28,6 +28,7 @@ from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, checke
 from ..message.routing import Router, check_queue
 from ..paths import TopicPaths, is_timer_log
 from ..runtime.runtime import Runtime
+from ..schema.topic_schema import with_stored_names
 from ..schema.value_json import value_of_json
 from ..schema.values import convert
 from ..stage.jobs import stage
@@ -277,20 +278,25 @@ class Producer:
             BatchBuilder.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
         )
 
-    def send_copies(self, rows: pa.Table) -> BatchReceipt:
+    def send_copies(self, rows: pa.Table, *, by_stored_names: bool = False) -> BatchReceipt:
         """Send messages that another topic took before, with all columns of `COPY_SCHEMA`: under their own ids, with sequences.
 
         This serves dead letters, their redrive, and messages whose delivery time has come. It is not for applications: limits and
         message type are not checked. Where the topic is of type DELAY, the producer must have been opened with ``copies``. In a topic
-        with a schema the bodies are rows as JSON.
+        with a schema the bodies are rows as JSON, whose fields have their present or former names, or ``by_stored_names`` those under
+        which they are stored. Raises `InvalidArgument` for JSON that is no row of the topic.
         """
         rows = rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA)
         if not self._is_typed:
             return self._send_table(rows)
         rules = self._former.rules
+        named = with_stored_names(rules.schema) if by_stored_names else rules.schema
         texts = rows["body"].to_pylist()
-        contents = [None if text is None else value_of_json(text.decode(), rules.schema) for text in texts]
-        value = convert(contents, rules.schema).value
+        contents = [None if text is None else value_of_json(text.decode(), named) for text in texts]
+        converted = convert(contents, named)
+        if converted.bad:
+            raise refusal(converted.bad, topic=self.topic, count=rows.num_rows)
+        value = converted.value
         rows = rows.set_column(rows.schema.get_field_index("body"), "body", pa.nulls(rows.num_rows, pa.binary()))
         return self._send_table(rows.append_column(VALUE, value), TypedRows(rows, rules.schema.version, {}))
 
@@ -334,7 +340,8 @@ class Producer:
         if typed is not None:
             first_fresh = table.num_rows - fresh.num_rows  # sequences rise
             bad = {at - first_fresh: fault for at, fault in typed.bad.items() if at >= first_fresh}
-            typed = TypedRows(fresh, typed.schema_version, bad)
+            given = {at - first_fresh: row for at, row in typed.given.items() if at >= first_fresh}
+            typed = TypedRows(fresh, typed.schema_version, bad, given)
         builder = BatchBuilder(0, 0.0, table=fresh, typed=typed, last_sequence=int(sequences[-1]))
         return self._send_builder(builder, fresh.nbytes, first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows)
 

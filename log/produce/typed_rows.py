@@ -21,7 +21,6 @@ from ..message.message_type import MessageType
 from ..schema.columns import convert_columns
 from ..schema.labels import label_ids, label_name, labelled_fields
 from ..schema.sizes import row_bytes
-from ..schema.stored import shown_value
 from ..schema.topic_schema import TopicSchema
 from ..schema.value_column import ValueColumn
 from ..schema.value_json import value_json
@@ -203,9 +202,9 @@ def _key_lists(columns: Sequence[pa.Array], count: int) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), texts.take(pa.array(order)), type=SEND_SCHEMA.field("keys").type)
 
 
-def as_json_bodies(table: pa.Table, schema: TopicSchema) -> pa.Table:
-    """Rows as a log without a schema carries them: as JSON in their bodies."""
-    values = ValueColumn.of(shown_value(table[VALUE], schema))
+def as_json_bodies(table: pa.Table) -> pa.Table:
+    """Rows as a log without a schema carries them: as JSON in their bodies, with the names under which their fields are stored."""
+    values = ValueColumn.of(table[VALUE])
     bodies = [None if value is None else value_json(value).encode() for value in values]
     body = pa.array(bodies, pa.binary())
     return _put(table.drop_columns([VALUE]), "body", body)

@@ -65,6 +65,27 @@ def first_schema(fields: tuple[Field, ...]) -> TopicSchema:
     return TopicSchema(1, numbered, last_id)
 
 
+def with_stored_names(schema: TopicSchema) -> TopicSchema:
+    """The same fields, also retired ones, as if they had the names under which they are stored. These never change, and no two fields of
+    a struct share one, so rows that are kept elsewhere for a while are not taken for rows of other fields.
+    """
+    return replace(schema, fields=_stored_fields(schema.fields))
+
+
+def _stored_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    return tuple(
+        replace(
+            field,
+            name=field.stored_name,
+            type=with_parts(field.type, _stored_fields(parts_of(field.type))),
+            nullable=True,
+            retired=0,
+            former_names=(),
+        )
+        for field in fields
+    )
+
+
 def numbered_from(fields: tuple[Field, ...], last_id: int, *, beside: tuple[Field, ...] = ()) -> tuple[tuple[Field, ...], int]:
     """New fields with numbers above ``last_id``, and the last number given. ``beside`` are older fields of the same struct.
 

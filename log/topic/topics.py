@@ -18,6 +18,7 @@ from ..errors import (
     PenstockError,
     ReadOnlyError,
     StoreUnavailable,
+    TopicDeleted,
     TopicExists,
     TopicNotFound,
 )
@@ -86,8 +87,17 @@ class Topic:
 
     @property
     def schema(self) -> TopicSchema:
-        """The schema of a typed topic, as far as this process has read. Raises `InvalidArgument` for a topic without one."""
-        if (schema := self.tail.state.schema) is None or not self.is_current:
+        """The schema of a typed topic, as far as this process has read. Raises `InvalidArgument` for a topic without one, and
+        `TopicDeleted`.
+        """
+        if not self.is_current:
+            raise TopicDeleted(
+                "the topic was deleted",
+                operation="schema",
+                object=self.paths.topic,
+                hint="open it anew if it was created again",
+            )
+        if (schema := self.tail.state.schema) is None:
             raise InvalidArgument(
                 "the topic has no schema",
                 operation="schema",

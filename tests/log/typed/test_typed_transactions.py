@@ -12,6 +12,7 @@ import pytest
 import penstock
 from penstock.coordinator.transactions.members.state import By, Decision
 from penstock.coordinator.transactions.service import Transactions
+from penstock.log import MessageType
 from penstock.log.errors import InvalidArgument
 from penstock.log.schema.topic_schema import schema_of_source
 from penstock.log.stores import MemoryStore
@@ -81,7 +82,7 @@ def test_another_process_shows_the_rows_and_its_link_is_read() -> None:
 
     async def work() -> None:
         async with penstock.aio.Lake(MemoryStore()) as lake, penstock.aio.Lake(lake.store) as other:
-            settings = penstock.aio.TopicSettings(message_type="TRANSACTION", queues=1, schema=schema_of_source(SCHEMA))
+            settings = penstock.aio.TopicSettings(message_type=MessageType.TRANSACTION, queues=1, schema=schema_of_source(SCHEMA))
             await lake.create_topic("orders", settings)
             await other.reader("orders")  # it has the topic open from before the evolution
             async with lake.transaction(producer_group="shop", checker=lambda _: UNKNOWN) as transaction:
@@ -104,7 +105,7 @@ def test_another_process_shows_the_rows_and_its_link_is_read() -> None:
 def test_what_a_typed_topic_that_is_gone_was_sent_is_left_out() -> None:
     async def work() -> None:
         async with penstock.aio.Lake(MemoryStore()) as lake:
-            settings = penstock.aio.TopicSettings(message_type="TRANSACTION", queues=1)
+            settings = penstock.aio.TopicSettings(message_type=MessageType.TRANSACTION, queues=1)
             await lake.create_topic("orders", replace(settings, schema=schema_of_source(SCHEMA)))
             async with lake.transaction(producer_group="shop", checker=lambda _: UNKNOWN) as transaction:
                 await transaction.send("orders", Message.of({"id": 7}))
