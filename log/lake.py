@@ -27,7 +27,7 @@ from .errors import (
 )
 from .format.header import Epoch
 from .format.state import SchemaVersion
-from .limits import TopicLimits, shown
+from .limits import TopicLimits, check_flag, shown
 from .message.message_type import MessageType
 from .paths import TopicPaths, check_topic_name, timer_log_name
 from .produce.accumulator import ProducerOptions, ProducerStatistics
@@ -281,18 +281,27 @@ class Lake:
         )
 
     async def evolve_topic(
-        self, name: str, schema: SchemaLike, *, rename: Mapping[str, str] | None = None, retire: Collection[str] = ()
+        self,
+        name: str,
+        schema: SchemaLike,
+        *,
+        rename: Mapping[str, str] | None = None,
+        retire: Collection[str] = (),
+        dry_run: bool = False,
     ) -> TopicSchema:
         """Make ``schema`` the topic's schema from now on, and return it with its version; nothing happens where it is already.
 
         Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point), NOT NULL
         relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths). Fields are matched by
         name. Producers with an earlier version go on: what they send under old names is understood. Raises `InvalidArgument`, naming the
-        field, for any other change, and for a topic without a schema.
+        field, for any other change, and for a topic without a schema. With ``dry_run`` nothing changes: it returns what would be, or
+        raises, and a lake that was opened read-only takes it too.
         """
         check_own(name, operation="evolve_topic")
+        check_flag("dry_run", dry_run, operation="evolve_topic")
         wanted = fields_of(schema)
-        return await evolve_topic(await self._writable_topic(name), wanted, rename=rename, retire=retire)
+        topic = await (self.topic(name) if dry_run else self._writable_topic(name))
+        return await evolve_topic(topic, wanted, rename=rename, retire=retire, dry_run=dry_run)
 
     async def topic_schema(self, name: str) -> TopicSchema | None:
         """The schema of a topic as it is now; None for a topic without one."""

@@ -284,9 +284,15 @@ def other_schema(topic: str, stands: TopicSchema, asked: TopicSchema) -> TopicEx
 
 
 async def evolve_topic(
-    topic: Topic, wanted: tuple[Field, ...], *, rename: Mapping[str, str] | None = None, retire: Collection[str] = ()
+    topic: Topic,
+    wanted: tuple[Field, ...],
+    *,
+    rename: Mapping[str, str] | None = None,
+    retire: Collection[str] = (),
+    dry_run: bool = False,
 ) -> TopicSchema:
-    """Make the schema of a topic that is open for writing the next version, and return it: the present one where nothing changes.
+    """Make the schema of a topic that is open for writing the next version, and return it: the present one where nothing changes. A
+    ``dry_run`` returns it without writing, so the topic may be open for reading only.
 
     Of two evolutions at once one comes first, and the other is judged again after it. Raises `InvalidArgument`, naming the field, for a
     change that is not allowed.
@@ -298,6 +304,8 @@ async def evolve_topic(
         if after == before:
             return before
         check_labels_kept(topic, after)
+        if dry_run:
+            return after
         told = [str(change)[:_CHANGE_CHARS_MAX] for change in changes(before, after)]
         if len(told) > SCHEMA_CHANGES_TOLD:
             told[SCHEMA_CHANGES_TOLD - 1 :] = [f"and {len(told) - SCHEMA_CHANGES_TOLD + 1} more"]

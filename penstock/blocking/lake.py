@@ -454,16 +454,23 @@ class Lake(LakeFace[AsyncLake]):
         return self._portal.run(lambda: self._core.topics(damaged=damaged))
 
     def evolve_topic(
-        self, name: str, schema: SchemaLike, *, rename: Mapping[str, str] | None = None, retire: Collection[str] = ()
+        self,
+        name: str,
+        schema: SchemaLike,
+        *,
+        rename: Mapping[str, str] | None = None,
+        retire: Collection[str] = (),
+        dry_run: bool = False,
     ) -> TopicSchema:
         """Make ``schema`` the topic's schema from now on, and return it with its version; nothing happens where it is already.
 
         Allowed are new nullable fields, wider types (int to bigint, float to double, a decimal with more digits before the point), NOT NULL
         relaxed, fields renamed (``rename``: new names by the old ones' paths) and retired (``retire``: their paths). Fields are matched by
         name. Producers with an earlier version go on: what they send under old names is understood. Raises `InvalidArgument`, naming the
-        field, for any other change, and for a topic without a schema.
+        field, for any other change, and for a topic without a schema. With ``dry_run`` nothing changes: it returns what would be, or
+        raises, and a lake that was opened read-only takes it too.
         """
-        return self._portal.run(lambda: self._core.evolve_topic(name, schema, rename=rename, retire=retire))
+        return self._portal.run(lambda: self._core.evolve_topic(name, schema, rename=rename, retire=retire, dry_run=dry_run))
 
     def topic_schema(self, name: str) -> TopicSchema | None:
         """The schema of a topic as it is now; None for a topic without one."""

@@ -18,11 +18,14 @@ from ...console.listing import CommandGroup
 from ...console.session import Session, command_options, confirm_options, confirmed, exit_code_option, group_options
 from ...console.sparkline import sparkline
 from ...console.values import FOREVER, Duration, Retention, Size
+from .schema import command as schema_command
+from .schema import schema_source
 from .stored import run_async, run_on_store, stored, stored_topic
 
 if TYPE_CHECKING:
     from ....aio import Lake
     from ....log import TopicDescription, TopicSettings
+    from ....log.schema.topic_schema import TopicSchema
     from .pending import Pending
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -33,8 +36,10 @@ _TYPE = click.Choice([kind.value for kind in MessageType], case_sensitive=False)
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter and delete topics, and show and evolve their schemas."""
 
+
+command.add_command(schema_command)
 
 _CHANGEABLE: dict[str, tuple[click.ParamType[Any], str]] = {
     "retention": (Retention(), "How long messages are kept, e.g. 3d; forever keeps them."),
@@ -100,25 +105,56 @@ def fixed(function: F) -> F:
 @click.option(
     "--queues", type=int, help="Fixed at creation; 1 gives a global order.  [default: 16; 1 for a dead-letter queue, %DLQ%GROUP]"
 )
+@click.option(
+    "--schema",
+    metavar="SQL|@FILE",
+    help="The topic's messages are rows of these fields: Spark's SQL ('id bigint not null, at timestamp'), or a file of SQL, JSON Schema "
+    "or Avro behind an @.",
+)
+@click.option("--message-group", metavar="FIELD", help="The field whose text is the message group of each row.")
+@click.option("--tag", metavar="FIELD", help="The field whose text is the tag of each row.")
+@click.option("--keys", metavar="FIELD,...", help="The fields whose texts are the keys of each row.")
 @changeable(new=True)
 @command_options
 @click.pass_obj
-def create(session: Session, /, topic: str, message_type: str, queues: int | None, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+def create(
+    session: Session,
+    /,
+    topic: str,
+    message_type: str,
+    queues: int | None,
+    schema: str | None,
+    message_group: str | None,
+    tag: str | None,
+    keys: str | None,
+    **settings: Any,  # noqa: ANN401 - as click parsed them
+) -> None:
     """Create a topic. Fine when it exists with the same settings.
 
     FIFO topics keep the order within a message group, and every message needs one; NORMAL topics take messages without a group. Messages of
     DELAY topics have a delivery time, and wait for it in the topic's timer log, %TIMER%TOPIC. TRANSACTION topics take only messages that
     programs send in transactions, which are visible once their transaction is committed (see penstock tx).
+
+    With --schema messages are rows, checked when they are sent and stored as columns. `penstock topic schema` shows and evolves it.
     """
     changes = _changes(TopicLimits(), settings)
     if queues is None:
         queues = 1 if topic.startswith(DLQ_PREFIX) else QUEUES_DEFAULT
     with session.connect() as lake:
-        record = lake.create_topic(topic, message_type=message_type, queues=queues, **changes)
+        record = lake.create_topic(
+            topic,
+            message_type=message_type,
+            queues=queues,
+            schema=None if schema is None else schema_source(schema),
+            message_group=message_group,
+            tag=tag,
+            keys=[] if keys is None else [name.strip() for name in keys.split(",")],
+            **changes,
+        )
     if session.as_json:
         output.emit({"topic": topic, **_settings(record.settings)})
     else:
-        output.say(f"Topic {topic}: {record.settings.message_type}, {queues} queues, kept {_kept(record.settings)}.")
+        output.say(f"Topic {topic}: {_type_text(record.settings)}, {queues} queues, kept {_kept(record.settings)}.")
 
 
 @command.command("list")
@@ -133,7 +169,7 @@ def list_topics(session: Session) -> bool:
         for name, record in topics:
             output.emit({"topic": name, **_settings(record.settings)})
     else:
-        rows = [(name, r.settings.message_type, r.settings.queues, _kept(r.settings)) for name, r in topics]
+        rows = [(name, _type_text(r.settings), r.settings.queues, _kept(r.settings)) for name, r in topics]
         output.table(("topic", "type", "queues", "kept"), rows)
         if not found.records and not found.unreadable:
             output.note(f"No topics in {session.lake_shown}.")
@@ -156,17 +192,18 @@ def describe(session: Session, topic: str, all_queues: bool) -> None:
     """
     from .pending import pending_document, pending_of
 
-    async def look(lake: Lake) -> tuple[TopicDescription, Pending]:
+    async def look(lake: Lake) -> tuple[TopicDescription, Pending, TopicSchema | None]:
         described = await lake.describe_topic(topic)
-        return described, await pending_of(lake, topic, described.settings.message_type)
+        return described, await pending_of(lake, topic, described.settings.message_type), await lake.topic_schema(topic)
 
-    found, pending = run_async(session, look, read_only=True)
+    found, pending, schema = run_async(session, look, read_only=True)
     if session.as_json:
         document = {"topic": topic, "messages": found.messages, **output.fields(found), "settings": _settings(found.settings)}
         del document["name"]
-        output.emit({**document, **pending_document(topic, pending)})
+        of_schema = {} if schema is None else {"schema_version": schema.version, "schema": schema.ddl}
+        output.emit({**document, **of_schema, **pending_document(topic, pending)})
     else:
-        _show(found, pending, all_queues=all_queues)
+        _show(found, pending, schema, all_queues=all_queues)
 
 
 @command.command()
@@ -251,12 +288,17 @@ def _keeps_less(before: TopicSettings, changes: dict[str, Any]) -> bool:
 
 
 def _settings(settings: TopicSettings) -> dict[str, object]:
-    document = {**output.fields(settings), "message_type": str(settings.message_type)}
+    document = {**output.fields(settings), "message_type": str(settings.message_type), "typed": settings.schema is not None}
+    del document["schema"]  # the first version; describe and schema show the present one
     document["retention_s"] = document.pop("retention")
     limits = output.fields(settings.limits)
     delay = limits.pop("delay")
     document["limits"] = {**limits, "delay_s": delay}
     return document
+
+
+def _type_text(settings: TopicSettings) -> str:
+    return f"{settings.message_type}, typed" if settings.schema is not None else str(settings.message_type)
 
 
 def _kept(settings: TopicSettings) -> str:
@@ -272,12 +314,21 @@ def _plain(value: object) -> str:
     return "any" if value is None else str(value)
 
 
-def _show(found: TopicDescription, pending: Pending, *, all_queues: bool) -> None:
+def _schema_facts(settings: TopicSettings, schema: TopicSchema | None) -> list[tuple[str, object]]:
+    if schema is None:
+        return []
+    taken = {"message group": settings.message_group, "tag": settings.tag, "keys": ", ".join(settings.keys)}
+    named = [(f"{name} from", path) for name, path in taken.items() if path]
+    return [(f"schema, version {schema.version}", schema.ddl), *named]
+
+
+def _show(found: TopicDescription, pending: Pending, schema: TopicSchema | None, *, all_queues: bool) -> None:
     from .pending import pending_facts
 
     settings = found.settings
     facts = [
-        ("type", str(settings.message_type)),
+        ("type", _type_text(settings)),
+        *_schema_facts(settings, schema),
         ("queues", settings.queues),
         ("kept", _kept(settings)),
         ("limits", _plain(settings.limits)),
