@@ -271,16 +271,19 @@ class Maintenance:
 
     async def _publish_forever(self, stop: asyncio.Event) -> None:
         quiet, listed_commits = 0, -1
-        while not stop.is_set():
-            before = self._statistics.commits
-            await self._attempt("publish", self.publish)
-            commits = self._statistics.commits
-            quiet = quiet + 1 if commits == before else 0
-            if self._iceberg is not None and (commits != listed_commits or "iceberg" in self._statistics.errors):
-                listed_commits = commits
-                await self._attempt("iceberg", self.list_for_iceberg)
-            interval = self.options.publish_interval if quiet < _QUIET_ROUNDS else self.options.quiet_interval
-            await pause(stop, interval.total_seconds())
+        async with asyncio.TaskGroup() as group:
+            listing: asyncio.Task[None] | None = None  # beside the publications, which it must not hold up
+            while not stop.is_set():
+                before = self._statistics.commits
+                await self._attempt("publish", self.publish)
+                commits = self._statistics.commits
+                quiet = quiet + 1 if commits == before else 0
+                is_due = self._iceberg is not None and (commits != listed_commits or "iceberg" in self._statistics.errors)
+                if is_due and (listing is None or listing.done()):
+                    listed_commits = commits
+                    listing = group.create_task(self._attempt("iceberg", self.list_for_iceberg))
+                interval = self.options.publish_interval if quiet < _QUIET_ROUNDS else self.options.quiet_interval
+                await pause(stop, interval.total_seconds())
 
     async def _keep_up_forever(self, stop: asyncio.Event) -> None:
         collected_s = self._runtime.clock.monotonic_s()

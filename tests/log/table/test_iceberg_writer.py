@@ -436,6 +436,40 @@ def test_metadata_that_cannot_be_written_stops_no_publication() -> None:
         publish, keeper.publish = keeper.publish, step  # type: ignore[method-assign]
         await asyncio.wait_for(keeper.run_forever(stop), 20)
         assert refusals >= 3
+        await keeper.list_for_iceberg()
+        assert keeper.statistics().errors == {}
+        assert (await listing_of(log)).delta_version == (await snapshot_of(log)).version
+
+    run(test)
+
+
+def test_metadata_that_is_slow_to_write_holds_up_no_publication() -> None:
+    async def test() -> None:
+        log = await topic(2)
+        stop, goes_on = asyncio.Event(), asyncio.Event()
+
+        class Slow(YieldingStore):
+            async def put_large(self, key: str, data: object) -> None:
+                if METADATA in key:
+                    await goes_on.wait()
+                await super().put_large(key, data)  # type: ignore[arg-type]
+
+        def on_step(step: str, _: object) -> None:
+            if step == "publish" and keeper.statistics().commits >= 3:
+                goes_on.set()
+            if step == "iceberg" and goes_on.is_set() and log.state.entry >= 9:
+                stop.set()
+
+        async def step() -> Published:
+            if log.state.entry < 9:
+                await log.send({0: 1})
+            return await publish()
+
+        options = MaintenanceOptions(publish_interval=0, quiet_interval=0, upkeep_interval=3600)
+        keeper = keeper_of(log, Slow(log.store, 1), options=options, on_step=on_step)
+        publish, keeper.publish = keeper.publish, step  # type: ignore[method-assign]
+        await asyncio.wait_for(keeper.run_forever(stop), 10)
+        await keeper.list_for_iceberg()
         assert keeper.statistics().errors == {}
         assert (await listing_of(log)).delta_version == (await snapshot_of(log)).version
 
