@@ -171,6 +171,7 @@ class Upkeep:
             retention_guards=of_timers if timed else of_groups,
             guarded=RETENTION_MAX if timed else GUARDED,
             held_jobs=lambda jobs: held_jobs(self._cells, jobs),
+            iceberg=record.settings.iceberg,
             on_step=lambda step, result: self._on_step(name, step, result),
         )
 

@@ -23,6 +23,7 @@ from ..limits import (
     OptionalDurationField,
     TopicLimits,
     check_count,
+    check_flag,
     field_default,
     is_positive,
     named,
@@ -48,7 +49,7 @@ RETENTION_BYTES_MAX = 2**60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicSettings:
-    """The settings of a topic. Only retention and limits can be changed after its creation."""
+    """The settings of a topic. Only retention, limits and ``iceberg`` can be changed after its creation; its schema evolves."""
 
     message_type: MessageType = MessageType.NORMAL
     queues: int = QUEUES_DEFAULT
@@ -58,6 +59,8 @@ class TopicSettings:
     retention_bytes: int | None = None
     """How many bytes of table files a queue keeps at most; None: any number."""
     limits: TopicLimits = field(default_factory=TopicLimits)
+    iceberg: bool = False
+    """Whether maintenance lists the table's files in Iceberg's metadata too; it needs `pip install 'penstock[iceberg]'` where it runs."""
     schema: TopicSchema | None = None
     """The first version of the schema of a typed topic: ``schema_of_source(…)`` makes it."""
     message_group: str | None = None
@@ -68,6 +71,7 @@ class TopicSettings:
     """The same for the keys."""
 
     def __post_init__(self) -> None:
+        check_flag("iceberg", self.iceberg, operation="topic settings")
         for path in self.label_paths:
             check_label_path(path, self.schema)
         try:
@@ -129,6 +133,7 @@ class _SettingsForm(Stored, frozen=True):
     retention: Annotated[float, Meta(ge=0, le=RETENTION_MAX.total_seconds())] | None
     retention_bytes: Number | None
     limits: _LimitsForm
+    iceberg: bool = False
     schema: SchemaForm | None = None
     message_group: Name | None = None
     tag: Name | None = None
@@ -154,13 +159,15 @@ def encode_record(record: TopicRecord) -> bytes:
     settings = asdict(replace(record.settings, schema=None, message_group=None, tag=None, keys=()))
     for name in _OF_SCHEMA:
         del settings[name]
+    if not record.settings.iceberg:
+        del settings["iceberg"]
     if schema is not None:
         labels = {name: given for name in _OF_SCHEMA[1:] if (given := getattr(record.settings, name))}
         settings |= {"schema": plain_form(schema_form(schema)), **labels}
     retention = record.settings.retention
     settings["retention"] = None if retention is None else retention.total_seconds()
     settings["limits"]["delay"] = record.settings.limits.delay.total_seconds()
-    number = FORMAT_BASIC if schema is None else FORMAT_EXTENDED
+    number = FORMAT_BASIC if schema is None and not record.settings.iceberg else FORMAT_EXTENDED
     document = {"format": number, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
     return json.dumps({**document, "digest": _digest(document)}, indent=2).encode()
 
@@ -182,6 +189,7 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
             retention=None if values.retention is None else timedelta(seconds=values.retention),
             retention_bytes=values.retention_bytes,
             limits=TopicLimits(**limits),
+            iceberg=values.iceberg,
             schema=None if values.schema is None else schema_of(values.schema),
             message_group=values.message_group,
             tag=values.tag,

@@ -335,14 +335,14 @@ def check_labels_kept(topic: Topic, after: TopicSchema) -> None:
 
 
 async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: object) -> TopicRecord:
-    """Change retention, retention_bytes or limits. Processes that have the topic open see the change when they open it again."""
-    unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits"})
+    """Change retention, retention_bytes, limits or iceberg. Processes that have the topic open see the change when they open it again."""
+    unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits", "iceberg"})
     if unknown:
         raise InvalidArgument(
             f"{', '.join(unknown)} cannot be changed",
             operation="alter_topic",
             object=name,
-            expected="retention, retention_bytes or limits",
+            expected="retention, retention_bytes, limits or iceberg",
         )
     paths = TopicPaths.of(name)
     while True:

@@ -53,6 +53,7 @@ class LakeFace(ClosableFace[LakeT]):
         retention: Duration | None = timedelta(days=3),
         retention_bytes: int | None = None,
         limits: TopicLimits | None = None,
+        iceberg: bool = False,
         schema: SchemaLike | None = None,
         message_group: str | None = None,
         tag: str | None = None,
@@ -62,7 +63,8 @@ class LakeFace(ClosableFace[LakeT]):
 
         A name has letters, digits, ``_`` and ``-``, at most 127 (of type DELAY 120). ``message_type`` is NORMAL, FIFO, DELAY or
         TRANSACTION. One queue gives a global order; idle queues cost nothing. Messages older than ``retention`` are dropped; a delayed
-        message's age counts from its delivery time. So are messages beyond ``retention_bytes`` of table files in a queue.
+        message's age counts from its delivery time. So are messages beyond ``retention_bytes`` of table files in a queue. With
+        ``iceberg`` maintenance lists the table in Iceberg's metadata beside Delta's.
 
         With a ``schema`` the topic is typed: messages are rows. It is an Arrow schema, Spark SQL (``"id bigint not null, amount
         decimal(12,2)"``), a dataclass, TypedDict or pydantic model, JSON Schema or Avro as a dict, or a `Path` to a file. ``message_group``,
@@ -75,6 +77,7 @@ class LakeFace(ClosableFace[LakeT]):
             retention=retention,
             retention_bytes=retention_bytes,
             limits=limits or TopicLimits(),
+            iceberg=iceberg,
             schema=None if schema is None else schema_of_source(schema),
             message_group=message_group,
             tag=tag,

@@ -81,7 +81,9 @@ def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
         assert (found.retention, found.retention_bytes, found.limits, found.queues) == (None, 5, limits, 2)
         with lake.producer("orders") as producer, pytest.raises(penstock.LimitExceeded, match="at most 5 bytes"):
             producer.send(Message(b"123456"))
-        with pytest.raises(penstock.InvalidArgument, match=r"queues cannot be changed.*retention, retention_bytes or limits"):
+        with pytest.raises(
+            penstock.InvalidArgument, match=r"queues cannot be changed.*retention, retention_bytes, limits or iceberg"
+        ):
             lake.alter_topic("orders", queues=3)
         with pytest.raises(penstock.InvalidArgument, match=r"retention is too short.*expected: above 0; observed: 0"):
             lake.alter_topic("orders", retention=0)

@@ -7,9 +7,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+from click.testing import CliRunner
 from pyiceberg.table import StaticTable
 
 import penstock
+from penstock.infra.cli import main
 from penstock.log import Runtime
 from penstock.log.paths import TopicPaths
 from penstock.log.stores.local import LocalStore
@@ -98,3 +101,25 @@ def test_iceberg_shows_a_typed_topic_as_its_reader_does(tmp_path: Path) -> None:
         assert version is not None
         assert version.summary is not None
         assert int(version.summary[DELTA_VERSION] or 0) == len(list((table / "_delta_log").glob("*.json"))) - 1
+
+
+def test_maintenance_lists_the_topics_that_ask_for_it(tmp_path: Path) -> None:
+    table = tmp_path / PATHS.table("table")
+    with penstock.connect(tmp_path, maintenance=False) as lake:
+        lake.create_topic("orders", schema="id int", queues=1, iceberg=True)
+        lake.create_topic("plain", queues=1)
+        for topic in ("orders", "plain"):
+            with lake.producer(topic) as producer:
+                producer.send(penstock.Message.of({"id": 7}) if topic == "orders" else penstock.Message(b"x")).result(TIMEOUT_S)
+        assert lake.topics()["orders"].settings.iceberg
+    ran = CliRunner().invoke(main, ["--lake", str(tmp_path), "maintain", "--once"])
+    assert ran.exit_code == 0, ran.output
+    assert [row["value"] for row in by_pyiceberg(table)[1].to_pylist()] == [{"id": 7}]
+    assert not (tmp_path / TopicPaths.of("plain").table("table") / "metadata").exists()
+    with penstock.connect(tmp_path, maintenance=False) as lake:
+        lake.alter_topic("plain", iceberg=True)
+        with pytest.raises(penstock.InvalidArgument, match="iceberg must be True or False"):
+            lake.alter_topic("plain", iceberg="yes")
+    ran = CliRunner().invoke(main, ["--lake", str(tmp_path), "maintain", "--once"])
+    assert ran.exit_code == 0, ran.output
+    assert by_pyiceberg(tmp_path / TopicPaths.of("plain").table("table"))[1].num_rows == 1
