@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import PermissionDenied
+from penstock import PermissionDenied, connect
 from penstock.infra.cli.lake import maintain
 from penstock.infra.cli.setup.doctor import Requirement
 from penstock.infra.console.values import parse_duration
@@ -46,6 +46,15 @@ def test_maintaining_once_publishes_and_says_so(orders: Penstock) -> None:
     assert "collect     nothing to do" in orders("maintain", "orders", "--once", "-v").out
     steps = {row["step"] for row in orders("maintain", "--once", "-v", "--json").rows}
     assert {"publish", "compact", "retain", "trim", "collect"} <= steps
+
+
+def test_listing_for_iceberg_is_told_when_there_was_something_to_list(orders: Penstock, lake: Path) -> None:
+    with connect(str(lake), maintenance=False) as opened:
+        opened.alter_topic("orders", iceberg=True)
+    rows = {row["step"]: row for row in orders("maintain", "--once", "--json").rows}
+    assert rows.keys() == {"publish", "iceberg"}
+    assert (rows["iceberg"]["version"], rows["iceberg"]["versions"]) == (1, 1)
+    assert orders("maintain", "--once").out == ""
 
 
 def test_topics_that_are_made_and_deleted_publish_nothing_to_tell_of(orders: Penstock) -> None:
