@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ViewLost,
     )
     from .filter.tags import TagFilter
+    from .format.state import SchemaVersion
     from .lake import Lake
     from .limits import Duration, TopicLimits
     from .message.message import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageView, views
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from .produce.receipts import BatchReceipt, BatchResult, Receipt, SendResult
     from .read.reader import LeftOut, Position, Reader
     from .runtime.runtime import Clock, Runtime, SystemClock
+    from .schema.sources import SchemaLike
+    from .schema.topic_schema import TopicSchema
     from .stores import ObjectStore, open_store
     from .topic.settings import TopicRecord, TopicSettings
     from .topic.topics import Topic
@@ -109,6 +112,8 @@ __all__ = [
     "ReopenError",
     "RetryError",
     "Runtime",
+    "SchemaLike",
+    "SchemaVersion",
     "SendResult",
     "SequenceError",
     "StorageFull",
@@ -122,6 +127,7 @@ __all__ = [
     "TopicLimits",
     "TopicNotFound",
     "TopicRecord",
+    "TopicSchema",
     "TopicSettings",
     "UnknownOutcome",
     "UnsafeStoreError",
@@ -174,6 +180,7 @@ if not TYPE_CHECKING:
                 "ViewLost",
             ],
             ".filter.tags": ["TagFilter"],
+            ".format.state": ["SchemaVersion"],
             ".lake": ["Lake"],
             ".limits": ["Duration", "TopicLimits"],
             ".message.message": ["LOG_SCHEMA", "MESSAGE_SCHEMA", "SEND_SCHEMA", "Message", "MessageView", "views"],
@@ -186,6 +193,8 @@ if not TYPE_CHECKING:
             ".produce.receipts": ["BatchReceipt", "BatchResult", "Receipt", "SendResult"],
             ".read.reader": ["LeftOut", "Position", "Reader"],
             ".runtime.runtime": ["Clock", "Runtime", "SystemClock"],
+            ".schema.sources": ["SchemaLike"],
+            ".schema.topic_schema": ["TopicSchema"],
             ".stores": ["ObjectStore", "open_store"],
             ".topic.settings": ["TopicRecord", "TopicSettings"],
             ".topic.topics": ["Topic"],

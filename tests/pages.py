@@ -151,7 +151,7 @@ class Run:
         shown = StringIO()
         code = "\n" * (block.line - 1) + self._based(block.code)
         with redirect_stdout(shown):
-            exec(compile(code, str(self._page), "exec"), self._names)
+            exec(compile(code, str(self._page), "exec", dont_inherit=True), self._names)
         return shown.getvalue()
 
     def command(self, command: Command) -> None:

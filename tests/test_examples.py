@@ -24,6 +24,7 @@ SAID = {
     "payment": "2 payments in the books and visible; asked about those who died: p2: COMMIT, p3: ROLLBACK",
     "poison_message": "what cid could not do is a dead letter",
     "replay_after_a_fix": "too much was taken back",
+    "typed_topic": "400 orders over 79800: the same for the worker, Polars, DuckDB",
 }
 ARGUMENTS = {"order_timeout": [timedelta(seconds=1)]}
 """Beside the lake's."""

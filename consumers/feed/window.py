@@ -66,6 +66,11 @@ class Window:
         if not load.cancelled():
             load.exception()
 
+    def _schema(self, folded: Folded) -> TopicSchema | None:
+        """The schema that shows an entry's rows: the present one, as readers show them, and not the one when they were sent."""
+        found = folded.state.schema
+        return self._topic.schema if found is not None and self._topic.is_current else found
+
     async def _load(self, arrival: Arrival) -> None:
         """Decode an entry for all queues that want rows of it."""
         assert arrival.stored is not None
@@ -73,7 +78,7 @@ class Window:
         spans = dict(arrival.spans)
         try:
             parts = await staged_parts(self._topic.store, self._topic.paths, folded, queues=spans.keys())
-            work = partial(_decoded, self._topic.paths, folded, data, parts, spans)
+            work = partial(_decoded, self._topic.paths, folded, data, parts, spans, self._schema(folded))
             pieces, size_bytes = await self._topic.runtime.offload(work)
         except DataDamaged:
             pieces, size_bytes = {}, 0
@@ -109,14 +114,19 @@ def _taken(arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes
 
 
 def _decoded(
-    paths: TopicPaths, folded: Folded, data: bytes, parts: dict[str, bytes | None], spans: dict[int, tuple[int, int]]
+    paths: TopicPaths,
+    folded: Folded,
+    data: bytes,
+    parts: dict[str, bytes | None],
+    spans: dict[int, tuple[int, int]],
+    schema: TopicSchema | None,
 ) -> tuple[dict[int, Piece], int]:
-    """The rows of an entry for each of ``spans`` that is whole, and the bytes that all of them take."""
+    """The rows of an entry for each of ``spans`` that is whole, as the ``schema`` shows them, and the bytes that all of them take."""
     entry = decode_entry(paths, folded, data, parts, queues=spans.keys())
     whole = {queue: span for queue, span in sorted(spans.items()) if queue not in {lost.queue for lost in entry.lost}}
     if not whole:
         return {}, 0
-    rows = _single_batch(entry, whole, folded.state.schema, where=paths.entry(folded.number))
+    rows = _single_batch(entry, whole, schema, where=paths.entry(folded.number))
     size_bytes = rows.nbytes
     ends = np.cumsum([limit - first for first, limit in whole.values()])
     bodies = np.concatenate(([0], np.cumsum(pc.binary_length(rows.column("body")).fill_null(0).to_numpy(zero_copy_only=False))))

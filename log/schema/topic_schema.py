@@ -25,6 +25,11 @@ class TopicSchema:
     last_id: int
     """The highest number that a field has ever had."""
 
+    @staticmethod
+    def of(source: SchemaLike) -> TopicSchema:
+        """The first version of a topic's schema, for `TopicSettings`. Raises `InvalidArgument` or `LimitExceeded`, naming the field."""
+        return schema_of_source(source)
+
     @property
     def live(self) -> tuple[Field, ...]:
         """The fields that are in use."""
