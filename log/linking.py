@@ -34,6 +34,7 @@ from .format.header import Batch, Epoch, Part
 from .lake import Lake
 from .limits import ENTRY_ROWS_MAX
 from .runtime.backoff import until_answered
+from .schema.topic_schema import TopicSchema
 from .stage.jobs import Job, begin_job
 from .topic.open_name import check_producer_name, open_name
 from .topic.settings import TopicSettings
@@ -94,6 +95,11 @@ class Linker:
         return self._topic.settings
 
     @property
+    def schema(self) -> TopicSchema | None:
+        """The topic's schema, as far as this process has read, by which typed rows are to be staged. None: it has none."""
+        return self._topic.tail.state.schema
+
+    @property
     def last_batch(self) -> int:
         """The last batch that is known to be linked under the name; -1 for none."""
         return self._last_sequence // BATCH_ROWS_MAX
@@ -116,20 +122,27 @@ class Linker:
         with suppress(StoreUnavailable):  # the collector finds it
             await self._topic.store.delete(self._topic.paths.job_record(job.id))
 
-    async def link(self, job: Job, parts: Sequence[Part], *, batch: int | None = None) -> Linked:
+    async def link(
+        self, job: Job, parts: Sequence[Part], *, batch: int | None = None, schema_version: int = 0, extended: bool = False
+    ) -> Linked:
         """Return once the rows of these parts, and no others of the job, are durably in the log, in one entry.
 
         ``batch`` is its number, for a linker with a name. Numbers rise; gaps are fine. A number that is in the log already is an error
         here. Where no answer tells the outcome, the name is opened anew, which ends all doubt. The batch is linked then if it has not
         been.
 
+        ``schema_version`` is that of the topic's schema that the parts were written with; 0: they have no typed value. ``extended`` says
+        that a row has a key, headers, or NULL instead of a body.
+
         Raises `FencedError` when a newer instance of the name is open, and `NotWritten` when the batch is proved not to be in the log.
         Raises `UnknownOutcome` without a name, or when the store does not answer for long, and `TopicDeleted`.
         """
         rows = self._checked(parts, batch)
+        self._check_version(schema_version)
+        form = (schema_version, extended)
         async with self._one_at_a_time:
             for attempt in range(LINK_ATTEMPTS_MAX):
-                outcome = await self._append(job, parts, rows, batch)
+                outcome = await self._append(job, parts, rows, batch, form)
                 if isinstance(outcome, Written):
                     return self._linked(outcome, rows, batch)
                 assert isinstance(outcome, PenstockError), "a batch is written or fails"
@@ -146,7 +159,10 @@ class Linker:
         offsets = {queue: (first, first + rows[queue]) for queue, first in written.offsets.items()}
         return Linked(sum(rows.values()), written.entry, offsets)
 
-    async def _append(self, job: Job, parts: Sequence[Part], rows: Mapping[int, int], batch: int | None) -> Outcome:
+    async def _append(
+        self, job: Job, parts: Sequence[Part], rows: Mapping[int, int], batch: int | None, form: tuple[int, bool]
+    ) -> Outcome:
+        schema_version, extended = form
         deadline_s = min(self._topic.runtime.clock.monotonic_s() + self._timeout_s, job.link_until_s)
         linking = Batch(
             producer=self.id,
@@ -159,6 +175,8 @@ class Linker:
             valid_until=0,
             parts=tuple(parts),
             job=job.id,
+            schema_version=schema_version,
+            extended=extended,
         )
         return await self._topic.appender.append_batch(linking, None, size_bytes=0, deadline_s=deadline_s)
 
@@ -197,6 +215,21 @@ class Linker:
             observed=f"incarnation {self._topic.tail.state.incarnation}" if self._topic.tail.state.alive else "no topic",
             hint="open another linker; stage the rows anew if they belong to the topic as it is",
         )
+
+    def _check_version(self, schema_version: int) -> None:
+        """Raise `InvalidArgument` for rows that the fold would void, as they are typed where the topic is not, or the other way."""
+        if not self._topic.is_current:
+            return  # the append tells so
+        schema = self._topic.tail.state.schema
+        newest = 0 if schema is None else schema.version
+        if not min(1, newest) <= schema_version <= newest:
+            raise InvalidArgument(
+                "the rows are not of the topic's schema",
+                operation="link",
+                object=self._topic.paths.topic,
+                expected="rows with bodies" if newest == 0 else f"typed rows of version 1 to {newest}",
+                observed="rows with bodies" if schema_version == 0 else f"typed rows of version {schema_version}",
+            )
 
     def _checked(self, parts: Sequence[Part], batch: int | None) -> dict[int, int]:
         """The number of rows of every queue. Raises for parts that the fold would void."""

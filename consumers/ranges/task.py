@@ -16,9 +16,9 @@ from ...coordinator.lakes import LakePlace, OpenLake, lakes
 from ...log.errors import OffsetOutOfRange, RetryError, TopicDeleted
 from ...log.filter.tags import TagFilter
 from ...log.limits import MIB
-from ...log.message.message import MESSAGE_SCHEMA
 from ...log.read.merged_rows import MergedRows, Span
 from ...log.topic.topics import Topic
+from .planned import PlannedColumns, PlannedSchema
 
 log = logging.getLogger("penstock.spark")
 
@@ -41,6 +41,9 @@ class ReadTask:
     ranges: Mapping[int, tuple[int, int]]
     """The first offset and the one to stop before, by queue."""
     columns: tuple[str, ...]
+    """Those of messages, ``value``, or some of its fields (``value.amount``)."""
+    planned: PlannedSchema | None = None
+    """The schema that the driver planned with. None: no column ``value`` is asked for."""
     keep: TagFilter = TagFilter(None)  # noqa: RUF009 - it is frozen
     fail_on_data_loss: bool = True
     skip_damaged: bool = False
@@ -81,17 +84,19 @@ async def _rows(opened: OpenLake, task: ReadTask) -> AsyncGenerator[pa.RecordBat
     topic = await _topic(opened, task)
     rows = MergedRows(topic, asyncio.Event())
     keep = task.keep
-    needed = sorted({*task.columns, "queue", "offset", *(["tag"] if keep.tags is not None else [])}, key=MESSAGE_SCHEMA.names.index)
+    more = ("queue", "offset", *(["tag"] if keep.tags is not None else []))
+    columns = PlannedColumns.of(task.columns, more, task.planned)
+    columns.check(topic, task.planned)
     position = {queue: start for queue, (start, _) in task.ranges.items()}
     limits = {queue: limit for queue, (_, limit) in task.ranges.items()}
     while True:
         span = Span(position=position, limits=limits, skip_damaged=task.skip_damaged, movable=not task.fail_on_data_loss)
         try:
-            async with aclosing(rows.joined(await rows.refresh(), span, needed)) as source:
+            async with aclosing(rows.joined(await rows.refresh(), span, columns.needed.stored)) as source:
                 async for batch in source:
-                    kept = keep.apply(batch)
+                    kept = keep.apply(columns.shown(batch, topic))
                     if kept.num_rows:
-                        yield kept.select(task.columns)
+                        yield columns.given.part(kept)
         except OffsetOutOfRange as error:
             # This is for rows that retention removes during the read. The span itself passes over rows that were removed before.
             if task.fail_on_data_loss:

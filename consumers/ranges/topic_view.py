@@ -14,6 +14,7 @@ from ...log.table.delta.snapshot import Snapshot
 from ...log.topic.topics import Topic
 from .admission import ROW_BYTES_GUESSED, Piece, Ranges, Sizes
 from .offsets import Moved, Place, Places, TopicSnapshot, within
+from .planned import PlannedSchema, planned_schema
 
 _NEWEST_FILES = 4
 """The number of files of each queue by whose rows the size of rows that are not in the table yet is guessed."""
@@ -37,6 +38,10 @@ class TopicView:
     def refresh(self) -> TopicSnapshot:
         """The state stored now of the topic that has the name now. Raises `TopicNotFound`, and the store's errors."""
         return self.opened.run(self._refresh)
+
+    def planned_schema(self) -> PlannedSchema | None:
+        """What a read is planned with now; None for a topic without a schema. Raises `TopicNotFound`, and the store's errors."""
+        return self.opened.run(self._planned_schema)
 
     def sizes(self, ranges: Ranges) -> Sizes:
         """The sizes of the rows of these ranges, as of the last `refresh`."""
@@ -77,6 +82,11 @@ class TopicView:
         topic = self._topic
         assert topic is not None, "refresh comes first"
         return self.opened.run(lambda: Reader(topic).resolve(time))
+
+    async def _planned_schema(self) -> PlannedSchema | None:
+        topic = await self.opened.lake.topic(self._name)
+        await topic.tail.catch_up()
+        return planned_schema(await self.opened.lake.topic(self._name))
 
     async def _refresh(self) -> TopicSnapshot:
         while True:

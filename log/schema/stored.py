@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..errors import InvalidArgument
 from .arrow_types import arrow_type, type_of_arrow
@@ -43,7 +44,18 @@ def _shown(stored: pa.Array, type_: FieldType) -> pa.Array:
             keys, items = _shown(flat.of(stored.keys), key.type), _shown(flat.of(stored.items), value.type)
             return pa.MapArray.from_arrays(flat.offsets, keys, items, type=wanted, mask=mask)
         case _:
-            return stored.cast(wanted)
+            return _cast(stored, wanted)
+
+
+def _cast(stored: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The same values in another type. Raises `ValueError` for one that does not fit, as where the schema shown is not the writer's."""
+    made = stored.cast(wanted)
+    # Arrow itself refuses what integers and decimals cannot hold, but rounds floats.
+    if pa.types.is_float32(wanted) and pa.types.is_float64(stored.type):
+        lost = pc.and_(pc.not_equal(made.cast(stored.type), stored), pc.invert(pc.is_nan(stored)))
+        if pc.any(lost).as_py():
+            raise ValueError("a double does not fit a float")
+    return made
 
 
 def _field(stored: pa.StructArray, field: Field) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -65,17 +65,37 @@ def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> 
 
     Raises `InvalidArgument` for a column that is not there (naming a near one), has a type that does not fit, or is required by the topic.
     """
-    from pyspark.sql import functions as F
+    found = found_columns(df, mapping, settings)
+    body = _body(df, mapping)
+    return in_order(df, mapping, settings.queues, {**found, "body": body}, content=body)
 
+
+def found_columns(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> dict[str, Column]:
+    """The columns of the parts of a message but for its body, checked, with the types that messages have."""
     check_topic(mapping, settings)
     _check_queue(mapping.queue, settings.queues)
-    found = _found(df, mapping)
-    queues, body = settings.queues, _body(df, mapping)
+    return _found(df, mapping)
+
+
+def in_order(
+    df: DataFrame,
+    mapping: MessageColumns,
+    queues: int,
+    fields: dict[str, Column],
+    *,
+    content: Column,
+    unstaged: Collection[str] = (),
+) -> DataFrame:
+    """The columns of ``fields`` but for ``unstaged`` ones, with each queue's rows in one task and in their order. ``content`` routes rows
+    without a message group.
+    """
+    from pyspark.sql import functions as F
+
+    fields = dict(fields)
     if is_routed(mapping):
         # A row without a group is routed by its content: a task that is tried again must send it the same way.
-        routed = F.pmod(F.xxhash64(found.get("message_group", body)), F.lit(queues)).cast("int")
-        found["queue"] = F.coalesce(found["queue"], routed) if "queue" in found else routed
-    fields = {**found, "body": body}
+        routed = F.pmod(F.xxhash64(fields.get("message_group", content)), F.lit(queues)).cast("int")
+        fields["queue"] = F.coalesce(fields["queue"], routed) if "queue" in fields else routed
     staged = df.withColumns({_PREFIX + name: column for name, column in fields.items()})
     if is_routed(mapping):
         at = F.col(_PREFIX + "queue")
@@ -83,7 +103,8 @@ def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> 
         # Partitioning by number gives each queue to one task for sure, while two hashes may meet in one task and leave another idle.
         staged = placed(staged, tasks, F.pmod(at, F.lit(tasks)))
         staged = staged.sortWithinPartitions(at, *(_resolved(df, one, "order_by") for one in mapping.order_by))
-    return staged.select(*(F.col(_PREFIX + name).alias(name) for name in STAGED if name in fields))
+    names = [*(name for name in STAGED if name in fields), *(name for name in fields if name not in STAGED)]
+    return staged.select(*(F.col(quoted(_PREFIX + name)).alias(name) for name in names if name not in unstaged))
 
 
 def is_routed(mapping: MessageColumns) -> bool:
@@ -180,25 +201,25 @@ def _body(df: DataFrame, mapping: MessageColumns) -> Column:
     from pyspark.sql import functions as F
 
     if mapping.body is None:
-        taken = {_as_compared(df, name) for _, name in mapping.named()}
-        rest = [name for name in df.columns if _as_compared(df, name) not in taken]
+        taken = {as_compared(df, name) for _, name in mapping.named()}
+        rest = [name for name in df.columns if as_compared(df, name) not in taken]
         if not rest:
             raise InvalidArgument(
                 "no column is left for the body", operation="write_ordered", expected="body=…", observed=df.columns
             )
-        return _json(df, F.struct(*(F.col(_quoted(name)) for name in rest))).cast("binary")
+        return json_of(df, F.struct(*(F.col(quoted(name)) for name in rest))).cast("binary")
     column = _resolved(df, mapping.body, "body")
     text = _type(df, column).simpleString()
     if text == "binary" or text.startswith(("string", "char", "varchar")):
         return column.cast("binary")
     if text.startswith(("struct", "array", "map", "variant")):
-        return _json(df, column).cast("binary")
+        return json_of(df, column).cast("binary")
     # Spark writes a single value as JSON only inside another value.
-    inside = _json(df, F.array(column))
+    inside = json_of(df, F.array(column))
     return F.when(column.isNotNull(), F.substr(inside, F.lit(2), F.length(inside) - 2)).cast("binary")
 
 
-def _json(df: DataFrame, column: Column) -> Column:
+def json_of(df: DataFrame, column: Column) -> Column:
     from pyspark.sql import functions as F
 
     if _HAS_TIME.search(_type(df, column).simpleString()):
@@ -213,7 +234,7 @@ def _resolved(df: DataFrame, given: ColumnOrName, what: str) -> Column:
 
     if isinstance(given, str):
         if given in df.columns:
-            return F.col(_quoted(given))
+            return F.col(quoted(given))
         first = given.partition(".")[0].strip("`").lower()
         if first not in {name.lower() for name in df.columns}:
             raise _missing(df, given, what)
@@ -257,10 +278,11 @@ def _type(df: DataFrame, column: Column) -> DataType:
     return df.select(column).schema[0].dataType
 
 
-def _as_compared(df: DataFrame, name: str) -> str:
+def as_compared(df: DataFrame, name: str) -> str:
     """A column's name as Spark compares names, by default without regard to case."""
     return name if df.sparkSession.conf.get("spark.sql.caseSensitive") == "true" else name.lower()
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A column's name as Spark's SQL takes any."""
     return f"`{name.replace('`', '``')}`"

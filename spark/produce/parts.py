@@ -16,8 +16,10 @@ from ...log.format.header import Part
 from ...log.limits import MIB
 from ...log.message.arrow import check_arrow
 from ...log.message.batch_rows import MessageIds, rows_of_arrow
+from ...log.message.message import VALUE
 from ...log.message.routing import Router
 from ...log.paths import TopicPaths
+from ...log.produce.typed_rows import RowRules, refusal, rows_of_columns
 from ...log.runtime.backoff import until_answered
 from ...log.stage.jobs import upload_part
 from ...log.topic.settings import TopicSettings
@@ -41,19 +43,35 @@ class Upload:
     """The size of a part's rows in memory; compressed they are smaller."""
     named: tuple[tuple[str, str], ...] = ()
     """The users' names for the columns, for errors."""
+    rules: RowRules | None = None
+    """What the rows of a typed topic must be; None: they have bodies."""
     before_part: Callable[[int, int, int], None] | None = None
     """Called with task, attempt and part before each upload. Tests kill a task here."""
 
 
-def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int, attempt: int) -> Generator[Part, None, None]:
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """A part that is on the store."""
+
+    part: Part
+    extended: bool = False
+    """Whether a row of it has a key, headers, or NULL instead of a body."""
+
+
+def link_form(upload: Upload, parts: Iterable[Uploaded]) -> tuple[int, bool]:
+    """The ``schema_version`` and ``extended`` of `Linker.link` for these parts."""
+    return (0 if upload.rules is None else upload.rules.schema.version), any(one.extended for one in parts)
+
+
+def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int, attempt: int) -> Generator[Uploaded, None, None]:
     """Upload the rows, and give the parts in their order. Raises `CallError` for rows that the topic does not take."""
     opened = lakes.open(upload.place)
     store, runtime = opened.lake.store, opened.lake.runtime
     prefix, router, done_rows = runtime.random.getrandbits(64), Router(upload.settings.queues), 0
 
-    def send(table: pa.Table, number: int, first_row: int) -> Part:
+    def send(table: pa.Table, number: int, first_row: int) -> Uploaded:
         ids = MessageIds(prefix, first_row)
-        checked = check_arrow(table, upload.settings.message_type, upload.settings.limits, upload.settings.queues)
+        checked = _checked(upload, table, task, first_row)
         rows = rows_of_arrow(checked, upload.born_us, router, producer=upload.producer, ids=ids)
         label = f"{task:05d}-{number:05d}"
 
@@ -61,9 +79,9 @@ def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int,
             return upload_part(store, upload.paths, runtime, upload.job, label, lambda: rows.part(0, rows.count))
 
         # A busy store costs no task: in local mode Spark does not try a task again.
-        return opened.run(lambda: until_answered(work, runtime.clock, timeout_s=STORE_PATIENCE_S))
+        return Uploaded(opened.run(lambda: until_answered(work, runtime.clock, timeout_s=STORE_PATIENCE_S)), rows.is_extended)
 
-    waiting: deque[Future[Part]] = deque()
+    waiting: deque[Future[Uploaded]] = deque()
     with ThreadPoolExecutor(_UPLOADS_AT_ONCE, "penstock-upload") as pool:
         for number, table in enumerate(_tables(batches, upload.part_bytes)):
             if upload.before_part is not None:
@@ -74,6 +92,19 @@ def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int,
             done_rows += table.num_rows
         while waiting:
             yield waiting.popleft().result()
+
+
+def _checked(upload: Upload, table: pa.Table, task: int, first_row: int) -> pa.Table:
+    """The rows as `rows_of_arrow` takes them. Raises `CallError` for rows that the topic does not take."""
+    settings = upload.settings
+    if upload.rules is None:
+        return check_arrow(table, settings.message_type, settings.limits, settings.queues)
+    typed = rows_of_columns(table, upload.rules)
+    if typed.bad:
+        named = {at: f"row {first_row + at} of partition {task}" for at in typed.bad}
+        raise refusal(typed.bad, topic=upload.paths.topic, named=named, count=table.num_rows)
+    checked = check_arrow(typed.table.drop_columns([VALUE]), settings.message_type, settings.limits, settings.queues)
+    return checked.append_column(VALUE, typed.table[VALUE])
 
 
 def _tables(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[pa.Table]:
@@ -121,18 +152,18 @@ def answers(upload: Upload, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
             pass  # Spark waits until its rows have been taken
 
 
-def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) -> list[Part]:
+def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) -> list[Uploaded]:
     """The parts by task, and within a task in their order. Raises the first error.
 
     ``routed`` rows are in order only if each queue's rows came from one task. Raises `InternalError` otherwise.
     """
-    parts: list[Part] = []
+    parts: list[Uploaded] = []
     task_of: dict[int, int] = {}
     for task, _, answer in sorted(rows):
-        found: Part | PenstockError = pickle.loads(answer)  # noqa: S301 - our own tasks wrote it
+        found: Uploaded | PenstockError = pickle.loads(answer)  # noqa: S301 - our own tasks wrote it
         if isinstance(found, PenstockError):
             raise found
-        if routed and any(task_of.setdefault(queue, task) != task for queue in found.rows):
+        if routed and any(task_of.setdefault(queue, task) != task for queue in found.part.rows):
             raise InternalError("the rows of one queue came from several tasks", operation="write_ordered", observed=task_of)
         parts.append(found)
     return parts
@@ -148,6 +179,10 @@ def _in_users_words(upload: Upload, error: CallError) -> CallError:
         "body": "body",
         "queue": "queues",
     }
+    if upload.rules is not None:  # it names the row, the column, what was expected and found
+        error.operation = "write_ordered"
+        error.hint = (error.hint or "").replace("nothing of the batch was sent", "nothing was written") or None
+        return error
     text = error.message.replace("_", " ")
     column = next((given for name, given in upload.named if words[name] in text), None)
     named = type(error)(error.message + (f", in column {column}" if column else ""))
@@ -156,7 +191,7 @@ def _in_users_words(upload: Upload, error: CallError) -> CallError:
     return named
 
 
-def _answer(task: int, number: int, answer: Part | PenstockError) -> pa.RecordBatch:
-    if isinstance(answer, Part):
-        answer = replace(answer, rows=dict(answer.rows))
+def _answer(task: int, number: int, answer: Uploaded | PenstockError) -> pa.RecordBatch:
+    if isinstance(answer, Uploaded):
+        answer = replace(answer, part=replace(answer.part, rows=dict(answer.part.rows)))
     return pa.record_batch([[task], [number], [pickle.dumps(answer)]], schema=_ANSWER)

@@ -25,7 +25,8 @@ from ...log.stage.jobs import Job, begin_job
 from ...log.topic.open_name import check_producer_name
 from ..errors import Legible
 from .columns import STAGED
-from .parts import STORE_PATIENCE_S, Upload, upload_rows
+from .parts import STORE_PATIENCE_S, Upload, Uploaded, link_form, upload_rows
+from .typed import OWN_COLUMNS, check_fields, typed_rules
 from .write import NAME_PREFIX, other_checkpoint
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ class TaskDone(WriterCommitMessage):
     job: Job
     generation: int
     """The generation of the topic's routing by which the rows have their queues."""
-    parts: tuple[Part, ...]
+    parts: tuple[Uploaded, ...]
+    form: tuple[int, bool] = (0, False)
+    """The version of the topic's schema that they were written with, and whether they are extended (`Linker.link`)."""
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -118,10 +121,13 @@ class Sink:
     @classmethod
     def planned(cls, options: SinkOptions, schema: StructType) -> Sink:
         """Plan a sink. Runs on the driver, before the tasks of a batch."""
-        _check_columns(schema)
         opened = lakes.open(options.place)
         topic, generation = opened.run(lambda: current_topic(opened.lake, options.topic, timeout=_TIMEOUT))
-        runtime = topic.runtime
+        runtime, rules = topic.runtime, typed_rules(topic)
+        if rules is None:
+            _check_columns(schema)
+        else:
+            check_fields([name for name in schema.fieldNames() if name not in OWN_COLUMNS], schema, rules, operation="write")
         upload = Upload(
             place=options.place,
             paths=topic.paths,
@@ -130,6 +136,7 @@ class Sink:
             job=runtime.new_id(),
             born_us=1000 * runtime.clock.wall_ms(),
             named=tuple((name, name) for name in schema.fieldNames()),
+            rules=rules,
         )
         return cls(options, upload, generation, runtime.clock.monotonic_s() + JOB_LINK_MAX_S)
 
@@ -160,15 +167,16 @@ class Sink:
 
         with Legible():
             parts = tuple(upload_rows(upload, recorded(), task=task, attempt=attempt))
-        return TaskDone(query, Job(job, self.link_until_s), self.generation, parts)
+        return TaskDone(query, Job(job, self.link_until_s), self.generation, parts, link_form(upload, parts))
 
     def link(self, messages: Sequence[WriterCommitMessage | None], *, batch: int | None) -> None:
         """Link the tasks' staged parts, in the order of the tasks. A batch without rows writes nothing."""
         done = [one for one in messages if isinstance(one, TaskDone)]
-        parts = [part for one in done for part in one.parts]
+        parts = [uploaded.part for one in done for uploaded in one.parts]
         if not parts:
             return
-        first = done[0]  # one sink planned all
+        # One sink planned all.
+        first = replace(done[0], form=(done[0].form[0], any(one.form[1] for one in done)))
         name = None if batch is None else NAME_PREFIX + (self.options.name or str(first.query))
         opened = lakes.open(self.options.place)
         with Legible():
@@ -183,7 +191,8 @@ async def _linked(
         if batch < linker.last_batch:
             raise other_checkpoint(linker, batch)
         return None
-    return await linker.link(done.job, parts, batch=batch)
+    version, extended = done.form
+    return await linker.link(done.job, parts, batch=batch, schema_version=version, extended=extended)
 
 
 def _check_columns(schema: StructType) -> None:

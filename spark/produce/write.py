@@ -17,7 +17,8 @@ from ...log.linking import Linker, check_batch, open_linker
 from ...log.topic.open_name import check_producer_name
 from ..errors import Legible, told_shortly
 from .columns import ColumnOrName, MessageColumns, columns_of, is_routed, ordered
-from .parts import ANSWER, Upload, answers, parts_of
+from .parts import ANSWER, Upload, answers, link_form, parts_of
+from .typed import ordered_fields, typed_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,6 +84,10 @@ def write_ordered(
     for another part of the message; a column named only by ``order_by`` is included. Times in JSON have microseconds, in the session's
     zone. ``tag`` is text, ``keys`` an array of text, ``properties`` a map of text to text. ``queue`` names the queue where it is not null.
     A topic of NORMAL messages takes ``message_group=None``.
+
+    In a topic with a schema the columns are its fields, and there is no ``body``. Message group, tag and keys come from fields where the
+    topic's settings say so; then ``message_group=None``. A column that is no field must be named for another part of the message, or by
+    ``order_by``. Each task checks its rows against the schema, and a row that does not fit refuses the whole write.
 
     ``name`` and ``batch_id`` (a whole number that rises from batch to batch) together make the write idempotent. A batch whose number is
     not above that of the last one under this name is not written again (`WriteResult.duplicate`). Without them a write that is tried again
@@ -246,7 +251,12 @@ class OrderedWriter:
                 raise other_checkpoint(linker, batch_id)
             log.info("batch %d of %s is in topic %s already: nothing is written", batch_id, linker.id, self._topic)
             return WriteResult(0, 0, duplicate=True)
-        rows = ordered(df, self._mapping, linker.settings)  # errors of the call show here, before anything is uploaded
+        rules = typed_rules(linker.topic)
+        # Errors of the call show here, before anything is uploaded.
+        if rules is None:
+            mapping, rows = self._mapping, ordered(df, self._mapping, linker.settings)
+        else:
+            mapping, rows = ordered_fields(df, self._mapping, linker.settings, rules)
         job = opened.run(linker.begin)
         self._steps.after("begun")
         upload = Upload(
@@ -258,17 +268,20 @@ class OrderedWriter:
             born_us=1000 * opened.lake.runtime.clock.wall_ms(),
             part_bytes=self._part_bytes,
             named=tuple(self._mapping.named()),
+            rules=rules,
             before_part=self._steps.before_part,
         )
         given = rows.mapInArrow(partial(answers, upload), ANSWER).collect()
-        parts = parts_of(((one.task, one.number, one.answer) for one in given), routed=is_routed(self._mapping))
+        parts = parts_of(((one.task, one.number, one.answer) for one in given), routed=is_routed(mapping))
         self._steps.after("staged")
         if not parts:
             opened.run(lambda: linker.discard(job))
             return WriteResult(0, 0)
-        linked = opened.run(lambda: linker.link(job, parts, batch=batch_id))
+        version, extended = link_form(upload, parts)
+        whole = [one.part for one in parts]
+        linked = opened.run(lambda: linker.link(job, whole, batch=batch_id, schema_version=version, extended=extended))
         self._steps.after("linked")
-        return WriteResult(linked.rows, _size_bytes(parts), linked.entry, linked.offsets)
+        return WriteResult(linked.rows, _size_bytes(whole), linked.entry, linked.offsets)
 
 
 def _size_bytes(parts: Sequence[Part]) -> int:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import pyspark
 from pyspark.sql.datasource import DataSource
 
+from ...consumers.ranges.planned import PlannedSchema
+from ...consumers.ranges.topic_view import TopicView
 from ...log.errors import InvalidArgument
+from ...log.read.shown_rows import shown_columns
 from ..errors import Legible
 from ..produce.sink import BatchSink, batch_sink
 from ..versions import STREAM_LIMITS, STREAM_SINK, has, require
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 class PenstockDataSource(DataSource):
     """Topics of a lake: ``spark.readStream.format("penstock").option("lake", url).load("orders")``; docs/spark-source.md has the options."""
 
+    _schema: tuple[PlannedSchema | None] | None = None
+    """The topic's schema, once it was looked up; with None in it, the topic has none."""
+
     @classmethod
     def name(cls) -> str:
         """The format's name."""
@@ -33,20 +39,31 @@ class PenstockDataSource(DataSource):
 
     @Legible()
     def schema(self) -> str:
-        """The columns of `MESSAGE_SCHEMA`, or those that the option ``columns`` names. All options are checked here."""
-        return ddl(parse(self.options, stream=None).columns)
+        """The columns of `MESSAGE_SCHEMA` and, of a typed topic, ``value``; or those that the option ``columns`` names. All options are
+        checked here.
+        """
+        options = self._planned(parse(self.options, stream=None))
+        return ddl(options.columns, options.planned)
+
+    def _planned(self, options: SourceOptions) -> SourceOptions:
+        """The options with the topic's schema. It is looked up once: Spark's reader is another process, which gets this object."""
+        if not options.may_read_fields:
+            return options
+        if self._schema is None:
+            self._schema = (TopicView(options.place, options.topic).planned_schema(),)
+        return options.with_schema(self._schema[0])
 
     @Legible()
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of a batch."""
-        options = parse(self.options, stream=False)
+        options = self._planned(parse(self.options, stream=False))
         _check_schema(schema, options)
         return BatchReader(options)
 
     @Legible()
     def streamReader(self, schema: StructType) -> TopicStream:  # noqa: N802 - Spark's name
         """The reader of a stream."""
-        options = parse(self.options, stream=True)
+        options = self._planned(parse(self.options, stream=True))
         _check_schema(schema, options)
         return stream_reader(options)
 
@@ -74,12 +91,13 @@ def stream_reader(options: SourceOptions, release: str = pyspark.__version__) ->
 
 
 def _check_schema(schema: StructType, options: SourceOptions) -> None:
-    if tuple(schema.fieldNames()) != options.columns:
+    shown = shown_columns(list(options.columns), None if options.planned is None else options.planned.schema)
+    if tuple(schema.fieldNames()) != shown.names:
         raise InvalidArgument(
             "the schema is not the source's",
             operation="read",
             object=options.topic,
-            expected=ddl(options.columns),
+            expected=ddl(options.columns, options.planned),
             observed=schema.simpleString(),
             hint='leave .schema(…) out; .option("columns", "offset, body") reads some columns only',
         )

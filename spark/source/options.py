@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
 from ...consumers.ranges.offsets import Place, Places
+from ...consumers.ranges.planned import PlannedSchema
 from ...coordinator.groups.record import check_group_name
 from ...coordinator.lakes import LakePlace
 from ...log.errors import InvalidArgument
 from ...log.filter.tags import TagFilter
 from ...log.format.stored_json import whole_number
-from ...log.message.message import MESSAGE_SCHEMA
+from ...log.message.message import MESSAGE_SCHEMA, VALUE
 from ...log.paths import check_topic_name
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,12 +67,31 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     skip_damaged: bool = False
     columns: tuple[str, ...] = tuple(MESSAGE_SCHEMA.names)
+    columns_given: bool = False
+    """Whether the user named the columns."""
+    planned: PlannedSchema | None = None
+    """The schema of a typed topic, as the read is planned with it."""
     keep: TagFilter = TagFilter(None)  # noqa: RUF009 - it is frozen
     """The filter by tag for the messages that are read."""
     group: str | None = None
     """The consumer group that shows the stream's progress."""
     tasks_max: int | None = None
     """The most tasks; None: the cores of the driver's machine."""
+
+    @property
+    def may_read_fields(self) -> bool:
+        """Whether the column ``value`` is read if the topic has a schema."""
+        return not self.columns_given or any(is_of_value(name) for name in self.columns)
+
+    def with_schema(self, planned: PlannedSchema | None) -> SourceOptions:
+        """The same read, planned with the topic's schema: all of its fields are read unless the user named columns."""
+        more = (VALUE,) if planned is not None and not self.columns_given else ()
+        return replace(self, columns=(*self.columns, *more), planned=planned)
+
+
+def is_of_value(column: str) -> bool:
+    """Whether a column's name is that of ``value`` or of a field in it."""
+    return column.partition(".")[0] == VALUE
 
 
 def parse(given: Mapping[str, str], *, stream: bool | None) -> SourceOptions:
@@ -106,6 +126,7 @@ def parse(given: Mapping[str, str], *, stream: bool | None) -> SourceOptions:
         fail_on_data_loss=_choice(found, "failOnDataLoss", {"true": True, "false": False}, default=True),
         skip_damaged=_choice(found, "damaged", {"raise": False, "skip": True}, default=False),
         columns=_columns(found.get("columns")),
+        columns_given="columns" in found,
         keep=TagFilter.parse(found.get("tags")),
         group=_group(found.get("group")),
         tasks_max=_positive(found, "numTasks"),
@@ -231,7 +252,7 @@ def _columns(text: str | None) -> tuple[str, ...]:
     if text is None:
         return tuple(MESSAGE_SCHEMA.names)
     names = tuple(name.strip() for name in text.split(","))
-    unknown = [name for name in names if name not in MESSAGE_SCHEMA.names]
+    unknown = [name for name in names if name not in MESSAGE_SCHEMA.names and not is_of_value(name)]
     if unknown:
         raise _bad("columns", text, f"there are no columns {', '.join(map(repr, unknown))}", ", ".join(MESSAGE_SCHEMA.names))
     if len(set(names)) < len(names):

@@ -36,6 +36,7 @@ def partitions(options: SourceOptions, life: int, ranges: Ranges, sizes: Sizes) 
                 life=life,
                 ranges=of_task,
                 columns=options.columns,
+                planned=options.planned,
                 keep=options.keep,
                 fail_on_data_loss=options.fail_on_data_loss,
                 skip_damaged=options.skip_damaged,

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...consumers.ranges.planned import PlannedSchema
+from ...log.message.message import VALUE
+from ...log.read.shown_rows import shown_columns
+from ...log.schema.fields import StructType, type_text
+
 _TYPES = {
     "queue": "int",
     "offset": "bigint",
@@ -22,6 +27,8 @@ _TYPES = {
 }
 
 
-def ddl(columns: Sequence[str]) -> str:
-    """The columns as Spark's DDL."""
-    return ", ".join(f"`{name}` {_TYPES[name]}" for name in columns)
+def ddl(columns: Sequence[str], planned: PlannedSchema | None = None) -> str:
+    """The columns as Spark's DDL. Of ``value`` it has the fields that are asked for."""
+    shown = shown_columns(list(columns), None if planned is None else planned.schema)
+    types = _TYPES if shown.schema is None else {**_TYPES, VALUE: type_text(StructType(shown.schema.live))}
+    return ", ".join(f"`{name}` {types[name]}" for name in shown.names)

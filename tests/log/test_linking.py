@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock.log import Lake, Message, TopicSettings
@@ -26,8 +27,12 @@ from penstock.log.errors import (
 from penstock.log.format.header import Deleted, Part
 from penstock.log.limits import ENTRY_ROWS_MAX
 from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linked, Linker, check_batch, current_topic, open_linker, sequence_of
-from penstock.log.message.batch_rows import MessageIds, rows_of_messages
+from penstock.log.message.arrow import check_arrow
+from penstock.log.message.batch_rows import MessageIds, rows_of_arrow, rows_of_messages
+from penstock.log.message.message_type import MessageType
 from penstock.log.message.routing import Router
+from penstock.log.produce.typed_rows import rows_of_columns, rules_of
+from penstock.log.schema.topic_schema import schema_of_source
 from penstock.log.stage.jobs import Job, upload_part
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
@@ -95,6 +100,32 @@ def test_a_batch_is_there_whole_and_its_parts_in_order() -> None:
         assert done.offsets is not None
         assert sum(end - start for start, end in done.offsets.values()) == 7
         assert lost not in parts
+        await lake.close()
+
+    asyncio.run(work())
+
+
+def test_typed_parts_are_linked_with_the_version_that_they_were_written_with() -> None:
+    async def work() -> None:
+        lake = Lake(MemoryStore())
+        await lake.create_topic("orders", TopicSettings(queues=QUEUES, schema=schema_of_source("id int")))
+        linker = await open_linker(lake, "orders", name="n")
+        assert linker.schema is not None
+        typed = rows_of_columns(pa.table({"id": [1, 2], "key": [b"k", None]}), rules_of(linker.settings, linker.schema))
+        rows = check_arrow(typed.table.drop_columns(["value"]), MessageType.NORMAL, linker.settings.limits, QUEUES)
+        rows = rows.append_column("value", typed.table["value"])
+        made = rows_of_arrow(rows, 0, Router(QUEUES), producer=linker.id, ids=MessageIds(0, 0))
+        job, topic = await linker.begin(), linker.topic
+        part = await upload_part(topic.store, topic.paths, topic.runtime, job.id, "0", lambda: made.part(0, 2))
+        for version in (0, 2):
+            with pytest.raises(InvalidArgument, match="not of the topic's schema"):
+                await linker.link(job, [part], batch=0, schema_version=version)
+        await linker.link(job, [part], batch=0, schema_version=typed.schema_version, extended=made.is_extended)
+        found = await (await lake.reader("orders")).to_arrow(columns=["value", "key"])
+        assert sorted(map(str, found.to_pylist())) == ["{'value': {'id': 1}, 'key': b'k'}", "{'value': {'id': 2}, 'key': None}"]
+        plain = await open_linker(await lake_of(MemoryStore()), "orders", name="n")
+        with pytest.raises(InvalidArgument, match="expected: rows with bodies; observed: typed rows of version 1"):
+            await plain.link(job, [part], batch=0, schema_version=1)
         await lake.close()
 
     asyncio.run(work())

@@ -103,9 +103,8 @@ def test_spark_needs_a_setting_to_compare_with_a_decimal_of_more_digits_than_old
     """Spark makes bytes of the number, as many as the file has, whether or not they are enough."""
     frame = spark.read.format("delta").load(str(table_of(tmp_path / "table", "wider").path))
     fewer = frame.where("value.d < 12345678901.25")
-    with set_to(spark, {DECIMALS: "false"}):
-        assert fewer.count() == 1
-    with pytest.raises(Exception, match="FAILED_READ_FILE"):
+    assert fewer.count() == 1, "our session has the setting"
+    with set_to(spark, {DECIMALS: "true"}), pytest.raises(Exception, match="FAILED_READ_FILE"):
         fewer.count()
 
 

@@ -20,7 +20,7 @@ from penstock.log.paths import TopicPaths
 from penstock.log.stage.jobs import Job
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.spark.errors import of_spark, told_shortly
-from penstock.spark.produce.parts import Upload, answers, parts_of, upload_rows
+from penstock.spark.produce.parts import Upload, Uploaded, answers, parts_of, upload_rows
 
 QUEUES = 4
 
@@ -77,16 +77,16 @@ def test_a_task_that_ran_twice_is_there_once(staging: Staging) -> None:
     first = list(upload_rows(staging.upload(), batches(400), task=0, attempt=0))
     second = list(upload_rows(staging.upload(), batches(400), task=0, attempt=1))
     assert len(first) == len(second) > 3
-    assert {part.key for part in first}.isdisjoint(part.key for part in second)
-    staging.opened.run(lambda: staging.linker.link(staging.job, second, batch=0))
+    assert {one.part.key for one in first}.isdisjoint(one.part.key for one in second)
+    staging.opened.run(lambda: staging.linker.link(staging.job, [one.part for one in second], batch=0))
     assert staging.bodies() == [b"%06d" % n for n in range(400)]
 
 
 def test_parts_are_cut_by_size_also_inside_a_batch(staging: Staging) -> None:
     parts = list(upload_rows(staging.upload(part_bytes=500), batches(400, of=200), task=0, attempt=0))
     assert len(parts) > 10
-    assert [len(part.rows) for part in parts] == [1] * len(parts)
-    assert sum(part.rows[1] for part in parts) == 400
+    assert [len(one.part.rows) for one in parts] == [1] * len(parts)
+    assert sum(one.part.rows[1] for one in parts) == 400
     assert list(upload_rows(staging.upload(), [*batches(0), batches(40)[0].slice(0, 0)], task=0, attempt=0)) == []
 
 
@@ -104,10 +104,10 @@ def test_what_is_wrong_with_the_rows_is_an_answer_in_the_users_words(staging: St
 
 def test_a_queue_from_two_tasks_has_no_order_and_is_noticed() -> None:
     def answer(task: int, queue: int) -> tuple[int, int, bytes]:
-        return task, 0, pickle.dumps(Part(f"{task}", 0, {queue: 1}, 1, ""))
+        return task, 0, pickle.dumps(Uploaded(Part(f"{task}", 0, {queue: 1}, 1, "")))
 
     given = [answer(1, 3), answer(0, 2), answer(1, 1)]
-    assert [part.key for part in parts_of(given, routed=True)] == ["0", "1", "1"]
+    assert [one.part.key for one in parts_of(given, routed=True)] == ["0", "1", "1"]
     assert len(parts_of([*given, answer(2, 1)])) == 4
     with pytest.raises(InternalError, match="several tasks"):
         parts_of([*given, answer(2, 1)], routed=True)

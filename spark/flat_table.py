@@ -1,0 +1,36 @@
+"""A topic's Delta table as people think of it: the fields of its rows are columns beside those of messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from ..coordinator.lakes import LakeLike, LakePlace, lakes
+from ..log.message.message import MESSAGE_SCHEMA, VALUE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def table(spark: SparkSession, lake: LakeLike, topic: str) -> DataFrame:
+    """The published rows of a topic, by its Delta table, with one column for each field of its schema.
+
+    The columns of messages come first, without ``body``, which typed rows do not have. No field has the name of one of them: a schema with
+    such a name is refused. A tombstone is a row whose fields are all NULL. The table of a topic without a schema is given as it is.
+
+    Spark reads the files itself, and only the columns that a query names. ``lake`` is a URL, a folder or a `penstock.Lake`; the session needs
+    Delta (`session`). Raises `TopicNotFound`.
+    """
+    place = LakePlace.of(lake, read_only=True)
+    opened = lakes.open(place)
+    found = opened.run(lambda: opened.lake.topic(topic))
+    frame = spark.read.format("delta").load(f"{_folder(place.url)}/{found.paths.table(found.record.table)}")
+    if VALUE not in frame.columns:
+        return frame.select(*MESSAGE_SCHEMA.names)
+    return frame.select(*(name for name in MESSAGE_SCHEMA.names if name != "body"), f"{VALUE}.*")
+
+
+def _folder(url: str) -> str:
+    """A lake as Hadoop names it: it takes what stands in a path as it is, percent signs too."""
+    parts = urlsplit(url)
+    return (unquote(parts.path) if parts.scheme == "file" else url).rstrip("/")
