@@ -26,6 +26,7 @@ from benchmarks import (
     spark_write,
     timers,
     transactions,
+    typed,
     volume,
 )
 from benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, retries, takeovers, throughput
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "idling": idling.measure,
     "cells": cells.measure,
     "spark-source": spark_source.measure,
+    "spark-typed": typed.measure,
     "spark-write": spark_write.measure,
     "spark-sync": spark_sync.measure,
     "spark-freshness": spark_freshness.measure,

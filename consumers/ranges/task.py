@@ -41,7 +41,7 @@ class ReadTask:
     ranges: Mapping[int, tuple[int, int]]
     """The first offset and the one to stop before, by queue."""
     columns: tuple[str, ...]
-    """Those of messages, ``value``, or some of its fields (``value.amount``)."""
+    """The names of columns of messages, ``value``, or some of its fields (``value.amount``)."""
     planned: PlannedSchema | None = None
     """The schema that the driver planned with. None: no column ``value`` is asked for."""
     keep: TagFilter = TagFilter(None)  # noqa: RUF009 - it is frozen

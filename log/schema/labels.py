@@ -8,6 +8,8 @@ from .topic_schema import TopicSchema
 
 _TEXTS: frozenset[FieldType] = frozenset({Kind.STRING, Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.DATE, Kind.BOOLEAN})
 """The types that have one text for each value, whatever system writes it."""
+_FILTERED = (_TEXTS - {Kind.BOOLEAN}) | {Kind.BINARY, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ}
+"""The types whose values are looked up, and that Parquet's Bloom filters take."""
 
 
 def check_label_path(path: str, schema: TopicSchema | None) -> None:
@@ -28,6 +30,31 @@ def check_label_path(path: str, schema: TopicSchema | None) -> None:
             expected=f"a field of type {', '.join(sorted(map(str, _TEXTS)))}",
             observed="no such field" if not found else type_text(found[-1].type),
         )
+
+
+def check_bloom_path(path: str, schema: TopicSchema | None) -> None:
+    """Raise `InvalidArgument` unless files can have a Bloom filter of the field at ``path``."""
+    if schema is None:
+        raise InvalidArgument(
+            "a topic without a schema has no fields to make Bloom filters of",
+            operation="topic settings",
+            observed=path,
+            hint="give a schema; message ids, message groups and keys have filters anyway",
+        )
+    found = _field_path(path, schema.fields)
+    if not found or found[-1].type not in _FILTERED:
+        raise InvalidArgument(
+            "files cannot have a Bloom filter of this field",
+            operation="topic settings",
+            object=str(path),
+            expected=f"a field of type {', '.join(sorted(map(str, _FILTERED)))}",
+            observed="no such field" if not found else type_text(found[-1].type),
+        )
+
+
+def stored_path(path: str, first: TopicSchema) -> str:
+    """The column of stored files, inside ``value``, that has the field at ``path`` of the first version; evolutions do not change it."""
+    return ".".join(field.stored_name for field in _field_path(path, first.fields))
 
 
 def label_ids(path: str, first: TopicSchema) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ merged rows are proved equal by their number and a hash over all columns, before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -95,8 +95,17 @@ class Compactor:
     """Merges files of one table."""
 
     def __init__(
-        self, store: ObjectStore, delta: DeltaLog, runtime: Runtime, *, target_bytes: int = TARGET_BYTES, fan_in: int = FAN_IN
+        self,
+        store: ObjectStore,
+        delta: DeltaLog,
+        runtime: Runtime,
+        *,
+        target_bytes: int = TARGET_BYTES,
+        fan_in: int = FAN_IN,
+        bloom: Collection[str] = (),
     ) -> None:
+        """``bloom`` are the fields of typed rows that files have Bloom filters of, as `SegmentWriter` takes them."""
+        self._bloom = tuple(bloom)
         self._store = store
         self._delta = delta
         self._runtime = runtime
@@ -121,7 +130,7 @@ class Compactor:
             run = () if queue in merged_queues else plan(files, target_bytes=self._target_bytes, fan_in=self._fan_in)
             try:
                 if run:
-                    merged = await _merge(self._store, self._delta.root, self._runtime, run)
+                    merged = await _merge(self._store, self._delta.root, self._runtime, run, self._bloom)
                     self._merged.append(_Merged(merged, tuple(run), started_s))
             except PenstockError as error:
                 errors.append(error)
@@ -153,7 +162,7 @@ def sources_stand(snapshot: Snapshot, sources: Sequence[TableFile]) -> bool:
     return snapshot.paths.issuperset(file.path for file in sources)
 
 
-async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[TableFile]) -> TableFile:
+async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[TableFile], bloom: Collection[str]) -> TableFile:
     """Upload one file with the rows of these files, and check it before anyone can read it."""
     readers = [SegmentReader(store, root, file) for file in run]
     more_columns = {name for file in run for name in file.more_columns}
@@ -162,7 +171,7 @@ async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[
         for reader in readers:
             await reader.open(whole_bytes_max=WHOLE_FILE_BYTES)
         value = reduce(wider_type, [kind for reader in readers if (kind := reader.value_type) is not None])
-    writer = SegmentWriter(rows_expected=sum(file.rows for file in run), value=value, rare=more_columns)
+    writer = SegmentWriter(rows_expected=sum(file.rows for file in run), value=value, rare=more_columns, bloom=bloom)
     source = RowHash()
     for reader in readers:
         if value is None:

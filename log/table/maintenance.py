@@ -127,7 +127,12 @@ class Maintenance:
             store, paths, record, runtime, delta=self._delta, copies=copies, commit_bytes=self.options.commit_bytes
         )
         self._compactor = Compactor(
-            store, self._delta, runtime, target_bytes=self.options.compact_target_bytes, fan_in=self.options.compact_fan_in
+            store,
+            self._delta,
+            runtime,
+            target_bytes=self.options.compact_target_bytes,
+            fan_in=self.options.compact_fan_in,
+            bloom=record.settings.bloom_columns,
         )
         self._comparer = Comparer(store, paths, runtime, incarnation=record.incarnation, copies=copies)
         self._trimmer = Trimmer(store, paths, runtime)

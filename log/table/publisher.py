@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -241,7 +241,7 @@ class Publisher:
         for run in (run for folded, _ in work.entries for run in runs_of(folded)):
             expected[run.queue] += run.count
         schema = work.after.schema
-        writers = _Writers(expected, None if schema is None else schema.stored_arrow)
+        writers = _Writers(expected, None if schema is None else schema.stored_arrow, self._record.settings.bloom_columns)
         files: list[CopiedFile] = []
         for folded, data in work.entries:
             async for piece in entry_pieces(self._store, self._paths, self._runtime, folded, data):
@@ -303,8 +303,9 @@ class _Writer:
 class _Writers:
     """Open files, one per queue, over which rows are spread. A file that grows large is closed and the next one begun."""
 
-    def __init__(self, expected: Mapping[int, int], value: pa.DataType | None) -> None:
-        """``value`` is the stored type of typed rows, which holds those of all entries."""
+    def __init__(self, expected: Mapping[int, int], value: pa.DataType | None, bloom: Collection[str]) -> None:
+        """``value`` is the stored type of typed rows, which holds those of all entries; ``bloom`` as `SegmentWriter` takes it."""
+        self._bloom = bloom
         self._value = value
         self.open: dict[int, _Writer] = {}
         self._expected = expected
@@ -317,7 +318,9 @@ class _Writers:
             if queue in self.open and not self.open[queue].segment.takes(some):
                 full.append(self.open.pop(queue))
             if queue not in self.open:
-                segment = SegmentWriter(rows_expected=self._expected[queue], value=self._value, rare=rare_columns(some))
+                segment = SegmentWriter(
+                    rows_expected=self._expected[queue], value=self._value, rare=rare_columns(some), bloom=self._bloom
+                )
                 self.open[queue] = _Writer(segment, RowHash())
             writer = self.open[queue]
             writer.segment.write(some)

@@ -31,10 +31,10 @@ from ..limits import (
     plain,
 )
 from ..message.message_type import MessageType
-from ..schema.labels import check_label_path
+from ..schema.labels import check_bloom_path, check_label_path, stored_path
 from ..schema.topic_schema import TopicSchema
 
-_OF_SCHEMA = ("schema", "message_group", "tag", "keys")
+_OF_SCHEMA = ("schema", "message_group", "tag", "keys", "bloom")
 _WHAT = "a topic's settings"
 _OPERATION = "read the settings"
 _HINT = (
@@ -69,11 +69,17 @@ class TopicSettings:
     """The same for the tag."""
     keys: tuple[str, ...] = ()
     """The same for the keys."""
+    bloom: tuple[str, ...] = ()
+    """The fields, by their paths in the first version, that each file of the table has a Bloom filter of: for queries that look for few of
+    many values.
+    """
 
     def __post_init__(self) -> None:
         check_flag("iceberg", self.iceberg, operation="topic settings")
         for path in self.label_paths:
             check_label_path(path, self.schema)
+        for path in self.bloom:
+            check_bloom_path(path, self.schema)
         try:
             object.__setattr__(self, "message_type", named(MessageType, self.message_type))
         except ValueError as error:
@@ -98,6 +104,11 @@ class TopicSettings:
     def label_paths(self) -> tuple[str, ...]:
         """The fields whose texts become message groups, tags and keys."""
         return tuple(path for path in (self.message_group, self.tag, *self.keys) if path is not None)
+
+    @property
+    def bloom_columns(self) -> tuple[str, ...]:
+        """The fields that files have Bloom filters of, as paths inside the stored column ``value``."""
+        return () if self.schema is None else tuple(stored_path(path, self.schema) for path in self.bloom)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,6 +149,7 @@ class _SettingsForm(Stored, frozen=True):
     message_group: Name | None = None
     tag: Name | None = None
     keys: tuple[Name, ...] = ()
+    bloom: tuple[Name, ...] = ()
 
 
 class _RecordForm(Stored, frozen=True):
@@ -156,7 +168,7 @@ class _RecordForm(Stored, frozen=True):
 def encode_record(record: TopicRecord) -> bytes:
     """``topic.json`` as bytes."""
     schema = record.settings.schema
-    settings = asdict(replace(record.settings, schema=None, message_group=None, tag=None, keys=()))
+    settings = asdict(replace(record.settings, schema=None, message_group=None, tag=None, keys=(), bloom=()))
     for name in _OF_SCHEMA:
         del settings[name]
     if not record.settings.iceberg:
@@ -194,6 +206,7 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
             message_group=values.message_group,
             tag=values.tag,
             keys=values.keys,
+            bloom=values.bloom,
         )
     except ValueError as error:
         raise damaged(_WHAT, error, where=where, operation=_OPERATION, hint=_HINT) from error

@@ -255,8 +255,11 @@ async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, r
     if stands.schema is None or asked.schema is None:
         return stands.schema is asked.schema
     wanted = fields_digest(asked.schema.fields)
-    if wanted == fields_digest(stands.schema.fields) and stands.label_paths == asked.label_paths:
-        return True
+    if wanted == fields_digest(stands.schema.fields):
+        if set(stands.bloom) != set(asked.bloom):
+            return False
+        if stands.label_paths == asked.label_paths:
+            return True
     tail = Tail(store, paths, runtime)
     await tail.open()
     state = tail.state
@@ -268,7 +271,7 @@ async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, r
 
 
 def _without_schema(settings: TopicSettings) -> TopicSettings:
-    return replace(settings, schema=None, message_group=None, tag=None, keys=())
+    return replace(settings, schema=None, message_group=None, tag=None, keys=(), bloom=())
 
 
 def other_schema(topic: str, stands: TopicSchema, asked: TopicSchema) -> TopicExists:

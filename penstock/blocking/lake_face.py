@@ -58,6 +58,7 @@ class LakeFace(ClosableFace[LakeT]):
         message_group: str | None = None,
         tag: str | None = None,
         keys: Sequence[str] = (),
+        bloom: Sequence[str] = (),
     ) -> TopicRecord:
         """Create a topic; fine when it exists with these settings.
 
@@ -68,8 +69,9 @@ class LakeFace(ClosableFace[LakeT]):
 
         With a ``schema`` the topic is typed: messages are rows. It is an Arrow schema, Spark SQL (``"id bigint not null, amount
         decimal(12,2)"``), a dataclass, TypedDict or pydantic model, JSON Schema or Avro as a dict, or a `Path` to a file. ``message_group``,
-        ``tag`` and ``keys`` then name fields from which each row's are taken. Raises `TopicExists` when it exists with other settings,
-        or with a schema that it never had. Raises `InvalidArgument` or `LimitExceeded` for a bad name or value.
+        ``tag`` and ``keys`` then name fields from which each row's are taken, and ``bloom`` fields of which the table's files have Bloom
+        filters. Raises `TopicExists` when it exists with other settings, or with a schema that it never had. Raises `InvalidArgument` or
+        `LimitExceeded` for a bad name or value.
         """
         settings = TopicSettings(
             message_type=message_type,  # type: ignore[arg-type]
@@ -82,6 +84,7 @@ class LakeFace(ClosableFace[LakeT]):
             message_group=message_group,
             tag=tag,
             keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            bloom=(bloom,) if isinstance(bloom, str) else tuple(bloom),
         )
         return self._portal.run(lambda: self._core.create_topic(name, settings))
 

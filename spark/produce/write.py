@@ -80,9 +80,10 @@ def write_ordered(
     So rows of a group have one queue, where they lie in the order of ``order_by``. Rows that are equal by it lie in any order, so name
     columns that tell rows of a group apart.
 
-    ``body`` is taken as it is if it is binary or text, otherwise as JSON. By default it is a JSON object of all columns, except those named
-    for another part of the message; a column named only by ``order_by`` is included. Times in JSON have microseconds, in the session's
-    zone. ``tag`` is text, ``keys`` an array of text, ``properties`` a map of text to text. ``queue`` names the queue where it is not null.
+    ``body`` is taken as it is if it is binary or text, otherwise as JSON; NULL makes a tombstone. By default it is a JSON object of all
+    columns, except those named for another part of the message; a column named only by ``order_by`` is included. Times in JSON have
+    microseconds, in the session's zone. ``tag`` is text, ``keys`` an array of text, ``properties`` a map of text to text. ``queue`` names
+    the queue where it is not null.
     A topic of NORMAL messages takes ``message_group=None``.
 
     In a topic with a schema the columns are its fields, and there is no ``body``. Message group, tag and keys come from fields where the

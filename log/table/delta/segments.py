@@ -64,8 +64,13 @@ class SegmentWriter:
     Its Bloom filters are sized for as many ids and groups as a row group has rows, and for as many keys as its first row group holds.
     """
 
-    def __init__(self, *, rows_expected: int, value: pa.DataType | None = None, rare: Collection[str] = ()) -> None:
-        """``value`` is the type of the column of typed rows, ``rare`` the columns of `RARE` that the file has."""
+    def __init__(
+        self, *, rows_expected: int, value: pa.DataType | None = None, rare: Collection[str] = (), bloom: Collection[str] = ()
+    ) -> None:
+        """``value`` is the type of the column of typed rows, ``rare`` the columns of `RARE` that the file has. ``bloom`` are the fields, by
+        their paths in ``value``, that it has Bloom filters of too.
+        """
+        self._bloom = {f"{VALUE}.{path}" for path in bloom}
         self._schema = with_value(
             pa.schema([field for field in MESSAGE_SCHEMA if field.name in rare or field.name not in RARE]), value
         )
@@ -153,6 +158,8 @@ class SegmentWriter:
 
     def _open(self) -> pq.ParquetWriter:
         values = {column: self._keys_expected if column == "keys" else self._values_expected for column in LOOKUP_COLUMNS}
+        filters = {path: values[column] for column, path in LOOKUP_COLUMNS.items()}
+        filters |= {path: self._values_expected for path in _value_leaves(self._schema) if path in self._bloom}
         return pq.ParquetWriter(
             self._sink,
             self._schema,
@@ -162,9 +169,7 @@ class SegmentWriter:
             write_statistics=[*_STATISTICS, *_value_leaves(self._schema)],
             write_page_checksum=True,
             store_schema=False,
-            bloom_filter_options={
-                path: {"ndv": values[column], "fpp": _BLOOM_FALSE_POSITIVES} for column, path in LOOKUP_COLUMNS.items()
-            },
+            bloom_filter_options={path: {"ndv": ndv, "fpp": _BLOOM_FALSE_POSITIVES} for path, ndv in filters.items()},
         )
 
 

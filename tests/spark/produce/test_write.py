@@ -310,6 +310,12 @@ def test_a_lake_that_is_read_only_is_not_written_to(spark: SparkSession, lake: p
         write_ordered(orders(spark, 3), reading, "orders", message_group="user", order_by="seq")
 
 
+def test_a_null_body_is_a_tombstone(spark: SparkSession, lake: penstock.Lake) -> None:
+    rows = orders(spark, 4).selectExpr("*", "if(seq = 2, NULL, note) AS text")
+    write_ordered(rows, lake, "orders", message_group="user", order_by="seq", body="text")
+    assert sorted((message.body for message in read(lake)), key=str) == [None, *["né".encode()] * 3]
+
+
 def test_bad_rows_are_told_in_a_line_and_nothing_of_the_batch_is_there(spark: SparkSession, lake: penstock.Lake) -> None:
     from pyspark.sql import functions as F
 
@@ -319,7 +325,6 @@ def test_bad_rows_are_told_in_a_line_and_nothing_of_the_batch_is_there(spark: Sp
         ("user", some, MessageTypeMismatch, "message_group is null, in column user"),
         ("user", F.repeat(F.lit("x"), 64), LimitExceeded, "the message group is over 63 bytes, in column user"),
         ("note", F.repeat(F.lit("x"), F.lit(4 * 2**20 + 1)), LimitExceeded, "the body is over 4194304 bytes, in column note"),
-        ("note", F.lit(None).cast("string"), InvalidArgument, "column body is null, in column note"),
     ):
         with pytest.raises(error, match=said) as raised:
             write_ordered(rows.withColumn(name, column), lake, "orders", message_group="user", order_by="seq", body="note")
