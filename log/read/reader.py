@@ -236,11 +236,17 @@ class Reader:
         self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None
     ) -> list[MessageView]:
         """The messages that match all given values, by queue and offset. Reads little of a large topic."""
+        return list(views(self._paths.topic, await self.lookup_arrow(message_id=message_id, key=key, message_group=message_group)))
+
+    async def lookup_arrow(
+        self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None
+    ) -> pa.Table:
+        """The messages of `lookup` as rows with all columns."""
         for name, value in (("message_id", message_id), ("key", key), ("message_group", message_group)):
             _check_text(name, value)
         wanted = Lookup(message_id=message_id, key=key, message_group=message_group)
         table = await self._rows.with_table(lambda snapshot: self._found(snapshot, wanted))
-        return list(views(self._paths.topic, table.sort_by([("queue", "ascending"), ("offset", "ascending")])))
+        return table.sort_by([("queue", "ascending"), ("offset", "ascending")])
 
     async def close(self) -> None:
         """Stop following, which ends the iterations."""

@@ -216,6 +216,10 @@ class Reader(ClosableFace[AsyncReader]):
         """The messages that match all given values, by queue and offset. Reads little of a large topic."""
         return self._portal.run(lambda: self._core.lookup(message_id=message_id, key=key, message_group=message_group))
 
+    def lookup_arrow(self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None) -> pa.Table:
+        """The messages of `lookup` as rows with all columns."""
+        return self._portal.run(lambda: self._core.lookup_arrow(message_id=message_id, key=key, message_group=message_group))
+
     def close(self) -> None:
         """Stop following, which ends the iterations."""
         if not self._portal.stopped:

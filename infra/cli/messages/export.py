@@ -34,10 +34,10 @@ def export(url: str, topic: str, *, as_csv: bool = False) -> Iterator[Sink]:
     if url == "-":
         yield CsvLines(topic) if as_csv else JsonLines(topic)
     elif name.endswith((".parquet", ".pq")) and not is_packed(url):
-        with open_file(url, "wb") as file, pq.ParquetWriter(file, MESSAGE_SCHEMA, compression="zstd") as writer:
-            groups = _RowGroups(writer)
+        with open_file(url, "wb") as file:
+            groups = _RowGroups(file)
             yield groups
-            groups.flush()
+            groups.close()
     elif name.endswith((".jsonl", ".ndjson", ".json")):
         with open_file(url, "wb") as file:
             yield _JsonFile(topic, file)
@@ -54,10 +54,13 @@ def export(url: str, topic: str, *, as_csv: bool = False) -> Iterator[Sink]:
 
 
 class _RowGroups:
-    """Gathers small batches, as one row group for each would make a slow file."""
+    """Gathers small batches, as one row group for each would make a slow file. The columns are those of the first batch: a topic with a
+    schema has one more.
+    """
 
-    def __init__(self, writer: pq.ParquetWriter) -> None:
-        self._writer = writer
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._writer: pq.ParquetWriter | None = None
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
 
@@ -65,12 +68,22 @@ class _RowGroups:
         self._batches.append(batch)
         self._bytes += batch.nbytes
         if self._bytes >= _ROW_GROUP_BYTES:
-            self.flush()
+            self._flush()
 
-    def flush(self) -> None:
-        if self._batches:
-            self._writer.write_table(pa.Table.from_batches(self._batches))
-            self._batches, self._bytes = [], 0
+    def close(self) -> None:
+        """Write what is left, and the end of the file."""
+        if self._batches or self._writer is None:
+            self._flush()
+        assert self._writer is not None, "it was just made, or before"
+        self._writer.close()
+
+    def _flush(self) -> None:
+        rows = pa.Table.from_batches(self._batches, None if self._batches else MESSAGE_SCHEMA)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._file, rows.schema, compression="zstd")
+        if rows.num_rows:
+            self._writer.write_table(rows)
+        self._batches, self._bytes = [], 0
 
 
 class _JsonFile:

@@ -69,6 +69,8 @@ _SUFFIXES = {
 def command(session: Session, /, topic: str, files: tuple[str, ...], form: str | None, on_error: str, **given: Any) -> int:  # noqa: ANN401
     """Send the records of FILEs (paths, any URL fsspec opens, - for standard input) to a topic, plain or gzip.
 
+    In a topic with a schema each record is a row: its JSON (decimals and times are texts there), a line of CSV, or a row of Parquet.
+
     Without --group, --key, --tag and --property, Debezium events get the group and key '{table}-{key}', the tag table and the property op.
     """
     from .sending import Import, Source
@@ -82,7 +84,7 @@ def command(session: Session, /, topic: str, files: tuple[str, ...], form: str |
         raise click.UsageError("--sequence line takes one file: line numbers start again in the next.")
     with session.connect() as lake:
         producer = lake.producer(topic, name=given["name"])
-        importing = Import(producer, labels, skip=on_error == "skip", signals=session.signals)
+        importing = Import(producer, labels, skip=on_error == "skip", signals=session.signals, schema=lake.topic_schema(topic))
         summary = importing.run(sources, report=lambda it: _report(session, topic, it))
     return WRONG_CALL if summary.skipped and not summary.sent and not summary.duplicates else 0
 

@@ -11,7 +11,6 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....log import MESSAGE_SCHEMA, MessageView
 from ....log.filter.filters import filters_of
 from ....log.table.delta.lookup import Lookup
 
@@ -67,8 +66,7 @@ class Selection:
 
     def _looked_up(self, reader: Reader) -> Iterator[pa.RecordBatch]:
         keep = filters_of(self.tags, self.where)
-        found = reader.lookup(message_id=self.message_id, key=self.key, message_group=self.group)
-        rows = pa.Table.from_pylist([_row(message) for message in found], MESSAGE_SCHEMA)
+        rows = reader.lookup_arrow(message_id=self.message_id, key=self.key, message_group=self.group)
         if self.queue is not None:
             rows = rows.filter(pc.equal(rows["queue"], self.queue))
         if (column := _column(rows, self.start)) is not None:
@@ -101,10 +99,3 @@ def _column(rows: pa.Table, position: Position) -> pa.ChunkedArray | None:
     if isinstance(position, datetime):
         return rows["store_timestamp"]
     return rows["offset"] if isinstance(position, int) else None
-
-
-def _row(message: MessageView) -> dict[str, object]:
-    row = message.stored()
-    del row["topic"]
-    headers = [{"key": name, "value": value} for name, value in message.headers] or None
-    return {**row, "keys": list(message.keys), "properties": list(message.properties.items()), "headers": headers}

@@ -22,6 +22,7 @@ from .label_columns import columns_of
 
 if TYPE_CHECKING:
     from ....blocking.topics import Producer
+    from ....log.schema.topic_schema import TopicSchema
 
 _SHOWN_ERRORS = 5
 _PROGRESS_EVERY = 1024
@@ -62,8 +63,18 @@ class Summary:
 class Import:
     """Sends files through a producer, which it closes."""
 
-    def __init__(self, producer: Producer, labels: Mapping[Format, Labels], *, skip: bool, signals: Signals) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        labels: Mapping[Format, Labels],
+        *,
+        skip: bool,
+        signals: Signals,
+        schema: TopicSchema | None = None,
+    ) -> None:
+        """``schema``: each record is a row of it."""
         self._producer = producer
+        self._schema = schema
         self._labels = labels
         self._skip = skip
         self._signals = signals
@@ -124,9 +135,10 @@ class Import:
             if source.format is Format.PARQUET and not self._skip and self._send_columns(file, name, labels):
                 return
             skip = self._bad if self._skip else None
-            self._send_records(read_records(file, source.format, name=name, labels=labels, skip=skip), name)
+            records = read_records(file, source.format, name=name, labels=labels, skip=skip)
+            self._send_records(records, name, as_texts=source.format is Format.CSV)
 
-    def _send_records(self, records: Iterator[Record], name: str) -> None:
+    def _send_records(self, records: Iterator[Record], name: str, *, as_texts: bool) -> None:
         read = 0
         while self._signals.received is None:
             # Only here may the first signal break in: reading may take for ever, and nothing is half done.
@@ -135,9 +147,10 @@ class Import:
                 return
             read += 1
             try:
-                self._send(record)
+                self._send(self._message(record, as_texts=as_texts), record.sequence)
             except CallError as error:
-                error.object = f"{name}, record {read}"
+                field = f", {error.object}" if self._schema is not None and error.object else ""
+                error.object = f"{name}, record {read}{field}"
                 if isinstance(error, SequenceError):  # leaving the record out would lose it silently
                     error.hint = "sort the input by its sequence"
                     raise
@@ -145,11 +158,18 @@ class Import:
                     raise
                 self._bad(error)
 
-    def _send(self, record: Record) -> None:
+    def _message(self, record: Record, *, as_texts: bool) -> Message:
         labels = (record.message_group, record.tag, record.keys, record.properties)
-        message = Message(record.body, *labels, record.delivery_timestamp, record.delay)
-        self._producer.send(message, sequence=record.sequence)
-        if record.sequence is not None and record.sequence <= self._last:
+        if self._schema is None:
+            return Message(record.body, *labels, record.delivery_timestamp, record.delay)
+        from .typed_records import row_of
+
+        row = row_of(record.body, self._schema, as_texts=as_texts)
+        return Message(None, *labels, record.delivery_timestamp, record.delay, value=row)
+
+    def _send(self, message: Message, sequence: int | None) -> None:
+        self._producer.send(message, sequence=sequence)
+        if sequence is not None and sequence <= self._last:
             self._duplicates += 1
             return
         self._taken += 1
@@ -165,6 +185,18 @@ class Import:
             return False
         try:
             parquet = pq.ParquetFile(file)
+            if self._schema is not None:
+                if labels != Labels():
+                    return False
+                row = 0
+                for batch in parquet.iter_batches(_BATCH_ROWS):
+                    if self._signals.received is not None:
+                        break
+                    self._send_table(batch, row, name)
+                    row += batch.num_rows
+                    self._taken += batch.num_rows
+                    self._tell(self._taken)
+                return True
             plan = columns_of(parquet.schema_arrow, labels)
             if plan is None:
                 return False
@@ -190,7 +222,8 @@ class Import:
             self._producer.send_batch(table)
         except CallError as error:
             place = (error.object or "").removeprefix("row ")
-            error.object = f"{name}, row {row + int(place) + 1}" if place.isdecimal() else name
+            typed = f", from row {row + 1} on: {error.object}" if self._schema is not None else ""
+            error.object = f"{name}, row {row + int(place) + 1}" if place.isdecimal() else name + typed
             raise
 
     def _bad(self, error: CallError) -> None:

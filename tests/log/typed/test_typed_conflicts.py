@@ -1,0 +1,104 @@
+"""What happens between programs that know different versions of a schema."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.log.errors import InvalidArgument, PenstockError
+from penstock.log.format.header import Evolved
+from penstock.log.format.schema_form import schema_form
+from penstock.log.schema.fields import Kind
+from penstock.log.schema.topic_schema import TopicSchema
+from penstock.log.stores import MemoryStore
+from tests.lakes import TIMEOUT_S
+from tests.log.typed.lakes import typed_lake
+
+
+def test_of_two_evolutions_at_once_one_comes_after_the_other() -> None:
+    """Each is judged by what the other left: what both want holds, and what no longer can be is refused by name."""
+
+    async def run() -> tuple[list[Any], list[Any]]:
+        store = MemoryStore()
+        async with penstock.aio.connect(store=store) as one, penstock.aio.connect(store=store) as other:
+            await one.create_topic("orders", penstock.aio.TopicSettings(queues=1, schema=penstock.TopicSchema.of("id int, a int")))
+            for lake in (one, other):
+                await lake.topic_schema("orders")
+            same = await asyncio.gather(*(lake.evolve_topic("orders", "id int, a bigint") for lake in (one, other)))
+            differing = await asyncio.gather(
+                one.evolve_topic("orders", "id int, a bigint, b string"),
+                other.evolve_topic("orders", "id int, a bigint, b int"),
+                return_exceptions=True,
+            )
+            return [schema.version for schema in same], list(differing)
+
+    versions, differing = asyncio.run(run())
+    assert versions == [2, 2]
+    (won,) = [one for one in differing if isinstance(one, penstock.TopicSchema)]
+    (lost,) = [one for one in differing if isinstance(one, PenstockError)]
+    assert won.version == 3
+    assert isinstance(lost, InvalidArgument)
+    assert lost.object == "b"
+    assert lost.message == "the field's type cannot change in this way"
+
+
+def test_an_open_producer_goes_on_under_former_names() -> None:
+    with typed_lake("id int not null, customer string, note string") as lake:
+        with lake.lake.producer("orders") as old:
+            old.send_row({"id": 1, "customer": "a", "note": "n"}).result(timeout=TIMEOUT_S)
+            lake.lake.evolve_topic("orders", "id bigint, buyer string", rename={"customer": "buyer"}, retire=["note"])
+            old.send_row({"id": 2, "customer": "b", "note": "m"}).result(timeout=TIMEOUT_S)
+            with pytest.raises(InvalidArgument, match="nobody; expected: a field of the schema"):
+                old.send_row({"id": 3, "nobody": 1}).result(timeout=TIMEOUT_S)
+        assert lake.values() == [{"id": 1, "buyer": "a"}, {"id": 2, "buyer": "b"}]
+
+
+def test_a_reader_that_slept_across_three_evolutions_shows_one_schema() -> None:
+    with typed_lake("id int, a string") as lake:
+        reader = lake.lake.reader("orders")
+        lake.send({"id": 1, "a": "x"})
+        assert [message.value for message in reader.messages()] == [{"id": 1, "a": "x"}]
+        with penstock.connect(store=lake.store, runtime=lake.runtime, maintenance=False) as other:
+            other.evolve_topic("orders", "id bigint, b string", rename={"a": "b"})
+            other.evolve_topic("orders", "id bigint, b string, c int")
+            other.evolve_topic("orders", "id bigint, c int", retire=["b"])
+            with other.producer("orders") as producer:
+                producer.send_row({"id": 2**40, "c": 7}).result(timeout=TIMEOUT_S)
+        assert [message.value for message in reader.messages()] == [{"id": 1, "c": None}, {"id": 2**40, "c": 7}]
+        lake.upkeep()
+        assert [message.value for message in reader.messages()] == [{"id": 1, "c": None}, {"id": 2**40, "c": 7}]
+
+
+def test_a_forged_or_damaged_evolution_changes_nothing() -> None:
+    """The fold judges what is in the log, whoever wrote it: no schema that readers would not survive ever holds."""
+
+    async def run() -> tuple[list[Any], list[int]]:
+        async with penstock.aio.connect("memory://") as lake:
+            settings = penstock.aio.TopicSettings(queues=1, schema=penstock.TopicSchema.of("id bigint not null, a string"))
+            await lake.create_topic("orders", settings)
+            producer = await lake.producer("orders")
+            await producer.send_row({"id": 1, "a": "x"})
+            topic = await lake.topic("orders", writable=True)
+            first = topic.schema
+            number, text = first.fields
+            for fields, last_id in (
+                ((replace(number, type=Kind.STRING), text), 2),
+                ((number,), 2),
+                ((number, replace(text, nullable=False)), 2),
+                ((number, text, replace(text, name="b", stored_name="b", id=2)), 3),
+            ):
+                forged = TopicSchema(2, fields, last_id)
+                await topic.act(Evolved(topic.tail.state.generation, schema_form(forged), ("forged",)))
+                assert await lake.topic_schema("orders") == first
+            await lake.evolve_topic("orders", "id bigint, a string, b int")
+            await producer.send_row({"id": None, "a": "y", "b": 2})
+            reader = await lake.reader("orders")
+            return [one.value async for one in reader.messages()], [one.version for one in await lake.schema_history("orders")]
+
+    values, versions = asyncio.run(run())
+    assert values == [{"id": 1, "a": "x", "b": None}, {"id": None, "a": "y", "b": 2}]
+    assert versions == [1, 2]
