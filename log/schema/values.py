@@ -207,8 +207,9 @@ def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa
     if older := {name: field for name, field in type_.by_sent_name.items() if name != field.name or field.retired}:
         inside = [_by_present_names(row, older) for row in inside]
         # A retired field is asked of nobody: rows of producers of several versions may be side by side.
-        retired = [replace(field, nullable=True) for field in older.values() if field.retired]
-        used += [field for field in retired if any(field.name in row for row in inside)]
+        # One that was renamed before has several names.
+        retired = {field.id: replace(field, nullable=True) for field in older.values() if field.retired}
+        used += [field for field in retired.values() if any(field.name in row for row in inside)]
     names = [field.name for field in used]
     try:
         taken_out: list[Values] = _columns_of(inside, names)

@@ -110,3 +110,13 @@ def test_delayed_rows_fire_as_the_fields_they_were_sent_with_whatever_the_names_
         ({"id": 2, **nothing}, None, ()),
         (None, b"k", (("h", b"1"),)),
     ]
+
+
+def test_a_field_that_was_renamed_and_then_retired_is_stored_once() -> None:
+    with typed_lake("id int, name string") as lake:
+        lake.lake.evolve_topic("orders", "id int, title string", rename={"name": "title"})
+        lake.lake.evolve_topic("orders", "id int", retire=["title"])
+        lake.send({"id": 1, "name": "a"}, {"id": 2, "title": "b"}, {"id": 3})
+        for _ in range(2):
+            assert lake.values() == [{"id": 1}, {"id": 2}, {"id": 3}]
+            lake.upkeep()
