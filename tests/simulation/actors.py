@@ -96,7 +96,7 @@ class Sender(Role):
             while self._left > 0:
                 self._left -= 1
                 for _ in range(rng.randint(*self._burst)):
-                    self._send(producer, session, rng)
+                    self._send(world, producer, session, rng)
                 if rng.random() < 0.5:
                     await session.sends[-1].receipt
                 await asyncio.sleep(log_uniform(rng, *self._think_s))
@@ -109,15 +109,19 @@ class Sender(Role):
             raise
         world.history.closed(session)
 
-    def _send(self, producer: Producer, session: Session, rng: random.Random) -> None:
+    def _send(self, world: World, producer: Producer, session: Session, rng: random.Random) -> None:
         self._number += 1
         body = f"{self.name}/{self._number}".encode()
         if rng.random() < self._large:
             body += b"." + rng.randbytes(rng.randint(*self._large_bytes))
-        message = Message(body, message_group=f"{self.name}-{rng.randrange(self._groups)}")
+        body, message = self._message(world, body, f"{self.name}-{rng.randrange(self._groups)}", rng)
         queue = 0 if rng.random() < 0.1 else None
         with suppress(BackPressureError):
             session.sends.append(Send(body, producer.send(message, queue=queue)))
+
+    def _message(self, world: World, body: bytes, group: str, rng: random.Random) -> tuple[bytes, Message]:
+        """What the message is known by, and the message."""
+        return body, Message(body, message_group=group)
 
 
 class Source:
@@ -141,6 +145,11 @@ class Source:
     def message(self, index: int, who: str) -> Message:
         """Whoever copies it puts a mark on it: two with one name must not take each other's messages for their own."""
         return Message(f"{self.name}/{index}/{who}".encode(), message_group=f"{self.name}-{index % self._groups}")
+
+    def sent(self, index: int, who: str) -> tuple[bytes, Message]:
+        """What that message is known by, and the message."""
+        message = self.message(index, who)
+        return message.body or b"", message
 
     def index_of(self, body: bytes) -> int | None:
         """Which message of the source a body is, whoever copied it."""
@@ -186,9 +195,9 @@ class Copier(Role):
             while index < source.count:
                 limit = min(source.count, index + rng.randint(*self._burst))
                 while index < limit:
-                    message = source.message(index, session.process)
+                    body, message = source.sent(index, session.process)
                     receipt = producer.send(message, sequence=source.position(index))
-                    session.sends.append(Send(message.body or b"", receipt, source.position(index)))
+                    session.sends.append(Send(body, receipt, source.position(index)))
                     index += 1
                 if rng.random() < 0.5:
                     await session.sends[-1].receipt
@@ -247,9 +256,7 @@ class Follower(Role):
     async def _report(self, world: World, lake: Lake) -> None:
         for folded, data in self._unread:
             rows = await entry_rows(lake.store, world.paths, folded, data)
-            queues, offsets = rows.table["queue"].to_pylist(), rows.table["offset"].to_pylist()
-            for queue, offset, body in zip(queues, offsets, rows.table["body"].to_pylist(), strict=True):
-                world.history.read(self.name, (folded.state.created_entry, queue, offset), body)
+            world.report(self.name, folded.state.created_entry, rows.table, folded.state.schema)
             if rows.lost and await read_floor(lake.store, world.paths) < folded.number:
                 world.history.wrong.append(f"I11 {self.name}: rows of entry {folded.number} are lost: {rows.lost[0]}")
         self._unread.clear()
@@ -275,8 +282,8 @@ class Replayer(Role):
         queue = rng.randrange(reader.queues)
         life = topic.tail.state.created_entry
         expected = 0 if world.settings.retention is None else None
-        async for batch in reader.read(queue=queue, columns=["offset", "body"]):
-            for offset, body in zip(batch["offset"].to_pylist(), batch["body"].to_pylist(), strict=True):
+        async for batch in reader.read(queue=queue, columns=["offset", world.content]):
+            for offset, body in zip(batch["offset"].to_pylist(), world.contents(self.name, batch), strict=True):
                 if offset != expected and expected is not None:
                     world.history.wrong.append(f"I6 {self.name} read offset {offset} of queue {queue} behind {expected - 1}")
                 expected = offset + 1

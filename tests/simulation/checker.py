@@ -18,6 +18,12 @@ I11 Every staged object that an entry above the floor links is there.
 I12 What was named as lost lay in damaged objects.
 I13 Everything sent has an outcome; once faults have ended, every actor reaches its goal.
 
+Of a topic whose schema evolves:
+
+E1  Every row is shown to every reader as it was sent: each field by its number, in the words of the version that the reader goes by.
+E3  The log's versions of the schema are dense; whoever was told of one finds it there, and states tell of each with its entry.
+E4  The newest version holds what all files of the table have.
+
 Of ``docs/0008-ordered-writes.md``:
 
 W1  The rows of a batch that was staged elsewhere are brought by one entry, all of them. That each batch is there once, in its order, is
@@ -34,17 +40,23 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import takewhile
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from penstock.log.errors import DataDamaged
 from penstock.log.format.checkpoint import decode_checkpoint
 from penstock.log.format.entry import read_header
 from penstock.log.format.fold import Folded, Void, fold
 from penstock.log.format.header import Epoch, Repair
 from penstock.log.format.state import State, row_sum
+from penstock.log.message.message import VALUE
+from penstock.log.schema.stored import is_stored_by
 from penstock.log.tail.entry_rows import runs_of
 from tests.rows import entry_rows
 from tests.simulation.counts import count
 from tests.simulation.history import Past, Place, Send, Session
 from tests.simulation.linking import Batches
+from tests.simulation.typed_rows import Rows, wrong_rows
 from tests.simulation.world import World
 
 
@@ -90,6 +102,8 @@ def check(world: World) -> list[str]:
     wrong += _bodies(world, truth)
     wrong += _sources(world, truth)
     wrong += _batches(world, truth)
+    if world.rows is not None:
+        wrong += _rows(world, world.rows, truth)
     count(world, truth.folded, _floor(world))
     return wrong
 
@@ -108,8 +122,8 @@ async def _replay(world: World, truth: Truth) -> list[str]:
             wrong.append(f"I6 the store time goes back at entry {state.entry}")
         rows = await entry_rows(past, paths, folded, stored.data)
         wrong += [f"I11 rows that entry {state.entry} links never were on the store: {lost}" for lost in rows.lost]
-        columns = (rows.table[name].to_pylist() for name in ("queue", "offset", "body"))
-        for queue, offset, body in zip(*columns, strict=True):
+        columns = (rows.table["queue"].to_pylist(), rows.table["offset"].to_pylist())
+        for queue, offset, body in zip(*columns, world.contents("the log", rows.table, state.schema), strict=True):
             place = (life, queue, offset)
             if place in truth.rows:
                 wrong.append(f"I6 entry {state.entry} gives {place} out a second time")
@@ -121,6 +135,21 @@ async def _replay(world: World, truth: Truth) -> list[str]:
                 truth.inside[key].update((life, run.queue, offset) for offset in offsets)
     truth.end = state.entry
     return wrong
+
+
+def _rows(world: World, rows: Rows, truth: Truth) -> Iterator[str]:
+    """E1 to E4."""
+    versions = {state.schema.version: state.schema for state in truth.states.values() if state.schema is not None}
+    yield from wrong_rows(rows, versions)
+    told = [(one.version, one.entry) for one in truth.states[truth.end].versions]
+    first = {number: min(n for n, state in truth.states.items() if state.schema == schema) for number, schema in versions.items()}
+    if told != sorted(first.items())[-len(told) :]:
+        yield f"E3 the state tells of versions {told}, where the log has {first}"
+    stored = versions[max(versions)].stored_arrow
+    for key, found in world.archive.first.items():
+        if "/queue=" in key and not is_stored_by(pq.read_schema(pa.BufferReader(found.data)).field(VALUE).type, stored):
+            yield f"E4 the last version of the schema cannot hold the rows of {key}"
+    world.counts["schema version"] += len(versions)
 
 
 def _keys(world: World, truth: Truth) -> Iterator[str]:

@@ -12,6 +12,7 @@ from penstock.log.append import handed_over, in_flight
 from penstock.log.append.appender import Appender
 from penstock.log.format import fold
 from penstock.log.format.fold import Judge
+from penstock.log.format.schema_form import schema_of
 from penstock.log.linking import Linker
 from penstock.log.produce.producer import Producer
 from penstock.log.stage import jobs
@@ -275,6 +276,13 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(Collector, "list_then_snapshot", patches.old_snapshot),
         scenario="files",
         seeds=(17,),
+    ),
+    "evolution-follows": Mutant(
+        guard="an evolution may follow the schema that the log has by then",
+        invariant="E1",
+        patch=everywhere(fold.judged, lambda form, _: schema_of(form)),
+        scenario="evolves",
+        seeds=(4,),
     ),
     "turns": Mutant(
         guard="turns are taken until nothing is pending, also behind one that failed",

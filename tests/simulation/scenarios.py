@@ -13,6 +13,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.linking import linking
 from tests.simulation.network import Network
 from tests.simulation.plans import DAY_S, HOUR_S, Sparing, only_stops, rng_of, swarm
+from tests.simulation.typed import evolves
 from tests.simulation.upkeep import damage, expiry, files, jobs, strays, uploads
 from tests.simulation.world import Nemesis, World, log_uniform
 
@@ -272,6 +273,7 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
     "damage": damage,
     "relives": relives,
     "linking": linking,
+    "evolves": evolves,
     "calm": calm,
 }
 

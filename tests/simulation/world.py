@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
+
 from penstock.log.append.contention import Pace
 from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError, StoreUnavailable
 from penstock.log.lake import Lake
 from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths
+from penstock.log.schema.topic_schema import TopicSchema
 from penstock.log.table.delta.delta_log import DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.topic.settings import TopicSettings
@@ -26,6 +29,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.process import Crashed, SimClock, SimProcess
 from tests.simulation.progress import Standing
+from tests.simulation.typed_rows import Rows
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Role, Source
@@ -62,6 +66,8 @@ class World:
         faults_end_s: float = 600.0,
         retention: timedelta | None = None,
         nemesis: Nemesis | None = None,
+        schema: TopicSchema | None = None,
+        message_group: str | None = None,
         shuffle: bool = True,
         max_steps: int = 600_000,
     ) -> None:
@@ -71,7 +77,13 @@ class World:
         self.archive = Archive(name="simulated", clock=SimClock(self.kernel.loop))
         self.store.memory = self.archive
         self.paths = TopicPaths.of(TOPIC)
-        self.settings = TopicSettings(message_type=MessageType.FIFO, queues=queues, retention=retention)
+        self.settings = TopicSettings(
+            message_type=MessageType.FIFO, queues=queues, retention=retention, schema=schema, message_group=message_group
+        )
+        self.rows = None if schema is None else Rows({1: schema})
+        """What the rows of a typed topic say."""
+        self.content = "body" if schema is None else "value"
+        """The column that messages are known by."""
         self.pace = pace
         self.history = History()
         self.sources: list[Source] = []
@@ -85,6 +97,22 @@ class World:
         """Faults have ended."""
         self._standing = Standing()
         self.kernel.loop.on_quiet = self._check_progress
+
+    def contents(self, reader: str, rows: pa.Table | pa.RecordBatch, schema: TopicSchema | None = None) -> list[bytes]:
+        """What messages are known by, as a reader has them. ``schema``: rows are as stored, and shown by it."""
+        if self.rows is None:
+            bodies: list[bytes] = rows.column("body").to_pylist()
+            return bodies
+        return self.rows.contents(reader, rows, schema)
+
+    def report(self, reader: str, life: int, rows: pa.Table | pa.RecordBatch, schema: TopicSchema | None = None) -> dict[int, int]:
+        """Note what a reader sees. Returns the offset behind the last of each queue."""
+        behind = {}
+        columns = (rows.column("queue").to_pylist(), rows.column("offset").to_pylist(), self.contents(reader, rows, schema))
+        for queue, offset, body in zip(*columns, strict=True):
+            self.history.read(reader, (life, queue, offset), body)
+            behind[queue] = offset + 1
+        return behind
 
     def now_ms(self) -> int:
         """By the store's clock."""
@@ -189,8 +217,8 @@ class World:
         self.history.starts = {queue: start for queue, (start, _) in (await reader.offsets()).items()}
         # What is damaged must be named: without damage nothing may be passed over.
         damaged: Literal["raise", "skip"] = "skip" if self.history.damaged else "raise"
-        table = await reader.to_arrow(columns=["queue", "offset", "body"], damaged=damaged)
-        rows = zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
+        table = await reader.to_arrow(columns=["queue", "offset", self.content], damaged=damaged)
+        rows = zip(table["queue"].to_pylist(), table["offset"].to_pylist(), self.contents("auditor", table), strict=True)
         return {(life, queue, offset): body for queue, offset, body in rows}
 
     async def _name_what_is_lost(self, lake: Lake, topic: Topic) -> None:
