@@ -13,7 +13,7 @@ from ...log.errors import InvalidArgument
 from ...log.format.stored_json import whole_number
 from .sources import Source, source_of
 
-_OPERATIONS = ("c", "u", "d", "r", "t", "m")
+OPERATIONS = ("c", "u", "d", "r", "t", "m")
 _PUTS = ("c", "u", "r")
 _TOTAL_ORDER_BITS = 20
 _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
@@ -153,7 +153,7 @@ def parse_change(event: object) -> Change | None:
         return None
     envelope = _fields(outer)
     source, op = envelope.get("source"), envelope.get("op")
-    if not isinstance(source, dict) or op not in _OPERATIONS:
+    if not isinstance(source, dict) or op not in OPERATIONS:
         raise InvalidArgument(
             "this is no Debezium envelope", expected="an object with source and op", observed=f"fields {sorted(envelope)[:8]}"
         )

@@ -17,6 +17,7 @@ No JSON is read: values are those of the schema's types.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,8 +27,8 @@ from ...log.errors import InvalidArgument
 from ...log.schema.arrow_types import type_of_arrow
 from ...log.schema.fields import ArrayType, Field, Kind, MapType, StructType, type_text
 from ...log.schema.value_column import ValueColumn
-from .debezium import Change
-from .sources import source_of
+from .debezium import OPERATIONS, Change
+from .sources import Source, source_of
 from .types import normal_type
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,11 +62,30 @@ def is_of_events(value: pa.DataType) -> bool:
     return {"op", "row_key", "before", "after", "table_name"} <= {field.name for field in value}
 
 
-def typed_changes(value: pa.StructArray) -> Iterator[Change | None]:
-    """The changes of the rows of a column ``value``. None for a tombstone. Raises `InvalidArgument` for a row that is no change."""
+@dataclass(frozen=True, slots=True)
+class TypedEvent:
+    """A row that says a change."""
+
+    row: Mapping[str, Any]
+    types: Mapping[str, str]
+    """The types of the table's columns."""
+
+    @property
+    def source(self) -> Source | None:
+        """The table; None when the row does not say."""
+        row = self.row
+        return source_of({"db": row.get("db"), "schema": row.get("schema_name"), "table": row.get("table_name")})
+
+    def change(self) -> Change:
+        """The change. Raises `InvalidArgument` for a row that says none."""
+        return _change(self)
+
+
+def typed_events(value: pa.StructArray) -> Iterator[TypedEvent | None]:
+    """The rows of a column ``value``; None for a tombstone."""
     types = column_types(value.type)
     for row in ValueColumn.of(value):
-        yield None if row is None else _change(row, types)
+        yield None if row is None else TypedEvent(row, types)
 
 
 def column_types(value: pa.StructType) -> Mapping[str, str]:
@@ -79,11 +99,13 @@ def column_types(value: pa.StructType) -> Mapping[str, str]:
     return found
 
 
-def _change(row: Mapping[str, Any], types: Mapping[str, str]) -> Change:
+def _change(event: TypedEvent) -> Change:
+    row, source = event.row, event.source
     op, before, after = row["op"], row.get("before"), row.get("after")
-    source = source_of({"db": row.get("db"), "schema": row.get("schema_name"), "table": row.get("table_name")})
     if source is None:
         raise InvalidArgument("the event does not name its table", expected="table_name", observed=repr(row.get("table_name")))
+    if op not in OPERATIONS:
+        raise InvalidArgument("this is no change", expected=f"one of {', '.join(OPERATIONS)} as op", observed=repr(op))
     key = row.get("row_key") or {}
     if op in _PUTS:
         if after is None:
@@ -103,5 +125,5 @@ def _change(row: Mapping[str, Any], types: Mapping[str, str]) -> Change:
         sequence=row.get("position"),
         before=before,
         time_us=None if committed is None else (committed - _EPOCH) // _MICROSECOND,
-        types=types,
+        types=event.types,
     )

@@ -14,6 +14,7 @@ from ...log.errors import InvalidArgument, PenstockError
 from ..changes import ALWAYS, NEVER, Key, Net, Place, move, put, remove, truncated
 from ..events.debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
 from ..events.sources import Source, of_table, wanted
+from ..events.typed import TypedEvent
 from ..events.types import KEEP, Unfit, characters
 from ..targets import Target, Told
 from .reading import Reading, RowReader, said
@@ -147,18 +148,19 @@ class Fold:
         self._keyless: dict[Source, dict[int, Refused]] = {}
         """The first event without a key, by table and queue. It cannot be applied if no other event of its table has a key."""
 
-    def add(self, queue: int, offset: int, told: bytes | Change | None, time_us: int = 0) -> None:
-        """Take one event, as its message has it: a body, a change, or a tombstone. ``time_us`` is when it was stored."""
+    def add(self, queue: int, offset: int, told: bytes | TypedEvent | None, time_us: int = 0) -> None:
+        """Take one event, as its message has it: a body, a typed row, or a tombstone. ``time_us`` is when it was stored."""
         folded = self._folded
         if queue in folded.broken:
             return
         event: object = None
         try:
-            if isinstance(told, bytes):
-                event = decode_event(told)
-                change = parse_change(event)
+            if isinstance(told, TypedEvent):
+                event = told
+                change: Change | None = told.change()
             else:
-                change = told
+                event = decode_event(told or b"")
+                change = parse_change(event)
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
             self._no_change(event, queue, offset, error)
             return
@@ -213,7 +215,7 @@ class Fold:
         """Note an event about the stream itself, or one that cannot be applied, to its table or at all."""
         if isinstance(error, NestedTooDeep):
             event = error.outline
-        source = table_of(event)
+        source = event.source if isinstance(event, TypedEvent) else table_of(event)
         if is_control(event) or (source is not None and not wanted(self._plan.tables, source)):
             self._folded.ignored += 1
         elif source is None:

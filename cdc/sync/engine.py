@@ -15,6 +15,7 @@ from typing import Literal
 from ...consumers.ranges.admission import Piece, Ranges, admitted, packed
 from ...consumers.ranges.mirror import GroupMirror
 from ...consumers.ranges.offsets import StreamOffset, TopicSnapshot
+from ...consumers.ranges.planned import PlannedSchema
 from ...consumers.ranges.task import ReadTask
 from ...consumers.ranges.topic_view import TopicView
 from ...coordinator.lakes import lakes
@@ -29,7 +30,7 @@ from .backend import Backend, FoundChanges, check_done, refusal_of
 from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone
 from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
 from .options import Batch, Options, PoisonEvent
-from .scan import EVENT, Scan
+from .scan import EVENT, TYPED_EVENT, Scan, events_planned
 from .stops import Stops
 
 _AFTER_DEATH = 2
@@ -61,6 +62,8 @@ class Engine:
         self._position: dict[int, int] = {}
         self._batches = 0
         self._standing: TopicSnapshot | None = None
+        self._planned: PlannedSchema | None = None
+        """The schema of a topic of typed events, as of the last look."""
         self._owner: Owner | None = None
         self._record: SyncRecord | None = None
         """The record as this driver found it; None: there was none for this topic."""
@@ -83,6 +86,7 @@ class Engine:
         """Take the lease, and find out where to go on. Raises `SyncInUse`, `TargetRefused`, and the lake's errors."""
         options = self._options
         standing = self._standing = self._view.refresh()
+        self._planned = events_planned(self._view.planned_schema(), self._options.topic)
         opened = lakes.open(options.place)
         self._lease = opened.run(lambda: take_lease(opened, options.topic, options.name, patience_s=patience_s))
         self._owner = Owner(options.topic, standing.life, options.name)
@@ -152,6 +156,7 @@ class Engine:
     def look(self) -> int:
         """The number of events to be applied, as of now."""
         self._standing = self._view.refresh()
+        self._planned = events_planned(self._view.planned_schema(), self._options.topic)
         if self._standing.life != self._own.life:
             raise InvalidArgument(
                 "the topic was deleted and created again", operation="sync", object=self._options.topic, hint="start the sync again"
@@ -281,7 +286,14 @@ class Engine:
     def _scan(self, ranges: Ranges, bytes_max: int | None) -> Scan:
         taken = packed(ranges, tasks_max=self._options.tasks, sizes=self._view.sizes(ranges))
         tasks = tuple(
-            ReadTask(place=self._reading, topic=self._options.topic, life=self._own.life, ranges=one, columns=EVENT)
+            ReadTask(
+                place=self._reading,
+                topic=self._options.topic,
+                life=self._own.life,
+                ranges=one,
+                columns=EVENT if self._planned is None else TYPED_EVENT,
+                planned=self._planned,
+            )
             for one in taken
         )
         targets = {source: replace(target, stopped=source in self._stopped) for source, target in self._targets.items()}

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ...consumers.ranges.planned import PlannedSchema
 from ...consumers.ranges.task import ReadTask, read
+from ...log.errors import InvalidArgument
+from ...log.message.message import VALUE
 from ..events.sources import Source
+from ..events.typed import TypedEvent, is_of_events, typed_events
 from ..fold.fold import Fold, Folded, Plan, combined
 from .options import NO_STEPS, Steps
 
 EVENT = ("queue", "offset", "store_timestamp", "body")
+TYPED_EVENT = (*EVENT[:-1], VALUE)
+"""The columns of events of a topic with a schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,7 @@ class Scan:
     buckets: int
     steps: Steps = NO_STEPS
     bytes_max: int | None = None
-    """The most bytes of the events' bodies; one event is always taken. None: any number."""
+    """The most bytes of the events' bodies or rows; one event is always taken. None: any number."""
 
     @property
     def bytes_per_task(self) -> int | None:
@@ -66,6 +72,19 @@ class Taken:
         return sum(self.sizes.values())
 
 
+def events_planned(planned: PlannedSchema | None, topic: str) -> PlannedSchema | None:
+    """The schema of a topic of change events; None for a topic without one. Raises `InvalidArgument` for rows that are no change events."""
+    if planned is not None and not is_of_events(planned.schema.arrow):
+        raise InvalidArgument(
+            "the topic's rows are no change events",
+            operation="sync",
+            object=topic,
+            expected="the fields that `penstock capture postgres --typed` makes, or a topic of Debezium's envelopes",
+            observed=planned.schema.ddl,
+        )
+    return planned
+
+
 def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int = 0) -> Taken:
     """Fold a task's events, up to ``bytes_max`` bytes of bodies. The first event is always taken, unless bytes were taken ``before``."""
     fold = Fold(scan.plan)
@@ -73,24 +92,29 @@ def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int 
     sizes = dict.fromkeys(ends, 0)
     taken = before
     with closing(_events(task)) as events:
-        for queue, offset, time_us, body in events:
-            size = len(body or b"")
+        for queue, offset, time_us, told, size in events:
             if bytes_max is not None and taken and taken + size > bytes_max:
                 return Taken(fold.result(), ends, sizes)
             taken += size or 1  # an event without a body counts too
             sizes[queue] += size
             ends[queue] = offset + 1
-            fold.add(queue, offset, body, time_us)
+            fold.add(queue, offset, told, time_us)
     return Taken(fold.result(), {queue: limit for queue, (_, limit) in task.ranges.items()}, sizes)
 
 
-def _events(task: ReadTask) -> Generator[tuple[int, int, int, bytes], None, None]:
+def _events(task: ReadTask) -> Generator[tuple[int, int, int, bytes | TypedEvent | None, int], None, None]:
+    """Queue, offset, store time, content and size of each event."""
     with closing(read(task)) as batches:
         for batch in batches:
-            yield from zip(*(column.to_pylist() for column in _event_columns(batch)), strict=True)
+            places = (batch.column(name).to_pylist() for name in ("queue", "offset"))
+            times = batch.column("store_timestamp").cast(pa.int64()).to_pylist()
+            yield from zip(*places, times, *_contents(batch), strict=True)
 
 
-def _event_columns(batch: pa.RecordBatch) -> list[pa.Array]:
-    return [
-        column.cast(pa.int64()) if name == "store_timestamp" else column for name, column in zip(EVENT, batch.columns, strict=True)
-    ]
+def _contents(batch: pa.RecordBatch) -> tuple[Iterable[bytes | TypedEvent | None], Iterable[int]]:
+    """The contents of events, and their sizes."""
+    if VALUE in batch.schema.names:
+        value = batch.column(VALUE)
+        return typed_events(value), [-(-value.nbytes // max(1, len(value)))] * len(value)
+    bodies = batch.column("body").to_pylist()
+    return bodies, [len(body or b"") for body in bodies]

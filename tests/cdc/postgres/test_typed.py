@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.cdc.events.typed import typed_changes
+from penstock.cdc.events.typed import typed_events
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -109,7 +109,7 @@ def test_changes_are_made_of_the_rows(database: Database, capture: Capturing) ->
     capture("--typed", "--table", "a")
     with penstock.connect(capture.lake, read_only=True) as lake:
         column = lake.reader(TOPIC).to_arrow()["value"].combine_chunks()
-    found = [change for change in typed_changes(column) if change is not None]
+    found = [event.change() for event in typed_events(column) if event is not None]
     assert [(one.op, one.key, one.row) for one in sorted(found, key=lambda one: one.position or 0)] == [
         ("r", {"id": 1}, {"id": 1, "v": Decimal("1.50"), "big": "x" * 3000}),
         ("u", {"id": 1}, {"id": 1, "v": Decimal("2.00")}),
