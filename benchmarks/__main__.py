@@ -27,6 +27,7 @@ from benchmarks import (
     timers,
     transactions,
     typed,
+    typed_rows,
     volume,
 )
 from benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, retries, takeovers, throughput
@@ -35,6 +36,7 @@ from benchmarks.figures import Figure, Options, as_json, table
 BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "latency": latency.measure,
     "sending": sending.measure,
+    "typed-rows": typed_rows.measure,
     "reading": reading.measure,
     "publishing": publishing.measure,
     "volume": volume.measure,
