@@ -64,6 +64,7 @@ def lake() -> Iterator[penstock.Lake]:
         lake.create_topic("orders", message_type="FIFO", queues=2)
         lake.create_topic("later", message_type="DELAY", queues=1)
         lake.create_topic("halves", message_type="TRANSACTION", queues=1)
+        lake.create_topic("typed", schema="id int", queues=1)
         lake.create_group("billing")
         with lake.producer("orders") as producer:
             producer.send(penstock.Message(b"paid", message_group="a"))
@@ -74,6 +75,9 @@ TO_LAKE: dict[str, dict[str, Any]] = {
     "create_topic": {"name": "orders", "message_type": "FIFO", "queues": 2},
     "describe_topic": {"name": "orders"},
     "alter_topic": {"name": "orders", "retention": timedelta(days=3), "retention_bytes": 2**40, "limits": penstock.TopicLimits()},
+    "evolve_topic": {"name": "typed", "schema": "id int", "rename": {}, "retire": []},
+    "topic_schema": {"name": "typed"},
+    "schema_history": {"name": "typed"},
     "delete_topic": {"name": "gone"},
     "topics": {},
     "producer": {"topic": "orders"},
@@ -112,12 +116,14 @@ TO_PRODUCER: dict[str, dict[str, Any]] = {
     "send": {"message": penstock.Message(b"x", message_group="a")},
     "send_batch": {"data": []},
 }
+TO_TYPED_PRODUCER: dict[str, dict[str, Any]] = {"send_row": {"row": {"id": 1}}, "send_batch": {"data": [{"id": 1}]}}
 TO_RECEIPT: dict[str, dict[str, Any]] = {"result": {"timeout": 9}, "exception": {"timeout": 9}, "done": {}}
 TO_READER: dict[str, dict[str, Any]] = {
     "messages": {},
     "read": {},
     "to_arrow": {"queue": 0, "start": 0, "end": 1, "tags": "a", "where": "a = 1", "columns": ["body"], "damaged": "raise"},
     "lookup": {"message_id": "0" * 24},
+    "lookup_arrow": {"message_id": "0" * 24},
     "resolve": {"position": "earliest"},
     "offsets": {},
 }
@@ -203,6 +209,7 @@ def test_values_and_connect(name: str) -> None:
     ("opened", "calls"),
     [
         (lambda lake: lake.producer("orders"), TO_PRODUCER),
+        (lambda lake: lake.producer("typed"), TO_TYPED_PRODUCER),
         (lambda lake: lake.reader("orders"), TO_READER),
         (lambda lake: lake.simple_consumer("orders", group="simple"), TO_SIMPLE),
         (lambda lake: lake.pull_consumer("orders", group="pull"), TO_PULL),
@@ -210,7 +217,7 @@ def test_values_and_connect(name: str) -> None:
         (lambda lake: lake.broadcast_consumer("orders", group="all", member="one", listener=listen), {"wait": {"timeout": NONE}}),
         (lambda lake: lake.transaction(producer_group="cashiers", checker=unknown), TO_TRANSACTION),
     ],
-    ids=["producer", "reader", "simple", "pull", "push", "broadcast", "transaction"],
+    ids=["producer", "typed producer", "reader", "simple", "pull", "push", "broadcast", "transaction"],
 )
 def test_calls_of_what_a_lake_opens(lake: penstock.Lake, opened: Callable[[penstock.Lake], Any], calls: dict[str, Any]) -> None:
     with opened(lake) as end:
@@ -228,7 +235,7 @@ def test_calls_of_a_receipt(lake: penstock.Lake) -> None:
 def test_every_public_call_is_here() -> None:
     kinds: dict[type, set[str]] = {
         penstock.Lake: {*TO_LAKE},
-        penstock.Producer: {*TO_PRODUCER, "flush", "statistics"},
+        penstock.Producer: {*TO_PRODUCER, *TO_TYPED_PRODUCER, "flush", "statistics"},
         penstock.Reader: {*TO_READER, "to_pandas", "to_polars"},
         penstock.SimpleConsumer: {*TO_SIMPLE, "wait", "on_loop"},
         penstock.PullConsumer: {*TO_PULL, "wait"},

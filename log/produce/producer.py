@@ -199,7 +199,8 @@ class Producer:
         dicts) must not be changed before the receipt resolves.
         """
         bare = tag is None and not keys and not properties and delivery_timestamp is None and delay is None
-        if bare and self._is_typed and row is not None and self._delays is None and message_group in self._checked_groups:
+        known = (message_group is None or message_group.__class__ is str) and message_group in self._checked_groups
+        if bare and known and self._is_typed and row is not None and self._delays is None:
             size_bytes = MESSAGE_OVERHEAD_BYTES + int(self._former.row_bytes)
             content = dict(row) if isinstance(row, dict) else row
             return self._take(content, message_group, None, size_bytes, queue, sequence)

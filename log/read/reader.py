@@ -178,6 +178,7 @@ class Reader:
         damaged: Literal["raise", "skip"] = "raise",
     ) -> pa.Table:
         """All that `read` yields, as one table, by queue and offset."""
+        shown_columns(columns, self._schema)  # what is wrong with them is said before they are joined with others
         names = None if columns is None else [*columns, *(name for name in ("queue", "offset") if name not in columns)]
         source = self.read(queue=queue, start=start, end=end, tags=tags, where=where, columns=names, damaged=damaged)
         batches = [batch async for batch in source]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ..errors import CallError, InvalidArgument
+from ..limits import plain
 from .fields import (
     ELEMENT,
     KEY,
@@ -68,6 +69,7 @@ def evolve(
     Fields are matched by name. ``rename`` has new names by path, ``retire`` the paths of fields that ``wanted`` may leave out. Returns
     ``schema`` itself when nothing changes. Raises `InvalidArgument`, naming the field by its path, for a change that is not allowed.
     """
+    _check_steps(rename, retire)
     wanted = _in_use(wanted)
     check_fields(wanted)
     step = _Step(schema.version + 1, schema.last_id, dict(rename or {}), set(retire))
@@ -81,6 +83,19 @@ def evolve(
         )
     check_fields(fields)
     return schema if fields == schema.fields else TopicSchema(step.version, fields, step.last_id)
+
+
+def _check_steps(rename: object, retire: object) -> None:
+    """Raise `InvalidArgument` unless these are new names by path, and paths."""
+    names = rename.items() if isinstance(rename, Mapping) else () if rename is None else None
+    if names is None or not all(isinstance(path, str) and isinstance(name, str) for path, name in names):
+        raise InvalidArgument(
+            "fields are renamed by their paths", operation=_OPERATION, expected="{'path': 'new name'}", observed=plain(rename)
+        )
+    if isinstance(retire, str) or not isinstance(retire, Collection) or not all(isinstance(path, str) for path in retire):
+        raise InvalidArgument(
+            "fields are retired by their paths", operation=_OPERATION, expected="a list of paths", observed=plain(retire)
+        )
 
 
 def live(schema: TopicSchema) -> Iterator[tuple[str, Field]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import InvalidArgument
+from ..limits import plain
 from .fields import Field, FieldType, Kind, StructType, type_text, walk
 from .topic_schema import TopicSchema
 
@@ -18,7 +19,7 @@ def check_label_path(path: str, schema: TopicSchema | None) -> None:
         raise InvalidArgument(
             "a topic without a schema has no fields to take message groups, tags or keys from",
             operation="topic settings",
-            observed=path,
+            observed=plain(path),
             hint="give a schema, or leave message_group, tag and keys to the sender",
         )
     found = _field_path(path, schema.fields)
@@ -26,7 +27,7 @@ def check_label_path(path: str, schema: TopicSchema | None) -> None:
         raise InvalidArgument(
             "messages cannot take their group, tag or keys from this field",
             operation="topic settings",
-            object=str(path),
+            object=plain(path),
             expected=f"a field of type {', '.join(sorted(map(str, _TEXTS)))}",
             observed="no such field" if not found else type_text(found[-1].type),
         )
@@ -38,7 +39,7 @@ def check_bloom_path(path: str, schema: TopicSchema | None) -> None:
         raise InvalidArgument(
             "a topic without a schema has no fields to make Bloom filters of",
             operation="topic settings",
-            observed=path,
+            observed=plain(path),
             hint="give a schema; message ids, message groups and keys have filters anyway",
         )
     found = _field_path(path, schema.fields)
@@ -46,7 +47,7 @@ def check_bloom_path(path: str, schema: TopicSchema | None) -> None:
         raise InvalidArgument(
             "files cannot have a Bloom filter of this field",
             operation="topic settings",
-            object=str(path),
+            object=plain(path),
             expected=f"a field of type {', '.join(sorted(map(str, _FILTERED)))}",
             observed="no such field" if not found else type_text(found[-1].type),
         )
@@ -55,6 +56,17 @@ def check_bloom_path(path: str, schema: TopicSchema | None) -> None:
 def stored_path(path: str, first: TopicSchema) -> str:
     """The column of stored files, inside ``value``, that has the field at ``path`` of the first version; evolutions do not change it."""
     return ".".join(field.stored_name for field in _field_path(path, first.fields))
+
+
+def label_paths(paths: object) -> tuple[str, ...]:
+    """Several paths as a caller gives them: one text, or a list. Raises `InvalidArgument` for anything else."""
+    if isinstance(paths, str):
+        return (paths,)
+    if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
+        raise InvalidArgument(
+            "fields are named by their paths", operation="topic settings", expected="a list of texts", observed=plain(paths)
+        )
+    return tuple(paths)
 
 
 def label_ids(path: str, first: TopicSchema) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from penstock.log import Producer as AsyncProducer
 from penstock.log.limits import Duration
 from penstock.log.produce.metrics import sends_counted
 from penstock.log.runtime.portal import Portal
+from penstock.log.schema.labels import label_paths
 from penstock.log.schema.sources import SchemaLike
 from penstock.log.schema.topic_schema import schema_of_source
 
@@ -83,8 +84,8 @@ class LakeFace(ClosableFace[LakeT]):
             schema=None if schema is None else schema_of_source(schema),
             message_group=message_group,
             tag=tag,
-            keys=(keys,) if isinstance(keys, str) else tuple(keys),
-            bloom=(bloom,) if isinstance(bloom, str) else tuple(bloom),
+            keys=label_paths(keys),
+            bloom=label_paths(bloom),
         )
         return self._portal.run(lambda: self._core.create_topic(name, settings))
 

@@ -52,6 +52,9 @@ _CHANGEABLE: dict[str, tuple[click.ParamType[Any], str]] = {
 }
 
 
+_ICEBERG = "Whether the table is listed in Iceberg's metadata too."
+
+
 def _defaults() -> dict[str, str]:
     """The values that a new topic has where none is given, for people."""
     limits = TopicLimits()
@@ -66,6 +69,7 @@ def changeable(*, new: bool) -> Callable[[F], F]:
     defaults = _defaults() if new else {}
 
     def given(function: F) -> F:
+        function = click.option("--iceberg/--no-iceberg", default=None, help=_ICEBERG)(function)
         for name, (kind, text) in reversed(_CHANGEABLE.items()):
             told = f"{text}  [default: {defaults[name]}]" if name in defaults else text
             function = click.option(f"--{name.replace('_', '-')}", type=kind, help=told)(function)
@@ -273,6 +277,8 @@ def _changes(limits: TopicLimits, given: dict[str, Any]) -> dict[str, Any]:
         changes["retention"] = None if retention == FOREVER else retention
     if "retention_bytes" in given:
         changes["retention_bytes"] = given.pop("retention_bytes") or None
+    if "iceberg" in given:
+        changes["iceberg"] = given.pop("iceberg")
     if given:
         names = tuple(TopicLimits.__dataclass_fields__)
         changes["limits"] = TopicLimits(**{name: given.get(name, getattr(limits, name)) for name in names})
@@ -331,6 +337,7 @@ def _show(found: TopicDescription, pending: Pending, schema: TopicSchema | None,
         *_schema_facts(settings, schema),
         ("queues", settings.queues),
         ("kept", _kept(settings)),
+        *([("listed for", "Delta, Iceberg")] if settings.iceberg else []),
         ("limits", _plain(settings.limits)),
         ("created", found.created),
         ("messages", found.messages),

@@ -68,6 +68,23 @@ def test_keeping_less_asks_first(penstock: Penstock) -> None:
     assert (now["retention_s"], now["retention_bytes"], now["limits"]["group_bytes"]) == (None, None, 32)
 
 
+def test_a_table_is_listed_for_iceberg_where_that_is_switched_on(penstock: Penstock) -> None:
+    def is_listed() -> object:
+        (topic,) = penstock("topic", "list", "--json").rows
+        return topic["iceberg"]
+
+    penstock("topic", "create", "orders", "--iceberg")
+    assert is_listed() is True
+    assert "Delta, Iceberg" in penstock("topic", "describe", "orders").out
+    penstock("produce", "orders", stdin='{"a": 1}\n')
+    (done,) = [row for row in penstock("maintain", "--once", "--json").rows if row["step"] == "iceberg"]
+    assert done["version"] >= 1
+    assert penstock("maintain", "--once").out == ""
+    penstock("topic", "alter", "orders", "--no-iceberg")
+    assert is_listed() is False
+    assert "iceberg" not in [row["step"] for row in penstock("maintain", "--once", "--json").rows]
+
+
 def test_deleting_asks_first(penstock: Penstock) -> None:
     penstock("topic", "create", "orders")
     penstock("produce", "orders", stdin='{"a": 1}\n')
