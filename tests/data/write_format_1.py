@@ -28,6 +28,8 @@ from penstock.log.stage import jobs
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 
 Message = penstock.Message
+_FIELDS = 13
+"""The fields that a message had in this format; later ones stand behind them."""
 ENTRIES = 70
 """Beyond the first checkpoint of the log, which is at 64."""
 
@@ -106,7 +108,7 @@ async def maintain(lake: penstock.Lake) -> None:
 def rows(lake: penstock.Lake, topic: str) -> list[list[Any]]:
     """All that a message says, in JSON's words."""
     found = sorted(lake.reader(topic).messages(), key=lambda one: (one.queue, one.offset))
-    return [[part.hex() if isinstance(part, bytes) else plain(part) for part in one.stored().values()] for one in found]
+    return [[part.hex() if isinstance(part, bytes) else plain(part) for part in one[:_FIELDS]] for one in found]
 
 
 def plain(value: Any) -> Any:
