@@ -1,11 +1,12 @@
 """Orders as rows: a topic whose schema comes from a dataclass, and evolves while producers of both versions run.
 
 The first program sends `Order`. A newer one renames a field, widens another and adds a third, and both go on sending. Every reader sees one
-schema: a worker, Polars, DuckDB and Spark SQL (with ``--spark``) count the same rows and the same sum.
+schema: a worker, Polars, DuckDB (by Delta and by Iceberg) and Spark SQL (with ``--spark``) count the same rows and the same sum.
 
     python examples/typed_topic.py [LAKE] [--spark]
 """
 
+import importlib
 import subprocess
 import sys
 import threading
@@ -99,29 +100,26 @@ def by_polars(frame: "pl.DataFrame") -> tuple[int, Decimal]:
     return totals(frame["value"].struct.field("amount").to_list())
 
 
-def by_duckdb(lake: penstock.Lake, table: str | None) -> tuple[int, Decimal]:
-    """From the Delta table, or from rows of the reader where the lake is in memory."""
+def by_duckdb(source: str, *extensions: str, **tables: object) -> tuple[int, Decimal]:
+    """By SQL, from a function of an extension or from one of ``tables``."""
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as database:
-        if table is None:
-            messages = lake.reader("orders").to_arrow()
-            database.register("messages", messages)
-            source = "messages"
-        else:
-            load_delta(database)
-            source = f"delta_scan('{table}')"
+        for extension in extensions:
+            load(database, extension)
+        for name, table in tables.items():
+            database.register(name, table)
         rows = database.sql(f"SELECT value.amount FROM {source} WHERE value.buyer IS NOT NULL").fetchall()
     return totals(amount for (amount,) in rows)
 
 
-def load_delta(database: duckdb.DuckDBPyConnection) -> None:
-    """Load DuckDB's extension: that of the package duckdb-extension-delta, or the one that DuckDB fetches itself."""
+def load(database: duckdb.DuckDBPyConnection, extension: str) -> None:
+    """Load an extension of DuckDB: that of the package duckdb-extension-NAME, or the one that DuckDB fetches itself."""
     try:
-        import duckdb_extension_delta
+        package = importlib.import_module(f"duckdb_extension_{extension}")
     except ImportError:
-        database.install_extension("delta")
-        database.load_extension("delta")
+        database.install_extension(extension)
+        database.load_extension(extension)
     else:
-        found = next(Path(duckdb_extension_delta.__file__).parent.rglob("*.duckdb_extension"))
+        found = next(Path(str(package.__file__)).parent.rglob("*.duckdb_extension"))
         database.load_extension(str(found))
 
 
@@ -138,7 +136,7 @@ def main(lake_url: str, *, with_spark: bool = False) -> None:
     """Send, read with everything, and compare."""
     books = Books()
     with penstock.connect(lake_url) as lake:
-        lake.create_topic("orders", queues=4, schema=Order, keys=["customer"])
+        lake.create_topic("orders", queues=4, schema=Order, keys=["customer"], iceberg=True)
         process(lake, books)
         table = None
         if "://" not in lake_url:
@@ -148,8 +146,12 @@ def main(lake_url: str, *, with_spark: bool = False) -> None:
         found = {
             "the worker": totals(order.amount for order in books.orders.values()),
             "Polars": by_polars(lake.reader("orders").to_polars(columns=["value.amount"])),
-            "DuckDB": by_duckdb(lake, table),
         }
+        if table is None:
+            found["DuckDB"] = by_duckdb("messages", messages=lake.reader("orders").to_arrow())
+        else:
+            found["DuckDB by Delta"] = by_duckdb(f"delta_scan('{table}')", "delta")
+            found["DuckDB by Iceberg"] = by_duckdb(f"iceberg_scan('{table}')", "avro", "iceberg")
         if with_spark:
             assert table is not None, "Spark reads no lake in memory"
             found["Spark SQL"] = by_spark(table)

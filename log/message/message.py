@@ -88,11 +88,13 @@ class Message(NamedTuple):
         properties: Mapping[str, str] | None = None,
         delivery_timestamp: datetime | None = None,
         delay: Duration | None = None,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
     ) -> Message:
         """A message whose content is a row of a topic with a schema: a dict, dataclass, named tuple or pydantic model. It is checked
         against the topic's schema once it is sent.
         """
-        return Message(None, message_group, tag, keys, properties or {}, delivery_timestamp, delay, value=row)
+        return Message(None, message_group, tag, keys, properties or {}, delivery_timestamp, delay, key, headers, row)
 
     @property
     def message_type(self) -> MessageType:

@@ -74,6 +74,19 @@ def label_ids(path: str, first: TopicSchema) -> tuple[int, ...]:
     return tuple(field.id for field in _field_path(path, first.fields))
 
 
+def sent_label_ids(path: str, schema: TopicSchema) -> tuple[int, ...]:
+    """The same for a path as programs of any version name it. Empty: there is no such field."""
+    found: list[int] = []
+    fields = schema.fields
+    for name in path.split("."):
+        one = StructType(fields).by_sent_name.get(name)
+        if one is None:
+            return ()
+        found.append(one.id)
+        fields = one.type.fields if isinstance(one.type, StructType) else ()
+    return tuple(found)
+
+
 def labelled_fields(ids: tuple[int, ...], schema: TopicSchema) -> tuple[Field, ...]:
     """The fields with these numbers, each in the one before, as a later version has them."""
     found: list[Field] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from ..paths import TopicPaths
 from ..runtime.runtime import Runtime
 from ..schema.evolution import changes, difference, evolve
 from ..schema.fields import Field
-from ..schema.labels import label_ids, labelled_fields
+from ..schema.labels import label_ids, labelled_fields, sent_label_ids
 from ..schema.topic_schema import TopicSchema
 from ..stores.protocol import Conflict, IfMatch, ObjectStore, Put, PutMode
 from ..tail.tail import Tail
@@ -256,18 +256,22 @@ async def is_as_asked(store: ObjectStore, runtime: Runtime, paths: TopicPaths, r
         return stands.schema is asked.schema
     wanted = fields_digest(asked.schema.fields)
     if wanted == fields_digest(stands.schema.fields):
-        if set(stands.bloom) != set(asked.bloom):
-            return False
-        if stands.label_paths == asked.label_paths:
-            return True
+        return _of_fields(stands) == _of_fields(asked)
     tail = Tail(store, paths, runtime)
     await tail.open()
     state = tail.state
     if state.incarnation != record.incarnation or state.schema is None:
-        return wanted == fields_digest(stands.schema.fields)
+        return False
     if wanted not in {version.digest for version in state.versions}:
         raise other_schema(paths.topic, state.schema, asked.schema)
-    return True
+    first, now = stands.schema, state.schema
+    return _of_fields(stands, lambda path: label_ids(path, first)) == _of_fields(asked, lambda path: sent_label_ids(path, now))
+
+
+def _of_fields(settings: TopicSettings, known: Callable[[str], object] = str) -> tuple[object, ...]:
+    """What the settings take from fields. ``known`` gives what a field is known by, whatever its name."""
+    group, tag = (None if path is None else known(path) for path in (settings.message_group, settings.tag))
+    return group, tag, [known(path) for path in settings.keys], {known(path) for path in settings.bloom}
 
 
 def _without_schema(settings: TopicSettings) -> TopicSettings:

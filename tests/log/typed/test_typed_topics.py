@@ -166,6 +166,15 @@ def test_a_field_that_cannot_be_a_message_group_refuses_the_row(row: dict[str, A
             lake.send(row)
 
 
+def test_a_row_may_have_a_key_and_headers() -> None:
+    with typed_lake("id int") as lake:
+        with lake.lake.producer("orders") as producer:
+            producer.send(penstock.Message.of({"id": 1}, key=b"k", headers=[("h", b"v")], tag="t")).result(timeout=TIMEOUT_S)
+        lake.upkeep()
+        (found,) = lake.lake.reader("orders").messages()
+        assert (found.value, found.key, found.headers, found.tag) == ({"id": 1}, b"k", (("h", b"v"),), "t")
+
+
 def test_an_extra_field_is_left_out_by_choice() -> None:
     with typed_lake("id int") as lake:
         lake.send({"id": 1, "more": 2}, extra="ignore")
@@ -210,6 +219,17 @@ def test_creating_it_again_is_fine_with_any_version_it_has_had() -> None:
         assert caught.value.expected == "a bigint, c string"
         with pytest.raises(TopicExists, match="other settings"):
             lake.lake.create_topic("orders", queues=1)
+
+
+def test_creating_it_again_needs_the_same_labels_by_any_of_their_names() -> None:
+    with typed_lake("a int, b string", message_group="b", keys=["a"]) as lake:
+        again = {"queues": 1, "keys": ["a"]}
+        lake.lake.evolve_topic("orders", "a bigint, c string", rename={"b": "c"})
+        lake.lake.create_topic("orders", schema="a int, b string", message_group="b", **again)
+        lake.lake.create_topic("orders", schema="a bigint, c string", message_group="c", **again)
+        for schema, group in (("a bigint, c string", None), ("a bigint, c string", "a"), ("a int, b string", "a")):
+            with pytest.raises(TopicExists, match="other settings"):
+                lake.lake.create_topic("orders", schema=schema, message_group=group, **again)
 
 
 def test_rows_that_do_not_fit_go_to_the_topic_beside_once_and_with_the_reason() -> None:
