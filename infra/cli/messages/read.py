@@ -62,19 +62,35 @@ def conditions(function: F) -> F:
     help="Export to .parquet, .jsonl, .csv, .jsonl.gz or .csv.gz, a path or any URL fsspec opens; - is standard output.",
 )
 @csv_option
+@click.option(
+    "--columns",
+    metavar="NAMES",
+    help="Only these columns and fields: offset,value.amount. The other fields of a topic with a schema are not read.",
+)
 @command_options
 @click.pass_obj
 @exit_code_option
-def command(session: Session, /, topic: str, file: str | None, as_csv: bool, **where: Any) -> bool:  # noqa: ANN401 - the fields of a Selection
-    """Show messages of a topic, or export them with -o. --id, --key and --group find theirs without reading everything."""
+def command(session: Session, /, topic: str, file: str | None, as_csv: bool, columns: str | None, **where: Any) -> bool:  # noqa: ANN401 - the fields of a Selection
+    """Show messages of a topic, or export them with -o. --id, --key and --group find theirs without reading everything.
+
+    Rows of a topic with a schema are shown field by field.
+    """
     from .export import CsvLines, check_csv, export, written
+    from .fields import FieldJson, FieldLines, chosen
     from .selection import Selection, checked
 
     check_csv(session, file, as_csv=as_csv)
+    if columns is not None and (as_csv or file is not None):
+        raise click.UsageError("--columns is for what is shown: leave --csv and -o out.")
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
-        selection = checked(Selection(**where), reader)
+        selection = checked(Selection(**where, columns=chosen(columns)), reader)
+        if columns is not None and selection.labelled:
+            raise click.UsageError("--columns reads the topic: leave --id, --key and --group out.")
         if file is None:
-            sink: Sink = CsvLines(topic) if as_csv else JsonLines(topic) if session.as_json else Lines(topic)
+            is_typed = columns is not None or lake.topic_schema(topic) is not None
+            lines: type[Lines | FieldLines] = FieldLines if is_typed else Lines
+            as_objects: type[JsonLines | FieldJson] = JsonLines if columns is None else FieldJson
+            sink: Sink = CsvLines(topic) if as_csv else as_objects(topic) if session.as_json else lines(topic)
             count = written(selection.batches(reader), sink)
             if not count and not session.as_json:
                 output.note("No messages.")

@@ -34,6 +34,8 @@ class Selection:
     end: Position = "latest"
     limit: int | None = None
     damaged: Literal["raise", "skip"] = "raise"
+    columns: tuple[str, ...] | None = None
+    """Only these columns and fields (``value.amount``); None: all."""
 
     @property
     def labelled(self) -> bool:
@@ -59,9 +61,17 @@ class Selection:
             yield from self._looked_up(reader)
             return
         wanted = Lookup(message_id=self.message_id, key=self.key, message_group=self.group) if self.labelled else None
-        for batch in reader.read(
-            queue=self.queue, start=self.start, end=self.end, follow=follow, tags=self.tags, where=self.where, damaged=self.damaged
-        ):
+        reading = reader.read(
+            queue=self.queue,
+            start=self.start,
+            end=self.end,
+            follow=follow,
+            tags=self.tags,
+            where=self.where,
+            damaged=self.damaged,
+            columns=None if self.columns is None else list(self.columns),
+        )
+        for batch in reading:
             yield batch if wanted is None else batch.take(pa.array(wanted.matching(batch), pa.int64()))
 
     def _looked_up(self, reader: Reader) -> Iterator[pa.RecordBatch]:

@@ -223,7 +223,7 @@ def test_creating_it_again_is_fine_with_any_version_it_has_had() -> None:
 
 def test_creating_it_again_needs_the_same_labels_by_any_of_their_names() -> None:
     with typed_lake("a int, b string", message_group="b", keys=["a"]) as lake:
-        again = {"queues": 1, "keys": ["a"]}
+        again: dict[str, Any] = {"queues": 1, "keys": ["a"]}
         lake.lake.evolve_topic("orders", "a bigint, c string", rename={"b": "c"})
         lake.lake.create_topic("orders", schema="a int, b string", message_group="b", **again)
         lake.lake.create_topic("orders", schema="a bigint, c string", message_group="c", **again)

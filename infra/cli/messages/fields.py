@@ -1,0 +1,98 @@
+"""Rows of topics with a schema as `penstock read` shows them: one column for each field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ....log.message.message import VALUE
+from ....log.schema.value_column import ValueColumn
+from ....log.schema.value_json import value_json
+from ...console import output
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN = ("queue", "offset", "store_timestamp", "message_group", "tag")
+"""The columns of a message that stand before its fields, unless others are asked for."""
+_CELLS_MIN, _CELLS_MAX = 5, 32
+
+
+def chosen(columns: str | None) -> tuple[str, ...] | None:
+    """The names in a list with commas between them."""
+    return None if columns is None else tuple(name.strip() for name in columns.split(",") if name.strip())
+
+
+class FieldLines:
+    """One line a message, under one heading. The widths are those that the first batch needs."""
+
+    def __init__(self, topic: str) -> None:
+        self._cells: dict[str, int] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch, with all columns or with those asked for."""
+        is_whole = "body" in batch.schema.names
+        rows = [{name: _shown(value) for name, value in row.items()} for row in _rows(batch, _SHOWN if is_whole else None)]
+        if is_whole and self._cells is None:
+            empty = [name for name in ("message_group", "tag") if all(row[name] == "-" for row in rows)]
+            rows = [{name: text for name, text in row.items() if name not in empty} for row in rows]
+        if self._cells is None:
+            self._cells = {name: min(_CELLS_MAX, max(_CELLS_MIN, len(name), *(len(row[name]) for row in rows))) for name in rows[0]}
+            output.say(click.style(self._joined({name: name for name in self._cells}), bold=True))
+        output.say("\n".join(map(self._joined, rows)))
+
+    def _joined(self, row: Mapping[str, str]) -> str:
+        assert self._cells is not None, "set by the first batch"
+        # A schema that evolved meanwhile may have other fields.
+        return "  ".join(output.fitted(row.get(name, "-"), cells) for name, cells in self._cells.items()).rstrip()
+
+
+class FieldJson:
+    """One JSON object a message, with the columns asked for."""
+
+    def __init__(self, topic: str) -> None:
+        pass
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch with the columns asked for."""
+        for row in _rows(batch, None, flat=False):
+            output.emit(json.loads(value_json(row)))
+
+
+def _rows(batch: pa.RecordBatch, names: tuple[str, ...] | None, *, flat: bool = True) -> list[dict[str, Any]]:
+    """The rows as dicts, the fields of ``value`` among the columns."""
+    plain = [name for name in names or batch.schema.names if name != VALUE]
+    rows = [dict(zip(plain, row, strict=True)) for row in zip(*(_values(batch, name) for name in plain), strict=True)]
+    if not plain:
+        rows = [{} for _ in range(batch.num_rows)]
+    if VALUE not in batch.schema.names:
+        return rows
+    fields = [field.name for field in batch.schema.field(VALUE).type]
+    for row, value in zip(rows, ValueColumn.of(batch.column(VALUE)), strict=True):
+        row.update((value or dict.fromkeys(fields)) if flat else {VALUE: value})
+    return rows
+
+
+def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    values: list[Any] = batch.column(name).to_pylist()
+    return [dict(pairs or ()) for pairs in values] if name == "properties" else values
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case str():
+            return output.printable(value)
+        case datetime() if value.tzinfo is not None:
+            return output.time_text(value)
+        case bytes():
+            return output.printable(value[:_CELLS_MAX].decode(errors="replace"))
+        case dict() | list():
+            return output.printable(value_json({"": value})[4:-1])
+        case _:
+            return output.printable(str(value))
