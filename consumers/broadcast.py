@@ -23,7 +23,7 @@ from ..log.errors import (
     UnknownOutcome,
 )
 from ..log.escapes import escaped
-from ..log.filter.filters import parse_filter
+from ..log.filter.filters import check_filter, parse_filter
 from ..log.lake import Lake
 from ..log.limits import Duration, checked_duration
 from ..log.message.message import MessageView, views
@@ -122,6 +122,8 @@ class BroadcastConsumer(Consumer):
     async def _begin(self) -> None:
         """Take over the member's name."""
         topics = {name: await self._lake.topic(name) for name in self._subscriptions}
+        for name, topic in topics.items():
+            check_filter(parse_filter(self._subscriptions[name].filter), topic.tail.state.schema)
         await self._lake.keep_time()  # the lake's time tells when the next entries are expected
         for name, topic in topics.items():
             offsets = await Reader(topic).resolve(self._subscriptions[name].start)

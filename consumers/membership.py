@@ -18,6 +18,7 @@ from ..coordinator.registry.groups import check_life
 from ..coordinator.workers.session import LeaseLost
 from ..coordinator.workers.worker import Member
 from ..log.errors import LimitExceeded, PenstockError, RetryError, UnknownOutcome
+from ..log.filter.filters import check_filter, parse_filter
 from ..log.lake import Lake
 from ..log.read.reader import Position, Reader
 from ..log.runtime.backoff import Backoff
@@ -114,9 +115,13 @@ class Membership:
         return self._feeds[topic]
 
     async def open(self) -> None:
-        """Open the topics. From now on these are meant, whatever becomes of their names."""
-        for name in self._subscriptions:
-            self._topics[name] = await self._lake.topic(name)
+        """Open the topics. From now on these are meant, whatever becomes of their names. Raises `InvalidArgument` for a filter that names a
+        field which a topic does not have.
+        """
+        for name, subscribed in self._subscriptions.items():
+            topic = await self._lake.topic(name)
+            check_filter(parse_filter(subscribed.filter), topic.tail.state.schema)
+            self._topics[name] = topic
 
     async def begin(self) -> GroupRecord:
         """Open the topics if they are not open, ensure that group and positions exist, and join. Raises when settings do not fit.
