@@ -209,7 +209,7 @@ def parquet() -> bytes:
 
 def newer_settings(store: MemoryStore) -> None:
     document = json.loads(get(store, PATHS.settings))
-    put(store, PATHS.settings, json.dumps({**document, "format": 2}).encode())
+    put(store, PATHS.settings, json.dumps({**document, "format": 3}).encode())
 
 
 def newer_entry(store: MemoryStore) -> None:
@@ -218,13 +218,13 @@ def newer_entry(store: MemoryStore) -> None:
 
     data = get(store, PATHS.entry(4))
     header = json.loads(read_footer(data, where="")[FOOTER_KEY])
-    put(store, PATHS.entry(4), write_file(read_rows(data, where=""), {FOOTER_KEY: json.dumps({**header, "format": 2})}))
+    put(store, PATHS.entry(4), write_file(read_rows(data, where=""), {FOOTER_KEY: json.dumps({**header, "format": 3})}))
 
 
 def newer_checkpoint(store: MemoryStore) -> None:
     from penstock.log.format.digest import digest
 
-    body = encode_checkpoint(State(entry=3)).partition(b"\n")[0].replace(b'"format":1', b'"format":2')
+    body = encode_checkpoint(State(entry=3)).partition(b"\n")[0].replace(b'"format":1', b'"format":3')
     put(store, PATHS.checkpoint(3), body + b"\n" + digest(body).encode() + b"\n")
 
 
@@ -250,7 +250,9 @@ def test_a_newer_protocol_of_the_table_is_told_from_damage(store: MemoryStore) -
     first = f"{PATHS.table('table')}_delta_log/{0:020}.json"
     put(store, first, get(store, first).replace(b'"minReaderVersion":1', b'"minReaderVersion":3'))
     with penstock.connect(store=store) as lake:
-        with pytest.raises(NewerFormatError, match=r"features that Penstock does not write.*minReaderVersion.: 1.*3"):
+        with pytest.raises(
+            NewerFormatError, match=r"features that Penstock does not write.*expected: \(1, 2\).*minReaderVersion.: 3"
+        ):
             bodies(lake)
         assert bodies(lake, "sound") == [b"s"]
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, to_builtins
 
 from ..errors import InvalidArgument, LimitExceeded
 from ..format.digest import digest
-from ..format.schema_form import SchemaForm, schema_form, schema_of
-from ..format.stored_json import Name, Number, Stored, TimeMs, damaged, parse_stored
+from ..format.stored_json import Name, Number, Stored, TimeMs, check_stored, damaged, parse_stored
 from ..format.stored_json import plain as plain_form
 from ..limits import (
     DELAY_MAX,
@@ -31,8 +30,9 @@ from ..limits import (
     plain,
 )
 from ..message.message_type import MessageType
-from ..schema.labels import check_bloom_path, check_label_path, stored_path
-from ..schema.topic_schema import TopicSchema
+
+if TYPE_CHECKING:
+    from ..schema.topic_schema import TopicSchema  # most topics have no schema, and a list of topics is to be quick
 
 _OF_SCHEMA = ("schema", "message_group", "tag", "keys", "bloom")
 _WHAT = "a topic's settings"
@@ -76,10 +76,8 @@ class TopicSettings:
 
     def __post_init__(self) -> None:
         check_flag("iceberg", self.iceberg, operation="topic settings")
-        for path in self.label_paths:
-            check_label_path(path, self.schema)
-        for path in self.bloom:
-            check_bloom_path(path, self.schema)
+        if self.label_paths or self.bloom:
+            self._check_paths()
         try:
             object.__setattr__(self, "message_type", named(MessageType, self.message_type))
         except ValueError as error:
@@ -100,6 +98,14 @@ class TopicSettings:
         if self.retention_bytes is not None:
             check_count("retention_bytes", self.retention_bytes, most=RETENTION_BYTES_MAX, operation="topic settings")
 
+    def _check_paths(self) -> None:
+        from ..schema.labels import check_bloom_path, check_label_path
+
+        for path in self.label_paths:
+            check_label_path(path, self.schema)
+        for path in self.bloom:
+            check_bloom_path(path, self.schema)
+
     @property
     def label_paths(self) -> tuple[str, ...]:
         """The fields whose texts become message groups, tags and keys."""
@@ -108,7 +114,11 @@ class TopicSettings:
     @property
     def bloom_columns(self) -> tuple[str, ...]:
         """The fields that files have Bloom filters of, as paths inside the stored column ``value``."""
-        return () if self.schema is None else tuple(stored_path(path, self.schema) for path in self.bloom)
+        if self.schema is None:
+            return ()
+        from ..schema.labels import stored_path
+
+        return tuple(stored_path(path, self.schema) for path in self.bloom)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,7 +155,8 @@ class _SettingsForm(Stored, frozen=True):
     retention_bytes: Number | None
     limits: _LimitsForm
     iceberg: bool = False
-    schema: SchemaForm | None = None
+    schema: dict[str, Any] | None = None
+    """A `SchemaForm`."""
     message_group: Name | None = None
     tag: Name | None = None
     keys: tuple[Name, ...] = ()
@@ -175,6 +186,8 @@ def encode_record(record: TopicRecord) -> bytes:
         del settings["iceberg"]
     if schema is not None:
         labels = {name: given for name in _OF_SCHEMA[1:] if (given := getattr(record.settings, name))}
+        from ..format.schema_form import schema_form
+
         settings |= {"schema": plain_form(schema_form(schema)), **labels}
     retention = record.settings.retention
     settings["retention"] = None if retention is None else retention.total_seconds()
@@ -202,7 +215,7 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
             retention_bytes=values.retention_bytes,
             limits=TopicLimits(**limits),
             iceberg=values.iceberg,
-            schema=None if values.schema is None else schema_of(values.schema),
+            schema=None if values.schema is None else _schema_of(values.schema, where=where),
             message_group=values.message_group,
             tag=values.tag,
             keys=values.keys,
@@ -220,6 +233,13 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
         of=form.of,
         write_id=form.write_id,
     )
+
+
+def _schema_of(found: dict[str, Any], *, where: str) -> TopicSchema:
+    """Raises `DataDamaged`, and `ValueError` for a type that does not exist."""
+    from ..format.schema_form import SchemaForm, schema_of
+
+    return schema_of(check_stored(found, SchemaForm, what=_WHAT, where=where, operation=_OPERATION, hint=_HINT))
 
 
 def _digest(document: dict[str, Any]) -> str:

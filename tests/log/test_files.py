@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.log import LOG_SCHEMA
 from penstock.log.errors import DataDamaged, ForeignObject
 from penstock.log.format.digest import digest
 from penstock.log.format.entry import encode_entry, encode_rows, read_header
@@ -26,7 +27,7 @@ ENTRY = encode_entry(header_on(STATE, batches=[batch(rows={0: 3, 1: 2}, last=4)]
 
 
 def test_rows_and_footer_come_back() -> None:
-    assert read_rows(FILE, where="f").equals(ROWS)
+    assert read_rows(FILE, where="f", schema=LOG_SCHEMA).equals(ROWS)
     assert read_footer(FILE, where="f")["some.key"] == "some value"
     assert read_footer_alone(FILE[-FOOTER_BYTES:], where="f")["some.key"] == "some value"
 
@@ -60,7 +61,7 @@ def test_damaged_rows_are_not_read_even_where_the_seal_was_not_asked() -> None:
         damaged = bytearray(FILE)
         damaged[rng.randrange(4, len(FILE) - FOOTER_BYTES)] ^= 0xFF
         try:
-            assert read_rows(bytes(damaged), where="f").equals(ROWS)
+            assert read_rows(bytes(damaged), where="f", schema=LOG_SCHEMA).equals(ROWS)
         except DataDamaged:
             found += 1
     assert found > 100

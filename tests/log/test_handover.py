@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.log import LOG_SCHEMA
 from penstock.log.format.handover import Handed, HandOver, prepare, read_handed
 from penstock.log.format.header import Batch, Opening
 from penstock.log.format.sealed import read_rows
@@ -59,7 +60,7 @@ def test_what_is_handed_over_is_what_a_listing_tells(write_id: str, opens: list[
     for batch, table in zip(handed.batches, tables, strict=True):
         (part,) = batch.parts
         data = asyncio.run(store.get(PATHS.root + part.key)).data
-        assert read_rows(data, where="h").slice(part.first_row, batch.row_count).equals(table)
+        assert read_rows(data, where="h", schema=LOG_SCHEMA).slice(part.first_row, batch.row_count).equals(table)
 
 
 def test_an_ordinary_hand_over_needs_no_read() -> None:
