@@ -21,13 +21,18 @@ VISIBLE = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_
 TAGS = VISIBLE.filter(lambda tag: "|" not in tag)
 MESSAGES = st.builds(
     Message,
-    body=st.binary(max_size=20),
+    body=st.none() | st.binary(max_size=20),
     message_group=VISIBLE,
     tag=st.none() | TAGS,
     keys=st.lists(VISIBLE, max_size=3),
     properties=st.dictionaries(VISIBLE, st.just("") | VISIBLE, max_size=3),
     delivery_timestamp=st.none(),
     delay=st.none(),
+    key=st.none() | st.binary(max_size=6),
+    headers=st.lists(
+        st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), st.none() | st.binary(max_size=4)), max_size=3
+    ),
+    value=st.none(),
 )
 
 
@@ -40,7 +45,8 @@ def sent_and_read(send: Any, queues: int) -> list[penstock.MessageView]:
 
 
 def content(one: penstock.Message | penstock.MessageView) -> tuple[Any, ...]:
-    return bytes(one.body or b""), one.message_group, one.tag, tuple(one.keys), dict(one.properties)
+    body = None if one.body is None else bytes(one.body)
+    return body, one.message_group, one.tag, tuple(one.keys), dict(one.properties), one.key, tuple(one.headers)
 
 
 @settings(max_examples=examples(15), deadline=None)
@@ -51,9 +57,11 @@ def test_messages_and_tables_are_stored_alike_and_as_they_were_sent(messages: li
             name: pa.array([getattr(message, name) for message in messages], LOG_SCHEMA.field(name).type)
             if name != "properties"
             else pa.array([list(message.properties.items()) for message in messages], LOG_SCHEMA.field(name).type)
-            for name in ("body", "message_group", "tag", "keys", "properties")
+            for name in ("body", "message_group", "tag", "keys", "properties", "key")
         }
     )
+    headers = [[{"key": name, "value": value} for name, value in message.headers] for message in messages]
+    table = table.append_column("headers", pa.array(headers, LOG_SCHEMA.field("headers").type))
     one_by_one = sent_and_read(lambda producer: [producer.send(message) for message in messages], queues)
     as_list = sent_and_read(lambda producer: producer.send_batch(messages), queues)
     as_table = sent_and_read(lambda producer: producer.send_batch(table), queues)
