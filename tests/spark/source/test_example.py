@@ -26,5 +26,5 @@ def test_spark_sql_reads_a_typed_topic_that_evolved(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runpy.run_path(str(ROOT / "examples" / "typed_topic.py"))["main"](str(tmp_path / "lake"), with_spark=True)
-    assert "the same for the worker, Polars, DuckDB, Spark SQL" in capsys.readouterr().out
+    assert "the same for the worker, Polars, DuckDB by Delta, DuckDB by Iceberg, Spark SQL" in capsys.readouterr().out
     assert spark.range(1).count() == 1, "it leaves the session to others"
