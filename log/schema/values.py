@@ -199,7 +199,7 @@ def _shown(value: object) -> str:
 
 
 def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa.StructArray:
-    used = list(type_.live)
+    used: dict[Any, Field] = {field.name: field for field in type_.live}  # by what rows call them
     rows = _mappings(values, type_, path, places)
     mask = None if None not in rows else np.fromiter((row is None for row in rows), bool, len(rows))
     inside, numbers = (rows, None) if mask is None else ([row for row in rows if row is not None], np.flatnonzero(~mask))
@@ -207,10 +207,9 @@ def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa
     if older := {name: field for name, field in type_.by_sent_name.items() if name != field.name or field.retired}:
         inside = [_by_present_names(row, older) for row in inside]
         # A retired field is asked of nobody: rows of producers of several versions may be side by side.
-        # One that was renamed before has several names.
-        retired = {field.id: replace(field, nullable=True) for field in older.values() if field.retired}
-        used += [field for field in retired.values() if any(field.name in row for row in inside)]
-    names = [field.name for field in used]
+        retired = {_present_name(field): replace(field, nullable=True) for field in older.values() if field.retired}
+        used |= {name: field for name, field in retired.items() if any(name in row for row in inside)}
+    names = list(used)
     try:
         taken_out: list[Values] = _columns_of(inside, names)
         whole = set(map(len, inside)) <= {len(names)}
@@ -218,17 +217,17 @@ def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa
         taken_out, whole = [[row.get(name) for row in inside] for name in names], False
     if not whole and not places.ignore_extra:
         _note_extra(inside, names, path, below)
-    columns = [_column(column, field, join(path, field.name), below) for field, column in zip(used, taken_out, strict=True)]
+    columns = [_column(column, field, join(path, field.name), below) for field, column in zip(used.values(), taken_out, strict=True)]
     if numbers is not None:
         spread = np.full(len(rows), -1)
         spread[numbers] = np.arange(len(numbers))
         taken = pa.array(spread, mask=mask)
         columns = [column.take(taken) for column in columns]
-    stored = [pa.field(field.stored_name, column.type) for field, column in zip(used, columns, strict=True)]
+    stored = [pa.field(field.stored_name, column.type) for field, column in zip(used.values(), columns, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=stored, mask=None if mask is None else pa.array(mask))
 
 
-def _columns_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Values]:
+def _columns_of(rows: Sequence[Mapping[Any, Any]], names: Sequence[Any]) -> list[Values]:
     """The values of each name. Raises `KeyError` for a row without one."""
     if len(names) == 1 or not rows:
         return [[row[name] for row in rows] for name in names]
@@ -240,14 +239,20 @@ def _columns_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list
     return list(columns)
 
 
-def _by_present_names(row: Mapping[str, Any], older: Mapping[str, Field]) -> Mapping[str, Any]:
+def _by_present_names(row: Mapping[str, Any], older: Mapping[str, Field]) -> Mapping[Any, Any]:
     """A row of a producer of an earlier version as one of the present version. What is there under both names stays as it is."""
     if older.keys().isdisjoint(row):
         return row
-    return {
-        field.name if (field := older.get(name)) is not None and field.name not in row else name: value
-        for name, value in row.items()
-    }
+    made: dict[Any, Any] = {name: value for name, value in row.items() if name not in older}
+    for name in filter(older.__contains__, row):
+        present = _present_name(older[name])
+        made[name if present in made else present] = row[name]
+    return made
+
+
+def _present_name(field: Field) -> Any:  # noqa: ANN401 - a text, or what no row has
+    """What rows of the present version call a field. A retired one has no name there: another may have taken it."""
+    return (field.id,) if field.retired else field.name
 
 
 def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> list[Any]:
@@ -288,13 +293,13 @@ def _names(type_: StructType) -> str:
     return ", ".join(field.name for field in type_.live)
 
 
-def _note_extra(rows: Iterable[Mapping[str, Any]], names: Sequence[str], path: str, places: _Places) -> None:
+def _note_extra(rows: Iterable[Mapping[Any, Any]], names: Sequence[Any], path: str, places: _Places) -> None:
     known = frozenset(names)
     for number, row in enumerate(rows):
         if row.keys() <= known:
             continue
         extra = sorted(map(str, row.keys() - known))
-        near = next((name for name in names if name.lower() == extra[0].lower()), None)
+        near = next((name for name in names if isinstance(name, str) and name.lower() == extra[0].lower()), None)
         found = f"the field {plain(extra[0])}" + (f" (the schema has {near})" if near else "")
         name = extra[0] if is_name(extra[0]) and len(extra[0]) <= SHOWN_CHARS_MAX else plain(extra[0])
         places.note(number, BadValue(join(path, name), "a field of the schema", found))

@@ -145,6 +145,18 @@ def test_a_name_that_is_used_again_never_shows_the_values_of_the_old_field(steps
     assert shown_value(stored, of).to_pylist() == [{"k": 1, "a": None}]
 
 
+def test_a_former_name_of_a_retired_field_never_means_the_field_that_has_its_last_name_now() -> None:
+    of = evolve(schema("k int, a int"), fields_of("k int, b int"), rename={"a": "b"})
+    of = evolve(of, fields_of("k int"), retire=["b"])
+    of = evolve(of, fields_of("k int, b int"))
+    rows = [{"k": 1, "a": 5}, {"k": 2, "b": 6}, {"k": 3, "a": 7, "b": 8}]
+    made = convert(rows, of)
+    assert not made.bad
+    assert shown_value(made.value, of).to_pylist() == [{"k": 1, "b": None}, {"k": 2, "b": 6}, {"k": 3, "b": 8}]
+    assert made.value.field("a").to_pylist() == [5, None, 7]
+    assert convert([{"k": 1, "A": 5}], of).bad[0].found == "the field 'A'"
+
+
 class Colour(Enum):
     RED = "red"
 
