@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -156,7 +156,8 @@ def _reader(type_: FieldType) -> Callable[[Any], Any]:
     """How a value of an event's JSON is read. It raises `ValueError` or `ArithmeticError` for one that the type does not hold."""
     match type_:
         case DecimalType(precision, scale):
-            return lambda value: _decimal(value, precision, scale)
+            unit, exact = Decimal((0, (1,), -scale)), Context(prec=precision, traps=[Inexact, InvalidOperation])
+            return lambda value: _decimal(value, unit, exact)
         case Kind.FLOAT | Kind.DOUBLE:
             return float
         case Kind.BINARY:
@@ -171,11 +172,11 @@ def _reader(type_: FieldType) -> Callable[[Any], Any]:
             return lambda value: value
 
 
-def _decimal(value: str, precision: int, scale: int) -> Decimal:
+def _decimal(value: str, unit: Decimal, exact: Context) -> Decimal:
     number = Decimal(value)
-    if not number.is_finite() or abs(number) >= Decimal(10) ** (precision - scale) or number != round(number, scale):
-        raise ValueError("no decimal of this type")
-    return number
+    if not number.is_finite():
+        raise ValueError("no decimal")
+    return number.quantize(unit, context=exact)
 
 
 def _date(value: str) -> date:

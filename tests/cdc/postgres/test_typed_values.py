@@ -1,0 +1,38 @@
+"""Values of PostgreSQL's columns as a typed topic holds them, to the last digit."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from penstock.cdc.postgres.envelopes import Event
+from penstock.cdc.postgres.typed import CatalogColumn, TypedEvents, fields_of_table
+
+SOURCE = {"db": "shop", "schema": "public", "table": "orders", "ts_us": 0, "snapshot": "false", "txId": 1, "lsn": 1}
+
+
+def after(column: CatalogColumn, value: str) -> tuple[object, object]:
+    """The value of a column in an event's row, and what did not fit."""
+    event = Event(1, b"", "g", None, (), "c", {"source": SOURCE, "before": None, "after": {column.name: value}}, {})
+    columns = TypedEvents(fields_of_table([column], [column.name])).columns([event])
+    return columns["after"][0].as_py()[column.name], columns["unfit"][0].as_py()
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "text"),
+    [
+        (38, 2, "-123456789012345678901234567890123456.78"),
+        (38, 0, "9" * 38),
+        (38, 38, "0." + "9" * 38),
+        (30, 10, "12345678901234567890.1234567890"),
+        (4, 2, "1.5000"),
+    ],
+)
+def test_decimals_keep_all_their_digits(precision: int, scale: int, text: str) -> None:
+    assert after(CatalogColumn("n", "numeric", precision, scale), text) == (Decimal(text), None)
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "100.00", "1.555", "1" * 200])
+def test_what_a_decimal_cannot_hold_is_kept_as_text(text: str) -> None:
+    assert after(CatalogColumn("n", "numeric", 4, 2), text) == (None, [("after.n", text)])
