@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
@@ -61,6 +62,8 @@ class Topic:
         self._pace = pace
         self._appender: Appender | None = None
         self._life: int | None = None
+        self.evolving = asyncio.Lock()
+        """Held while this process evolves the schema: one entry may carry all actions that it has waiting."""
 
     @property
     def life(self) -> int:
@@ -304,6 +307,13 @@ async def evolve_topic(
     Of two evolutions at once one comes first, and the other is judged again after it. Raises `InvalidArgument`, naming the field, for a
     change that is not allowed.
     """
+    async with topic.evolving:
+        return await _evolved(topic, wanted, rename=rename, retire=retire, dry_run=dry_run)
+
+
+async def _evolved(
+    topic: Topic, wanted: tuple[Field, ...], *, rename: Mapping[str, str] | None, retire: Collection[str], dry_run: bool
+) -> TopicSchema:
     while True:
         await topic.tail.catch_up()
         before = topic.schema

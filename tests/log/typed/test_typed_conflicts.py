@@ -46,6 +46,25 @@ def test_of_two_evolutions_at_once_one_comes_after_the_other() -> None:
     assert lost.message == "the field's type cannot change in this way"
 
 
+def test_of_two_evolutions_at_once_in_one_process_both_hold_in_the_end() -> None:
+    """Their actions may reach the log in one entry, where only the first can hold."""
+
+    async def run() -> tuple[list[Any], Any]:
+        async with penstock.aio.connect("memory://") as lake:
+            await lake.create_topic("orders", penstock.aio.TopicSettings(queues=1, schema=penstock.TopicSchema.of("id int")))
+            texts = ("id int, b string", "id int, b string, c int")
+            made = await asyncio.gather(*(lake.evolve_topic("orders", text) for text in texts))
+            lost = await asyncio.gather(
+                *(lake.evolve_topic("orders", f"id int, b string, c int, {name} int") for name in "de"), return_exceptions=True
+            )
+            assert isinstance(lost[1], InvalidArgument)
+            return [*made, lost[0]], await lake.topic_schema("orders")
+
+    made, now = asyncio.run(run())
+    assert [schema.version for schema in made] == [2, 3, 4]
+    assert made[-1] == now
+
+
 def test_an_open_producer_goes_on_under_former_names() -> None:
     with typed_lake("id int not null, customer string, note string") as lake:
         with lake.lake.producer("orders") as old:
