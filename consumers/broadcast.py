@@ -23,7 +23,7 @@ from ..log.errors import (
     UnknownOutcome,
 )
 from ..log.escapes import escaped
-from ..log.filter.filters import check_filter, parse_filter
+from ..log.filter.filters import parse_filter
 from ..log.lake import Lake
 from ..log.limits import Duration, checked_duration
 from ..log.message.message import MessageView, views
@@ -35,7 +35,7 @@ from .feed.feed import Feed
 from .handlers.executor import Executor, executor_of
 from .handlers.no_answer import NoAnswers
 from .limits import CONSUME_TIMEOUT, CONSUME_TIMEOUT_MAX, HUNG_MAX, ROUNDS_PER_TIMEOUT
-from .membership import Subscription
+from .membership import Subscription, check_subscribed
 from .schedule.lanes import Lane, LaneRun
 
 log = logging.getLogger("penstock.consumers")
@@ -123,7 +123,7 @@ class BroadcastConsumer(Consumer):
         """Take over the member's name."""
         topics = {name: await self._lake.topic(name) for name in self._subscriptions}
         for name, topic in topics.items():
-            check_filter(parse_filter(self._subscriptions[name].filter), topic.tail.state.schema)
+            await check_subscribed(topic, self._subscriptions[name].filter)
         await self._lake.keep_time()  # the lake's time tells when the next entries are expected
         for name, topic in topics.items():
             offsets = await Reader(topic).resolve(self._subscriptions[name].start)
@@ -219,7 +219,7 @@ class BroadcastConsumer(Consumer):
                 await self._unless_stopping(feed.arrived(queue, start))
                 continue
             pause = Backoff(_TROUBLE_S)
-            for message in views(topic, keep.apply(rows)):
+            for message in views(topic, keep.apply(rows, feed.schema)):
                 if self._stopping.is_set():
                     return
                 await self._handle(message, executor)

@@ -17,7 +17,7 @@ from ..coordinator.rebalance.ownership import Ownership, Records
 from ..coordinator.registry.groups import check_life
 from ..coordinator.workers.session import LeaseLost
 from ..coordinator.workers.worker import Member
-from ..log.errors import LimitExceeded, PenstockError, RetryError, UnknownOutcome
+from ..log.errors import InvalidArgument, LimitExceeded, PenstockError, RetryError, UnknownOutcome
 from ..log.filter.filters import check_filter, parse_filter
 from ..log.lake import Lake
 from ..log.read.reader import Position, Reader
@@ -38,6 +38,16 @@ class Subscription:
     """Tags; None: whatever the group takes."""
     start: Position = "earliest"
     """Where the group begins if none of its members has consumed the topic before."""
+
+
+async def check_subscribed(topic: Topic, filter: str | None) -> None:
+    """Raise `InvalidArgument` for a filter that names a field which the topic does not have now."""
+    keep = parse_filter(filter)
+    try:
+        check_filter(keep, topic.tail.state.schema)
+    except InvalidArgument:
+        await topic.tail.catch_up()  # a later version of the schema may have it
+        check_filter(keep, topic.tail.state.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +130,7 @@ class Membership:
         """
         for name, subscribed in self._subscriptions.items():
             topic = await self._lake.topic(name)
-            check_filter(parse_filter(subscribed.filter), topic.tail.state.schema)
+            await check_subscribed(topic, subscribed.filter)
             self._topics[name] = topic
 
     async def begin(self) -> GroupRecord:

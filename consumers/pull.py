@@ -276,7 +276,7 @@ class PullConsumer(GroupMember):
                 self._turn.rotate(1)  # the rows found are handed out first, and the next poll raises this at once
                 break
             if rows is not None:
-                kept = owned.keep.apply(rows)
+                kept = owned.keep.apply(rows, feed.schema)
                 found.append(_Part(queue, owned, start, start + rows.num_rows, kept))
                 left -= kept.num_rows
         return found

@@ -21,6 +21,7 @@ from ...log.limits import MIB
 from ...log.read.merged_rows import MergedRows, out_of_range
 from ...log.read.reader import Reader
 from ...log.read.shown_rows import shown_columns
+from ...log.schema.topic_schema import TopicSchema
 from ...log.table.delta.snapshot import Snapshot
 from ...log.topic.topics import Topic
 from .backlog import Backlog, CatchUp
@@ -61,6 +62,11 @@ class Feed:
     def topic(self) -> Topic:
         """The topic whose rows these are."""
         return self._topic
+
+    @property
+    def schema(self) -> TopicSchema | None:
+        """The topic's schema, as far as this process has read."""
+        return self._tail.state.schema
 
     @property
     def cached_bytes(self) -> int:

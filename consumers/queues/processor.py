@@ -457,7 +457,7 @@ class QueueProcessor(Generic[ScheduleT]):
             notes.forget(first_unsettled)
             notes.note(start, time_ms)
         self._counters.delivery_ms.observe(max(0, self._clock.wall_ms() - stored_ms))
-        kept = self._keep.apply(rows)
+        kept = self._keep.apply(rows, self._feed.schema)
         self.bytes_per_message = max(1.0, rows.nbytes / rows.num_rows)
         schedule.load(LazyMessages.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)
 

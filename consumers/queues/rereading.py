@@ -56,7 +56,8 @@ class Rereading:
             if start is not None:
                 limit = min(schedule.next_fresh, start + _ROWS)
                 async for rows in self._feed.scan(queue, start, limit):
-                    schedule.reread(list(views(topic, keep().apply(rows), epoch=self._epoch)), start, start + rows.num_rows)
+                    kept = keep().apply(rows, self._feed.schema)
+                    schedule.reread(list(views(topic, kept, epoch=self._epoch)), start, start + rows.num_rows)
                     start += rows.num_rows
         except OffsetOutOfRange:
             earliest = await self._feed.readable_from(queue, 0)

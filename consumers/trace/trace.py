@@ -29,11 +29,14 @@ from ...log.filter.filters import parse_filter
 from ...log.filter.tags import is_unicode
 from ...log.format.stored_json import whole_number
 from ...log.lake import Lake
-from ...log.message.message import MESSAGE_SCHEMA, MessageView, from_ms, views
+from ...log.message.message import MESSAGE_SCHEMA, VALUE, MessageView, from_ms, views
 from ...log.message.message_type import MessageType
 from ...log.paths import DLQ_PREFIX, is_timer_log, timer_log_name, topic_folder, topic_of
 from ...log.read.places import PublishedRow, entry_of, published_in
 from ...log.read.reader import Reader
+from ...log.schema.stored import shown_value
+from ...log.schema.topic_schema import TopicSchema
+from ...log.schema.values import convert
 from ...log.topic.topics import Topic
 from ..dead_letters.redrive import REDRIVE_OFFSET
 from ..dead_letters.redrive_cell import RedriveCell
@@ -271,12 +274,13 @@ class _Tracing:
             record = record.begun(name, (0,) * topic.settings.queues, life)
         spilled = SpillObjects(self._lake.store, self._lake.runtime, group, name, message.queue)
         cell = await spilled.whole(await read_cell(self._cells, group, record, name, message.queue))
+        schema = topic.tail.state.schema
         found = standing_of(
             cell,
             message.offset,
             lane=group_hash(message.message_group, record.secret),
             begun_at=record.positions[name].offsets[message.queue],
-            passes=parse_filter(record.settings.filter_of(name)).apply(_row(message)).num_rows == 1,
+            passes=parse_filter(record.settings.filter_of(name)).apply(_row(message, schema), schema).num_rows == 1,
         )
         letter = letters.get((group, name, message.queue, message.offset))
         return GroupTrace(
@@ -341,11 +345,12 @@ def _dead_letter_key(message: MessageView) -> _DeadLetterKey | None:
     return message.topic.removeprefix(DLQ_PREFIX), origin.topic, origin.queue, origin.offset
 
 
-def _row(message: MessageView) -> pa.RecordBatch:
+def _row(message: MessageView, schema: TopicSchema | None) -> pa.RecordBatch:
     """The message's row as filters look at it."""
     headers = [{"key": name, "value": value} for name, value in message.headers] or None
     row = {**message.stored(), "keys": list(message.keys), "properties": list(message.properties.items()), "headers": headers}
-    return pa.RecordBatch.from_pylist([{name: row[name] for name in MESSAGE_SCHEMA.names}], MESSAGE_SCHEMA)
+    found = pa.RecordBatch.from_pylist([{name: row[name] for name in MESSAGE_SCHEMA.names}], MESSAGE_SCHEMA)
+    return found if schema is None else found.append_column(VALUE, shown_value(convert([message.value], schema).value, schema))
 
 
 def _there(found: Iterable[T | None]) -> tuple[T, ...]:

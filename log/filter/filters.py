@@ -20,8 +20,8 @@ class Filter(Protocol):
         """The columns that it reads."""
         ...
 
-    def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
-        """The rows that pass, in their order."""
+    def apply(self, rows: pa.RecordBatch | pa.Table, schema: TopicSchema | None = None) -> pa.RecordBatch | pa.Table:
+        """The rows that pass, in their order. By the topic's present ``schema`` fields are known under their former names too."""
         ...
 
 
@@ -36,13 +36,15 @@ def check_filter(filter: Filter, schema: TopicSchema | None) -> None:
     In a topic without a schema every filter can be: what looks like a field is a property.
     """
     if schema is not None and isinstance(filter, SqlFilter):
-        filter.check(schema.arrow)
+        filter.check(schema)
 
 
 def columns_read(filters: Iterable[Filter], *, typed: bool) -> frozenset[str]:
-    """The columns that filters read of a topic, fields of a typed one as ``value.amount``."""
+    """The columns that filters read of a topic: of a typed one also fields at the top, as ``value.amount``, with all that is in them."""
     named = frozenset[str]().union(*(one.columns for one in filters))
-    return named if typed else frozenset("properties" if name.startswith("value.") else name for name in named)
+    if not typed:
+        return frozenset("properties" if name.startswith("value.") else name for name in named)
+    return frozenset(".".join(name.split(".")[:2]) for name in named)
 
 
 def parse_filter(text: str | None) -> Filter:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..schema.fields import Kind
+from ..schema.topic_schema import TopicSchema
 from .sql_expressions import (
     And,
     Cast,
@@ -77,17 +78,17 @@ class SqlFilter:
             one.name if isinstance(one, Field) else _COLUMNS.get(one.name, "properties") for one in named_in(self.condition)
         )
 
-    def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
-        """The rows that pass, in their order."""
+    def apply(self, rows: pa.RecordBatch | pa.Table, schema: TopicSchema | None = None) -> pa.RecordBatch | pa.Table:
+        """The rows that pass, in their order. By the topic's present ``schema`` fields are known under their former names too."""
         if rows.num_rows == 0:
             return rows
         typed = "value" in rows.schema.names and pa.types.is_struct(rows.schema.field("value").type)
-        return rows.filter(_Evaluation(rows).passing(self.condition if typed else without_fields(self.condition)))
+        return rows.filter(_Evaluation(rows, schema).passing(self.condition if typed else without_fields(self.condition)))
 
-    def check(self, value: pa.StructType) -> None:
-        """Raise `InvalidArgument` for a field that this column ``value`` lacks, or a comparison without a meaning for its type."""
-        columns = [*_LABELS, pa.field("value", value)]
-        _Evaluation(pa.RecordBatch.from_pylist([], pa.schema(columns))).passing(self.condition)
+    def check(self, schema: TopicSchema) -> None:
+        """Raise `InvalidArgument` for a field that a topic's schema lacks, or a comparison without a meaning for its type."""
+        columns = [*_LABELS, pa.field("value", schema.arrow)]
+        _Evaluation(pa.RecordBatch.from_pylist([], pa.schema(columns)), schema).passing(self.condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,9 @@ class _Found:
 class _Evaluation:
     """One condition on one batch; each property is looked up once."""
 
-    def __init__(self, rows: pa.RecordBatch | pa.Table) -> None:
+    def __init__(self, rows: pa.RecordBatch | pa.Table, schema: TopicSchema | None) -> None:
         self._rows = rows
+        self._schema = schema
         self._columns: dict[str, pa.Array] = {}
         self._fields: dict[Field, FieldValues] = {}
         self._nowhere = self._all(False)
@@ -282,7 +284,7 @@ class _Evaluation:
 
     def _field(self, of: Field) -> FieldValues:
         if of not in self._fields:
-            self._fields[of] = FieldValues.of(self._rows.column("value"), of)
+            self._fields[of] = FieldValues.of(self._rows.column("value"), of, self._schema)
         return self._fields[of]
 
     def _column(self, name: str) -> pa.Array:

@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 from ..errors import InvalidArgument
 from ..limits import plain
 from ..schema.arrow_types import arrow_type, type_of_arrow
-from ..schema.fields import DECIMAL_DIGITS_MAX, DecimalType, FieldType, Kind, type_text
+from ..schema.fields import DECIMAL_DIGITS_MAX, DecimalType, FieldType, Kind, StructType, type_text
+from ..schema.fields import Field as SchemaField
+from ..schema.topic_schema import TopicSchema
 from .sql_expressions import Field, Scalar
 
 _MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "=": "="}
@@ -57,14 +59,11 @@ class FieldValues:
     values: pa.Array
 
     @staticmethod
-    def of(structs: pa.StructArray | pa.ChunkedArray, field: Field) -> FieldValues:
-        """A field's values in a column ``value``. Raises `InvalidArgument` if there is no such field."""
-        type_: pa.DataType = structs.type
-        for name in field.path:
-            if not pa.types.is_struct(type_) or type_.get_field_index(name) < 0:
-                raise _unknown(field, structs.type)
-            type_ = type_.field(name).type
-        found = pc.struct_field(structs, list(field.path))
+    def of(structs: pa.StructArray | pa.ChunkedArray, field: Field, schema: TopicSchema | None) -> FieldValues:
+        """A field's values in a column ``value``, whose fields may have any names of theirs in the topic's ``schema``. Raises
+        `InvalidArgument` if there is no such field.
+        """
+        found = pc.struct_field(structs, _places(structs.type, field, () if schema is None else schema.fields))
         values = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         known = type_of_arrow(values.type, field.name)
         return FieldValues(field, known, values.cast(arrow_type(known)) if isinstance(known, Kind | DecimalType) else values)
@@ -136,6 +135,22 @@ class FieldValues:
             return _moment(text, self.type)
         except ValueError as error:
             raise self.refusal(f"{symbol} {_literal(text)}") from error
+
+
+def _places(structs: pa.StructType, field: Field, known: tuple[SchemaField, ...]) -> list[int]:
+    """Where a field is in structs, and in those inside. Its own name comes first, then the others of the field that has or had it."""
+    type_: pa.DataType = structs
+    places: list[int] = []
+    for name in field.path:
+        meant = StructType(known).by_sent_name.get(name)
+        names = [name] if meant is None or meant.retired else [name, meant.name, *reversed(meant.former_names)]
+        there = [place for one in names if pa.types.is_struct(type_) and (place := type_.get_field_index(one)) >= 0]
+        if not there:
+            raise _unknown(field, structs)
+        places.append(there[0])
+        type_ = type_.field(there[0]).type
+        known = meant.type.fields if meant is not None and isinstance(meant.type, StructType) else ()
+    return places
 
 
 def mirrored(symbol: str) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InvalidArgument
+from ..schema.topic_schema import TopicSchema
 
 SQL92 = "SQL92:"
 """The prefix of a condition on properties, where a filter is a text (`parse_filter`)."""
@@ -55,7 +56,7 @@ class TagFilter:
         """The columns that it reads."""
         return frozenset() if self.tags is None else frozenset({"tag"})
 
-    def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+    def apply(self, rows: pa.RecordBatch | pa.Table, schema: TopicSchema | None = None) -> pa.RecordBatch | pa.Table:
         """The rows that pass, in their order."""
         if self.tags is None:
             return rows

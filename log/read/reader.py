@@ -140,7 +140,7 @@ class Reader:
                     needed = shown_columns(sorted({*(columns or wanted.names), "queue", "offset", *looked_at}), schema)
                 batch = needed.shown(batch, where=self._paths.topic)
                 for one in keep:
-                    batch = one.apply(batch)
+                    batch = one.apply(batch, schema)
                 if batch.num_rows:
                     yield wanted.part(batch)
         finally:

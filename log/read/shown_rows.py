@@ -11,6 +11,7 @@ from ..errors import DataDamaged, InvalidArgument
 from ..format.stored_json import shown
 from ..message.columns import with_value
 from ..message.message import MESSAGE_SCHEMA, VALUE
+from ..schema.fields import StructType
 from ..schema.stored import shown_value
 from ..schema.topic_schema import TopicSchema
 
@@ -73,7 +74,8 @@ class ShownColumns:
 
 
 def shown_columns(columns: Sequence[str] | None, schema: TopicSchema | None) -> ShownColumns:
-    """The columns that a caller asks for by name: those of messages, ``value``, or some of its fields (``value.amount``). None: all.
+    """The columns that a caller asks for by name: those of messages, ``value``, or some of its fields (``value.amount``), by
+    present or former names. None: all.
 
     Raises `InvalidArgument` for names that there are not.
     """
@@ -81,7 +83,8 @@ def shown_columns(columns: Sequence[str] | None, schema: TopicSchema | None) -> 
     if columns is None:
         return ShownColumns(tuple(there), schema)
     fields = {} if schema is None else {_FIELD + field.name: field for field in schema.live}
-    known = {*there, *fields}
+    former = {} if schema is None else {_FIELD + name: field for name, field in StructType(schema.fields).by_sent_name.items()}
+    known = {*there, *(name for name, field in former.items() if not field.retired)}
     if not isinstance(columns, list | tuple) or not all(isinstance(name, str) for name in columns):
         raise InvalidArgument("columns are a list of names", operation="read", expected=", ".join(there), observed=columns)
     if unknown := [name for name in columns if name not in known]:
@@ -93,5 +96,5 @@ def shown_columns(columns: Sequence[str] | None, schema: TopicSchema | None) -> 
         return ShownColumns(names, None)
     if VALUE in columns:
         return ShownColumns(names, schema)
-    asked = {fields[name].id for name in columns if name in fields}
+    asked = {former[name].id for name in columns if name in former}
     return ShownColumns(names, replace(schema, fields=tuple(field for field in schema.fields if field.id in asked)))

@@ -217,7 +217,9 @@ def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa
         taken_out, whole = [[row.get(name) for row in inside] for name in names], False
     if not whole and not places.ignore_extra:
         _note_extra(inside, names, path, below)
-    columns = [_column(column, field, join(path, field.name), below) for field, column in zip(used.values(), taken_out, strict=True)]
+    columns = [
+        _column(column, field, join(path, field.name), below) for field, column in zip(used.values(), taken_out, strict=True)
+    ]
     if numbers is not None:
         spread = np.full(len(rows), -1)
         spread[numbers] = np.arange(len(numbers))

@@ -92,6 +92,21 @@ def test_a_reader_that_slept_across_three_evolutions_shows_one_schema() -> None:
         assert [message.value for message in reader.messages()] == [{"id": 1, "c": None}, {"id": 2**40, "c": 7}]
 
 
+def test_fields_are_asked_for_by_former_names_too() -> None:
+    with typed_lake("id int, a string, part struct<b: int>") as lake:
+        lake.send({"id": 1, "a": "x", "part": {"b": 1}}, {"id": 2, "a": "y", "part": {"b": 2}})
+        reader = lake.lake.reader("orders")
+        asked: Any = {"columns": ["value.id"], "where": "value.a = 'y' AND value.part.b > 1"}
+        following = reader.read(follow=True, columns=["value.a"])
+        assert next(following).num_rows == 2
+        lake.lake.evolve_topic("orders", "id int, c string, d struct<e: int>", rename={"a": "c", "part": "d", "part.b": "e"})
+        assert reader.to_arrow(**asked)["value"].to_pylist() == [{"id": 2}]
+        lake.upkeep()
+        assert reader.to_arrow(**asked)["value"].to_pylist() == [{"id": 2}]
+        lake.send({"a": "z"})
+        assert next(following)["value"].to_pylist() == [{"c": "z"}]
+
+
 def test_a_forged_or_damaged_evolution_changes_nothing() -> None:
     """The fold judges what is in the log, whoever wrote it: no schema that readers would not survive ever holds."""
 
