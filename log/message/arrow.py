@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InvalidArgument, LimitExceeded, MessageTypeMismatch, SequenceError
-from ..limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits
+from ..limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits, plain
 from ..schema.stored import Flat
 from .message import NOTHING_SENT, RARE, SEND_SCHEMA, limit_hint
 from .message_type import MessageType
@@ -71,7 +71,7 @@ def _column(data: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
             f"column {field.name} has no zone", operation="send_batch", expected=field.type, observed=given, hint=NOTHING_SENT
         )
     try:
-        return data[field.name].cast(field.type)
+        made = data[field.name].cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidArgument(
             f"column {field.name} has the wrong type",
@@ -79,6 +79,17 @@ def _column(data: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
             expected=field.type,
             observed=given,
         ) from error
+    try:
+        made.validate(full=True)  # text that is none would make all rows of its entry unreadable
+    except pa.ArrowInvalid as error:
+        raise InvalidArgument(
+            f"column {field.name} is damaged",
+            operation="send_batch",
+            expected=field.type,
+            observed=plain(str(error)),
+            hint=NOTHING_SENT,
+        ) from error
+    return made
 
 
 def _check_bodies(bodies: pa.ChunkedArray, limits: TopicLimits) -> None:

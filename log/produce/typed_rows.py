@@ -126,7 +126,19 @@ def rows_of_columns(data: pa.Table, rules: RowRules) -> TypedRows:
     fields = data.drop_columns(own) if own else data
     own_columns = {"body": pa.nulls(data.num_rows, pa.binary()), **{name: data[name] for name in own}}
     made = _with_labels(pa.table(own_columns), convert_columns(fields, rules.schema, ignore_extra=rules.ignore_extra), rules)
-    return replace(made, given={at: fields.slice(at, 1).to_pylist()[0] for at in made.bad})
+    return replace(made, given={at: _given(fields.slice(at, 1)) for at in made.bad})
+
+
+def _given(row: pa.Table) -> dict[str, object]:
+    """A row of columns; of a value that Python does not have, its type and number are there."""
+    return {name: _value(column[0]) for name, column in zip(row.column_names, row.columns, strict=True)}
+
+
+def _value(value: pa.Scalar) -> object:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):  # no year of Python's, nanoseconds without pandas, or no text
+        return " ".join(str(part) for part in (value.type, getattr(value, "value", None)) if part is not None)
 
 
 def _with_labels(table: pa.Table, converted: Converted, rules: RowRules) -> TypedRows:

@@ -222,11 +222,15 @@ def _cast(given: pa.Array, wanted: pa.DataType) -> pa.Array:
     made = given if given.type == wanted else given.cast(wanted)
     if pa.types.is_date64(given.type) and not made.cast(given.type).equals(given):
         raise OverflowError("a time of day")
+    if pa.types.is_string(wanted):
+        made.validate(full=True)  # text that is none would make all rows of its entry unreadable
     return checked_years(made)
 
 
 def _shown(value: pa.Scalar) -> str:
     try:
         return plain(value.as_py())
+    except UnicodeDecodeError:
+        return f"text that is no UTF-8: {plain(value.as_buffer().to_pybytes())}"
     except (OverflowError, ValueError):  # no year of Python's, or nanoseconds without pandas
         return str(value.value)
