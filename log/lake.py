@@ -23,6 +23,7 @@ from .errors import (
     PenstockError,
     PermissionDenied,
     RetryError,
+    TopicExists,
     TopicNotFound,
 )
 from .format.header import Epoch
@@ -275,7 +276,12 @@ class Lake:
             )
         beside = topic.paths.topic + INVALID_SUFFIX
         limits = replace(topic.settings.limits, body_bytes=max(topic.settings.limits.body_bytes, TopicLimits().body_bytes))
-        await self.create_topic(beside, TopicSettings(queues=1, retention=topic.settings.retention, limits=limits))
+        try:
+            await self.create_topic(beside, TopicSettings(queues=1, retention=topic.settings.retention, limits=limits))
+        except TopicExists:  # either topic may have been altered since
+            found = (await self.topic(beside)).settings
+            if found.message_type is not MessageType.NORMAL or found.schema is not None:
+                raise
         return await self.producer(
             beside, name=name, options=replace(options, invalid="refuse", on_batch=None, linger=timedelta(0))
         )

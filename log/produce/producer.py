@@ -204,16 +204,11 @@ class Producer:
             size_bytes = MESSAGE_OVERHEAD_BYTES + int(self._former.row_bytes)
             content = dict(row) if isinstance(row, dict) else row
             return self._take(content, message_group, None, size_bytes, queue, sequence)
-        if row is None:
-            raise InvalidArgument(
-                "a row is None", operation="send_row", object=self.topic, hint="a tombstone is send(Message(None, …))"
-            )
-        message = Message.of(
-            row,
+        message = _message_of(row)._replace(
             message_group=message_group,
             tag=tag,
             keys=keys,
-            properties=properties,
+            properties=properties or {},
             delivery_timestamp=delivery_timestamp,
             delay=delay,
         )
@@ -308,7 +303,7 @@ class Producer:
         if isinstance(data, pa.Table):
             typed = rows_of_columns(data, rules)
         elif isinstance(data, Iterable):
-            given = [one if isinstance(one, Message) else Message.of(one) for one in data]
+            given = [one if isinstance(one, Message) else _message_of(one) for one in data]
             messages = [message for message, _ in checked_each(given, self._checked)]
             groups, labelled = [one.message_group for one in messages], dict(enumerate(messages))
             born_us = np.full(len(messages), 1000 * self._runtime.clock.wall_ms())
@@ -535,3 +530,9 @@ class Producer:
 
 
 _new = object.__new__
+
+
+def _message_of(row: object) -> Message:
+    if row is None:
+        raise InvalidArgument("a row is None", operation="send", hint="a tombstone is Message(None, …)")
+    return Message.of(row)

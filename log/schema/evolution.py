@@ -325,14 +325,15 @@ def _changes(before: tuple[Field, ...], after: tuple[Field, ...], under: str) ->
 
 
 def difference(expected: tuple[Field, ...], found: tuple[Field, ...]) -> str:
-    """Where two sets of fields differ, by path; empty: nowhere. Numbers and descriptions do not count."""
+    """Where two sets of fields differ, by path, or in their order; empty: nowhere. Numbers and descriptions do not count."""
     left, right = ({path: replace(field, doc="") for path, field in walk(_in_use(fields))} for fields in (expected, found))
     said = [f"{path} is missing" for path in left if path not in right]
     said += [f"{path} is not in the topic's schema" for path in right if path not in left]
     for path in left:
         if path in right and (one := _shallow(left[path])) != (other := _shallow(right[path])):
             said.append(f"{path}: {one} there, {other} here")
-    return "; ".join(said)
+    order = ", ".join(right)
+    return "; ".join(said) or (f"in another order: {order}" if order != ", ".join(left) else "")
 
 
 def _shallow(field: Field) -> str:

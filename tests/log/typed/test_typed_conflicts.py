@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import penstock
-from penstock.log.errors import InvalidArgument, PenstockError
+from penstock.log.errors import InvalidArgument, PenstockError, TopicExists
 from penstock.log.format.header import Evolved
 from penstock.log.format.schema_form import schema_form
 from penstock.log.schema.fields import Kind
@@ -105,6 +106,23 @@ def test_fields_are_asked_for_by_former_names_too() -> None:
         assert reader.to_arrow(**asked)["value"].to_pylist() == [{"id": 2}]
         lake.send({"a": "z"})
         assert next(following)["value"].to_pylist() == [{"c": "z"}]
+
+
+def test_bad_rows_go_to_the_topic_beside_after_both_were_altered() -> None:
+    with typed_lake("id int") as lake:
+        lake.send({"id": "x"}, invalid="topic")
+        lake.lake.alter_topic("orders", retention=timedelta(days=9))
+        (sent,) = lake.send({"id": "y"}, invalid="topic")
+        assert sent.invalid == "id: expected int, found the str 'y'"
+        lake.lake.delete_topic("orders-invalid")
+        lake.lake.create_topic("orders-invalid", message_type="FIFO")
+        with pytest.raises(TopicExists):
+            lake.send({"id": "y"}, invalid="topic")
+
+
+def test_the_order_of_fields_is_part_of_what_differs() -> None:
+    with typed_lake("id int, a string") as lake, pytest.raises(TopicExists, match="observed: in another order: a, id"):
+        lake.lake.create_topic("orders", schema="a string, id int", queues=1)
 
 
 def test_a_forged_or_damaged_evolution_changes_nothing() -> None:

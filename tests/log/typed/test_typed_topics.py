@@ -128,6 +128,8 @@ def test_what_is_no_row_is_refused_at_once() -> None:
             producer.send(penstock.Message(b"{}"))
         with pytest.raises(InvalidArgument, match=r"a row is None.*a tombstone is"):
             producer.send_row(None)
+        with pytest.raises(InvalidArgument, match=r"a row is None.*a tombstone is"):
+            producer.send_batch([None])
         with pytest.raises(InvalidArgument, match="fields and no body"):
             producer.send_batch(pa.table({"body": [b"x"]}))
         with pytest.raises(InvalidArgument, match="columns tag are there twice"):
