@@ -28,7 +28,7 @@ from ..limits import (
 from ..message.message import Message
 from ..runtime.portal import patiently
 from .receipts import BatchFuture, SettledBatch
-from .typed_rows import TypedRows
+from .typed_rows import RowRules, TypedRows
 
 MESSAGE_OVERHEAD_BYTES = 450
 """The memory that a message takes beside its body: the tuple, its receipt, its columns."""
@@ -124,6 +124,8 @@ class BatchBuilder:
     table: pa.Table | None = None
     typed: TypedRows | None = None
     """The checked rows of ``table`` in a topic with a schema, bad ones too."""
+    again: Callable[[RowRules], TypedRows] | None = None
+    """Checks the rows of ``table`` once more, by a later version of the schema, where some are bad."""
     sequences: list[int] = field(default_factory=list)
     """The sequence of every message, where bad rows go to another topic by their sequences."""
     last_sequence: int | None = None
@@ -159,7 +161,7 @@ class BatchBuilder:
 
     def built(self) -> None:
         """Drop what nobody needs any more: the rows were built, and receipts may be kept for long."""
-        self.taken_count, self.table, self.typed = self.count, None, None
+        self.taken_count, self.table, self.typed, self.again = self.count, None, None, None
         self.contents, self.groups, self.born_s, self.labelled, self.queues, self.sequences = [], [], [], {}, {}, []
 
     def settle(self, outcome: SettledBatch | PenstockError) -> None:

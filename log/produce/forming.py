@@ -69,20 +69,24 @@ class BatchFormer:
         now_us = 1000 * self._runtime.clock.wall_ms()
         if not self.is_typed:
             return await self._runtime.offload(lambda: self._finish(builder, self._rows(builder, now_us), 0, None))
-        typed = builder.typed
+        typed, check = builder.typed, builder.again or (lambda rules: self._typed_rows(builder, now_us, rules))
         if typed is None:
-            typed = await self._runtime.offload(lambda: self._typed_rows(builder, now_us))
-            if typed.bad:  # a later version of the schema may have what they have
-                await self._served.tail.catch_up()
-                if self._served.schema.version != typed.schema_version:
-                    typed = await self._runtime.offload(lambda: self._typed_rows(builder, now_us))
+            typed = await self._runtime.offload(lambda: check(self.rules))
+        if typed.bad:  # a later version of the schema may have what they have
+            await self.read_on()
+            if self._served.schema.version != typed.schema_version:
+                typed = await self._runtime.offload(lambda: check(self.rules))
         if typed.bad:
             await self._take_out(builder, typed)
         return await self._runtime.offload(lambda: self._of_typed(builder, typed, now_us))
 
-    def _typed_rows(self, builder: BatchBuilder, now_us: int) -> TypedRows:
+    async def read_on(self) -> None:
+        """Find out what the topic's schema is now."""
+        await self._served.tail.catch_up()
+
+    def _typed_rows(self, builder: BatchBuilder, now_us: int, rules: RowRules) -> TypedRows:
         sent = (builder.contents, builder.groups, builder.labelled, builder.queues)
-        return rows_of_contents(*sent, self.rules, born_us=self._born_us(builder, now_us))
+        return rows_of_contents(*sent, rules, born_us=self._born_us(builder, now_us))
 
     async def _take_out(self, builder: BatchBuilder, typed: TypedRows) -> None:
         """Send the bad rows of a batch to the topic beside this one. Raises `InvalidArgument` where there is none."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..append.appender import Appender
 from ..append.in_flight import Outcome, Written
@@ -49,6 +48,7 @@ from .delays import Delays
 from .forming import BatchFormer
 from .receipts import BatchReceipt, Receipt, SettledBatch, receipt_of
 from .typed_rows import (
+    RowRules,
     TypedRows,
     check_content,
     refusal,
@@ -121,6 +121,8 @@ class Producer:
         )
         self._is_typed = self._former.is_typed
         self._derives_group = settings.message_group is not None
+        self._is_behind = False
+        """Whether the topic's schema may be a later one than this process knows."""
         self._accumulator = Accumulator(
             options,
             id_prefix=runtime.random.getrandbits(64),
@@ -297,48 +299,58 @@ class Producer:
         return self._send_table(rows.append_column(VALUE, value), TypedRows(rows, rules.schema.version, {}))
 
     def _send_typed(self, data: object) -> BatchReceipt:
-        rules = self._former.rules
-        if isinstance(data, pa.RecordBatch):
-            data = pa.Table.from_batches([data])
-        if isinstance(data, pa.Table):
-            typed = rows_of_columns(data, rules)
+        sent: pa.Table | list[Message]
+        if isinstance(data, pa.Table | pa.RecordBatch):
+            sent = data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
         elif isinstance(data, Iterable):
             given = [one if isinstance(one, Message) else _message_of(one) for one in data]
-            messages = [message for message, _ in checked_each(given, self._checked)]
-            groups, labelled = [one.message_group for one in messages], dict(enumerate(messages))
-            born_us = np.full(len(messages), 1000 * self._runtime.clock.wall_ms())
-            typed = rows_of_contents([one.value for one in messages], groups, labelled, {}, rules, born_us=born_us)
-            typed = replace(typed, given={at: messages[at].value for at in typed.bad})
+            sent = [message for message, _ in checked_each(given, self._checked)]
         else:
             raise InvalidArgument(
                 "send_batch takes Arrow data, rows or messages", operation="send_batch", observed=type(data).__name__
             )
-        if typed.bad and self._invalid is None:
-            raise refusal(typed.bad, topic=self.topic, count=typed.table.num_rows)
+        try:
+            typed = self._typed_table(sent, self._former.rules)
+            if typed.bad and self._invalid is None:
+                raise refusal(typed.bad, topic=self.topic, count=typed.table.num_rows)
+        except InvalidArgument:
+            self._is_behind = True  # perhaps: a later version of the schema may have what the batch has, and the next try knows
+            self._wake()
+            raise
+        return self._send_table(typed.table, typed, (lambda rules: self._typed_table(sent, rules)) if typed.bad else None)
+
+    def _typed_table(self, sent: pa.Table | list[Message], rules: RowRules) -> TypedRows:
+        """The checked rows of a batch, bad ones too, with all columns that are sent."""
+        if isinstance(sent, pa.Table):
+            typed = rows_of_columns(sent, rules)
+        else:
+            groups, labelled = [one.message_group for one in sent], dict(enumerate(sent))
+            born_us = np.full(len(sent), 1000 * self._runtime.clock.wall_ms())
+            typed = rows_of_contents([one.value for one in sent], groups, labelled, {}, rules, born_us=born_us)
+            typed = replace(typed, given={at: sent[at].value for at in typed.bad})
         limits = self._settings.limits
         value, columns = typed.table[VALUE], typed.table.drop_columns([VALUE])
         checked = check_arrow(columns, self._settings.message_type, limits, self._settings.queues)
         table = checked.append_column(VALUE, value)
         if self._delays is not None:
             table = self._delays.timed_table(table)
-        return self._send_table(table, replace(typed, table=table))
+        return replace(typed, table=table)
 
-    def _send_table(self, table: pa.Table, typed: TypedRows | None = None) -> BatchReceipt:
+    def _send_table(
+        self, table: pa.Table, typed: TypedRows | None = None, again: Callable[[RowRules], TypedRows] | None = None
+    ) -> BatchReceipt:
         given = table["sequence"].null_count == 0 and table.num_rows > 0
         if not given:
             if table["sequence"].null_count < table.num_rows:
                 raise InvalidArgument("give a sequence to all rows, or to none", operation="send_batch")
-            return self._send_builder(BatchBuilder(0, 0.0, table=table, typed=typed), table.nbytes, duplicates=0)
+            return self._send_builder(BatchBuilder(0, 0.0, table=table, typed=typed, again=again), table.nbytes, duplicates=0)
         sequences = table["sequence"].to_numpy()
         check_rising(sequences)
-        is_fresh = pc.greater(table["sequence"], self._accepted_at_opening)
-        fresh = table.filter(is_fresh)
-        if typed is not None:
-            first_fresh = table.num_rows - fresh.num_rows  # sequences rise
-            bad = {at - first_fresh: fault for at, fault in typed.bad.items() if at >= first_fresh}
-            given = {at - first_fresh: row for at, row in typed.given.items() if at >= first_fresh}
-            typed = TypedRows(fresh, typed.schema_version, bad, given)
-        builder = BatchBuilder(0, 0.0, table=fresh, typed=typed, last_sequence=int(sequences[-1]))
+        first = int(np.searchsorted(sequences, self._accepted_at_opening, side="right"))
+        fresh = table.slice(first)
+        typed = None if typed is None else _behind(replace(typed, table=table), first)
+        fresh_again = None if again is None else lambda rules: _behind(again(rules), first)
+        builder = BatchBuilder(0, 0.0, table=fresh, typed=typed, again=fresh_again, last_sequence=int(sequences[-1]))
         return self._send_builder(builder, fresh.nbytes, first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows)
 
     def _send_builder(self, builder: BatchBuilder, size_bytes: int, *, duplicates: int, first: int | None = None) -> BatchReceipt:
@@ -466,6 +478,10 @@ class Producer:
         """The next builder whose time has come; None once the producer is closed and empty."""
         while True:
             self._wakeup.clear()
+            if self._is_behind:
+                self._is_behind = False
+                with suppress(PenstockError):  # the next append meets it too
+                    await self._former.read_on()
             head = self._accumulator.head()
             if head is None:
                 if self._accumulator.closed:
@@ -530,6 +546,13 @@ class Producer:
 
 
 _new = object.__new__
+
+
+def _behind(typed: TypedRows, first: int) -> TypedRows:
+    """The rows from one on."""
+    bad = {at - first: fault for at, fault in typed.bad.items() if at >= first}
+    given = {at - first: row for at, row in typed.given.items() if at >= first}
+    return TypedRows(typed.table.slice(first), typed.schema_version, bad, given)
 
 
 def _message_of(row: object) -> Message:

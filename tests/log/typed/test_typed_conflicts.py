@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import penstock
@@ -18,6 +19,7 @@ from penstock.log.schema.topic_schema import TopicSchema
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S
 from tests.log.typed.lakes import typed_lake
+from tests.waiting import wait_until
 
 
 def test_of_two_evolutions_at_once_one_comes_after_the_other() -> None:
@@ -118,6 +120,47 @@ def test_bad_rows_go_to_the_topic_beside_after_both_were_altered() -> None:
         lake.lake.create_topic("orders-invalid", message_type="FIFO")
         with pytest.raises(TopicExists):
             lake.send({"id": "y"}, invalid="topic")
+
+
+ADDED: list[Any] = [pa.table({"id": pa.array([2], pa.int32()), "b": ["x"]}), [{"id": 2, "b": "x"}]]
+
+
+@pytest.mark.parametrize("data", ADDED, ids=["columns", "rows"])
+def test_a_batch_with_a_field_that_another_process_added_is_taken_in_the_end(data: Any) -> None:
+    """What the schema is now, another process may know first; whoever is refused finds out."""
+    with typed_lake("id int") as lake, lake.lake.producer("orders") as producer:
+        with penstock.connect(store=lake.store, runtime=lake.runtime, maintenance=False) as other:
+            other.evolve_topic("orders", "id int, b string")
+
+        def tried() -> penstock.log.BatchReceipt | None:
+            try:
+                return producer.send_batch(data)
+            except InvalidArgument:
+                return None
+
+        receipt = wait_until(tried, "the schema is read")
+        assert receipt is not None
+        receipt.result(timeout=TIMEOUT_S)
+        assert lake.values() == [{"id": 2, "b": "x"}]
+
+
+@pytest.mark.parametrize("sequences", [False, True])
+@pytest.mark.parametrize("bad", [pa.array([2**40, 1], pa.int64()), [{"id": 2**40}, {"id": 1}]], ids=["columns", "rows"])
+def test_rows_that_a_later_version_holds_do_not_go_to_the_topic_beside(bad: Any, sequences: bool) -> None:
+    with typed_lake("id int") as lake:
+        options: Any = {"invalid": "topic", **({"name": "n"} if sequences else {})}
+        if sequences:
+            with lake.lake.producer("orders", name="n") as producer:
+                producer.send_row({"id": 0}, sequence=0).result(timeout=TIMEOUT_S)
+        with lake.lake.producer("orders", **options) as producer:
+            with penstock.connect(store=lake.store, runtime=lake.runtime, maintenance=False) as other:
+                other.evolve_topic("orders", "id bigint")
+            if not isinstance(bad, list):
+                columns = {"id": pa.concat_arrays([pa.array([0]), bad]), "sequence": pa.array([0, 1, 2])}
+                bad = pa.table(columns if sequences else {"id": bad})
+            assert producer.send_batch(bad).result(timeout=TIMEOUT_S).invalid == 0
+        assert [value["id"] for value in lake.values()][-2:] == [2**40, 1]
+        assert list(lake.lake.reader("orders-invalid").messages()) == []
 
 
 def test_the_order_of_fields_is_part_of_what_differs() -> None:
