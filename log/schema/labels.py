@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from ..errors import InvalidArgument
 from ..limits import plain
-from .fields import Field, FieldType, Kind, StructType, type_text, walk
+from .fields import Field, FieldType, Kind, StructType, type_text
 from .topic_schema import TopicSchema
 
 _TEXTS: frozenset[FieldType] = frozenset({Kind.STRING, Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.DATE, Kind.BOOLEAN})
@@ -15,40 +17,43 @@ _FILTERED = (_TEXTS - {Kind.BOOLEAN}) | {Kind.BINARY, Kind.TIMESTAMP, Kind.TIMES
 
 def check_label_path(path: str, schema: TopicSchema | None) -> None:
     """Raise `InvalidArgument` unless messages can take a label from the field at ``path``."""
-    if schema is None:
-        raise InvalidArgument(
-            "a topic without a schema has no fields to take message groups, tags or keys from",
-            operation="topic settings",
-            observed=plain(path),
-            hint="give a schema, or leave message_group, tag and keys to the sender",
-        )
-    found = _field_path(path, schema.fields)
-    if not found or found[-1].type not in _TEXTS:
-        raise InvalidArgument(
-            "messages cannot take their group, tag or keys from this field",
-            operation="topic settings",
-            object=plain(path),
-            expected=f"a field of type {', '.join(sorted(map(str, _TEXTS)))}",
-            observed="no such field" if not found else type_text(found[-1].type),
-        )
+    _check_path(
+        path,
+        schema,
+        _TEXTS,
+        "messages cannot take their group, tag or keys from this field",
+        ("to take message groups, tags or keys from", "leave message_group, tag and keys to the sender"),
+    )
 
 
 def check_bloom_path(path: str, schema: TopicSchema | None) -> None:
     """Raise `InvalidArgument` unless files can have a Bloom filter of the field at ``path``."""
+    _check_path(
+        path,
+        schema,
+        _FILTERED,
+        "files cannot have a Bloom filter of this field",
+        ("to make Bloom filters of", "message ids, message groups and keys have filters anyway"),
+    )
+
+
+def _check_path(path: str, schema: TopicSchema | None, types: frozenset[FieldType], refusal: str, without: tuple[str, str]) -> None:
+    """``without`` says what a topic has no fields for when it has no schema, and what else there is."""
     if schema is None:
+        what, otherwise = without
         raise InvalidArgument(
-            "a topic without a schema has no fields to make Bloom filters of",
+            f"a topic without a schema has no fields {what}",
             operation="topic settings",
             observed=plain(path),
-            hint="give a schema; message ids, message groups and keys have filters anyway",
+            hint=f"give a schema; {otherwise}",
         )
     found = _field_path(path, schema.fields)
-    if not found or found[-1].type not in _FILTERED:
+    if not found or found[-1].type not in types:
         raise InvalidArgument(
-            "files cannot have a Bloom filter of this field",
+            refusal,
             operation="topic settings",
             object=plain(path),
-            expected=f"a field of type {', '.join(sorted(map(str, _FILTERED)))}",
+            expected=f"a field of type {', '.join(sorted(map(str, types)))}",
             observed="no such field" if not found else type_text(found[-1].type),
         )
 
@@ -76,15 +81,7 @@ def label_ids(path: str, first: TopicSchema) -> tuple[int, ...]:
 
 def sent_label_ids(path: str, schema: TopicSchema) -> tuple[int, ...]:
     """The same for a path as programs of any version name it. Empty: there is no such field."""
-    found: list[int] = []
-    fields = schema.fields
-    for name in path.split("."):
-        one = StructType(fields).by_sent_name.get(name)
-        if one is None:
-            return ()
-        found.append(one.id)
-        fields = one.type.fields if isinstance(one.type, StructType) else ()
-    return tuple(found)
+    return tuple(field.id for field in _field_path(path, schema.fields, named=lambda of: of.by_sent_name))
 
 
 def labelled_fields(ids: tuple[int, ...], schema: TopicSchema) -> tuple[Field, ...]:
@@ -102,17 +99,17 @@ def label_name(ids: tuple[int, ...], schema: TopicSchema) -> str:
     return ".".join(field.name for field in labelled_fields(ids, schema))
 
 
-def is_label(field: Field, labels: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether a message's label comes from this field, or from a part of it."""
-    ids = {field.id, *(part.id for _, part in walk((field,)))}
-    return any(one[-1] in ids for one in labels)
+def _in_use(of: StructType) -> dict[str, Field]:
+    return {field.name: field for field in of.live}
 
 
-def _field_path(path: str, fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """The fields on a path through structs. Empty: there is no such path."""
+def _field_path(
+    path: str, fields: tuple[Field, ...], *, named: Callable[[StructType], Mapping[str, Field]] = _in_use
+) -> tuple[Field, ...]:
+    """The fields on a path through structs; ``named`` says what a struct's fields are called. Empty: there is no such path."""
     found: list[Field] = []
     for name in path.split(".") if isinstance(path, str) else ():
-        one = next((field for field in fields if field.name == name and not field.retired), None)
+        one = named(StructType(fields)).get(name)
         if one is None:
             return ()
         found.append(one)
