@@ -46,7 +46,7 @@ from .accumulator import (
 )
 from .delays import Delays
 from .forming import BatchFormer
-from .receipts import BatchReceipt, Receipt, SettledBatch, receipt_of
+from .receipts import BatchReceipt, BatchResult, Receipt, SettledBatch, receipt_of
 from .typed_rows import (
     RowRules,
     TypedRows,
@@ -276,8 +276,9 @@ class Producer:
             BatchBuilder.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
         )
 
-    def send_copies(self, rows: pa.Table, *, by_stored_names: bool = False) -> BatchReceipt:
-        """Send messages that another topic took before, with all columns of `COPY_SCHEMA`: under their own ids, with sequences.
+    async def send_copies(self, rows: pa.Table, *, by_stored_names: bool = False) -> BatchResult:
+        """Send messages that another topic took before, with all columns of `COPY_SCHEMA`: under their own ids, with sequences. Returns
+        once they are durable.
 
         This serves dead letters, their redrive, and messages whose delivery time has come. It is not for applications: limits and
         message type are not checked. Where the topic is of type DELAY, the producer must have been opened with ``copies``. In a topic
@@ -286,7 +287,15 @@ class Producer:
         """
         rows = rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA)
         if not self._is_typed:
-            return self._send_table(rows)
+            return await self._send_table(rows)
+        try:
+            table, typed = self._typed_copies(rows, by_stored_names=by_stored_names)
+        except InvalidArgument:  # a later version of the schema may have what they have
+            await self._former.read_on()
+            table, typed = self._typed_copies(rows, by_stored_names=by_stored_names)
+        return await self._send_table(table, typed)
+
+    def _typed_copies(self, rows: pa.Table, *, by_stored_names: bool) -> tuple[pa.Table, TypedRows]:
         rules = self._former.rules
         named = with_stored_names(rules.schema) if by_stored_names else rules.schema
         texts = rows["body"].to_pylist()
@@ -296,7 +305,8 @@ class Producer:
             raise refusal(converted.bad, topic=self.topic, count=rows.num_rows)
         value = converted.value
         rows = rows.set_column(rows.schema.get_field_index("body"), "body", pa.nulls(rows.num_rows, pa.binary()))
-        return self._send_table(rows.append_column(VALUE, value), TypedRows(rows, rules.schema.version, {}))
+        table = rows.append_column(VALUE, value)
+        return table, TypedRows(table, rules.schema.version, {})
 
     def _send_typed(self, data: object) -> BatchReceipt:
         sent: pa.Table | list[Message]

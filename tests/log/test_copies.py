@@ -80,7 +80,7 @@ def test_copies_have_sequences_as_other_messages() -> None:
         producer = await lake.producer("t", name="copier", options=AT_ONCE)
         await producer.send_copies(copies(4))
         with pytest.raises(SequenceError):
-            producer.send_copies(copies(2, first=3))
+            await producer.send_copies(copies(2, first=3))
         again = await lake.producer("t", name="copier", options=AT_ONCE)
         assert again.last_sequence == 3
         result = await again.send_copies(copies(6))

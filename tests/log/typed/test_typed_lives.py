@@ -120,3 +120,27 @@ def test_a_field_that_was_renamed_and_then_retired_is_stored_once() -> None:
         for _ in range(2):
             assert lake.values() == [{"id": 1}, {"id": 2}, {"id": 3}]
             lake.upkeep()
+
+
+def test_a_player_fires_rows_of_a_version_that_another_process_brought() -> None:
+    found: list[Any] = []
+
+    async def script(played: Played, lake: Lake) -> None:
+        await lake.delete_topic("orders")
+        schema = schema_of_source("id int")
+        await lake.create_topic("orders", TopicSettings(message_type=MessageType.DELAY, queues=1, schema=schema))
+        due = timedelta(seconds=5)
+        async with Lake(played.store, runtime=played.process.runtime) as player:
+            playing = asyncio.ensure_future(played.play_for(player, 20))
+            producer = await lake.producer("orders")
+            await producer.send_row({"id": 1}, delay=due)
+            fired = asyncio.Event()
+            asyncio.get_running_loop().call_later(8, fired.set)
+            await fired.wait()
+            await lake.evolve_topic("orders", "id int, b string")
+            await producer.send_row({"id": 2, "b": "x"}, delay=due)
+            await playing
+            found.extend(one.value for one in await played.read(lake))
+
+    Played("typed").run(script)
+    assert found == [{"id": 1, "b": None}, {"id": 2, "b": "x"}]
