@@ -101,16 +101,17 @@ def column_types(value: pa.StructType) -> Mapping[str, str]:
 
 def _change(event: TypedEvent) -> Change:
     row, source = event.row, event.source
-    op, before, after = row["op"], row.get("before"), row.get("after")
+    op = row["op"]
+    key, before, after = (_whole(row, name) for name in ("row_key", "before", "after"))
     if source is None:
         raise InvalidArgument("the event does not name its table", expected="table_name", observed=repr(row.get("table_name")))
     if op not in OPERATIONS:
         raise InvalidArgument("this is no change", expected=f"one of {', '.join(OPERATIONS)} as op", observed=repr(op))
-    key = row.get("row_key") or {}
+    key = key or {}
     if op in _PUTS:
         if after is None:
             raise InvalidArgument("the event does not say the row", expected=f"a row as after, op being {op}", observed="NULL")
-        current = {**after, **{name.partition(".")[2]: text for name, text in (row.get("unfit") or {}).items() if text is not None}}
+        current = after
         for name in row.get("not_sent") or ():
             current.pop(name, None)
     else:
@@ -127,3 +128,11 @@ def _change(event: TypedEvent) -> Change:
         time_us=None if committed is None else (committed - _EPOCH) // _MICROSECOND,
         types=event.types,
     )
+
+
+def _whole(row: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """A struct of columns with the values that did not fit, as the source writes them."""
+    if (columns := row.get(name)) is None:
+        return None
+    unfit = {path.partition(".")[2]: text for path, text in (row.get("unfit") or {}).items() if path.partition(".")[0] == name}
+    return {**columns, **{column: text for column, text in unfit.items() if text is not None}}

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from penstock.cdc.events.debezium import Change
+from penstock.cdc.events.typed import typed_events
 from penstock.cdc.postgres.envelopes import Event
 from penstock.cdc.postgres.typed import CatalogColumn, TypedEvents, fields_of_table
 
 SOURCE = {"db": "shop", "schema": "public", "table": "orders", "ts_us": 0, "snapshot": "false", "txId": 1, "lsn": 1}
+
+
+def test_what_did_not_fit_before_says_nothing_of_the_row_after() -> None:
+    days = {"id": 1, "day": "infinity"}, {"id": 1, "day": "2026-11-22"}
+    table = fields_of_table([CatalogColumn("id", "bigint"), CatalogColumn("day", "date")], ["id", "day"])
+
+    def change(before: Any, after: Any, key: Any) -> Change:
+        event = Event(1, b"", "g", None, (), "u", {"source": SOURCE, "before": before, "after": after}, key)
+        columns = TypedEvents(table).columns([event])
+        (found,) = typed_events(pa.StructArray.from_arrays(list(columns.values()), list(columns)))
+        assert found is not None
+        return found.change()
+
+    old, new = days
+    fitting = change(old, new, {"id": 1})
+    assert fitting.row == {"id": 1, "day": date(2026, 11, 22)}
+    unfit = change(new, old, old)
+    assert unfit.row == unfit.key == {"id": 1, "day": "infinity"}
 
 
 def after(column: CatalogColumn, value: str) -> tuple[object, object]:
