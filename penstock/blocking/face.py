@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from penstock.log import PenstockError, Producer
+from penstock.log import ClosedError, PenstockError, Producer
 from penstock.log.limits import WAIT_MAX, Duration, optional_duration
 from penstock.log.runtime.portal import Portal
 
@@ -138,8 +138,9 @@ def iterated(portal: Portal, source: AsyncGenerator[T, None]) -> Iterator[T]:
             except StopAsyncIteration:
                 return
     finally:
-        if not portal.stopped and not portal.forked:
-            portal.run(source.aclose)
+        if not portal.forked:
+            with suppress(ClosedError):  # the lake's end, which may come at any moment, closes the source too
+                portal.run(source.aclose)
 
 
 def close_after(close: Callable[[], None], error: BaseException | None) -> None:

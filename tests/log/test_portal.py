@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
+from penstock.blocking.face import iterated
 from penstock.log.runtime.portal import Portal
 
 
@@ -41,3 +42,25 @@ def test_a_signal_while_the_work_is_handed_over_ends_it(portal: Portal, monkeypa
     with pytest.raises(SystemExit):
         portal.run(numbers.__anext__)
     portal.run(numbers.aclose)  # type: ignore[attr-defined]
+
+
+def test_a_lake_that_is_closed_just_when_an_iteration_ends_leaves_it_ended() -> None:
+    class StoppedBehind(Portal):
+        """Stops after the last step, whatever was looked at before."""
+
+        ended = False
+
+        def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
+            if self.ended:
+                self.stop()
+            try:
+                return super().run(work)
+            except StopAsyncIteration:
+                self.ended = True
+                raise
+
+    async def two() -> AsyncGenerator[int, None]:
+        yield 1
+        yield 2
+
+    assert list(iterated(StoppedBehind(), two())) == [1, 2]
