@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +23,6 @@ _KEYS_TYPE = LOG_SCHEMA.field("keys").type
 _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
 _HEADERS_TYPE = LOG_SCHEMA.field("headers").type
 _TIME_TYPE = LOG_SCHEMA.field("born_timestamp").type
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,22 +182,26 @@ def rows_of_messages(
     columns = {"body": pa.array(bodies, pa.binary()), "born_timestamp": _times(born_us)}
     if group_column.null_count < len(groups):
         columns["message_group"] = group_column
-    if any(message.key is not None for message in labelled.values()):
-        columns["key"] = pa.array(_spread({at: one.key for at, one in labelled.items()}, None, len(bodies)), pa.binary())
-    if any(message.headers for message in labelled.values()):
-        headers = {at: _headers(one) for at, one in labelled.items()}
-        columns["headers"] = pa.array(_spread(headers, None, len(bodies)), _HEADERS_TYPE)
-    if any(message.tag is not None for message in labelled.values()):
-        columns["tag"] = pa.array(_spread({at: one.tag for at, one in labelled.items()}, None, len(bodies)), pa.string())
-    if any(message.keys for message in labelled.values()):
-        columns["keys"] = pa.array(_spread({at: list(one.keys) for at, one in labelled.items()}, [], len(bodies)), _KEYS_TYPE)
-    if any(message.properties for message in labelled.values()):
-        pairs = {at: list(one.properties.items()) for at, one in labelled.items()}
-        columns["properties"] = pa.array(_spread(pairs, [], len(bodies)), _PROPERTIES_TYPE)
-    if any(message.delivery_timestamp is not None or message.delay is not None for message in labelled.values()):
-        due = {at: due_at(one, int(born_us[at])) for at, one in labelled.items()}
-        columns["delivery_timestamp"] = pa.array(_spread(due, None, len(bodies)), _TIME_TYPE)
+    columns |= label_columns(labelled, born_us)
     return BatchRows(columns, Places(routed), ids, producer)
+
+
+def label_columns(labelled: Mapping[int, Message], born_us: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
+    """The columns of what messages have beside their content, message group and queue, by place; none of what no message has."""
+    of: dict[str, tuple[pa.DataType, object, Callable[[int, Message], object]]] = {
+        "tag": (pa.string(), None, lambda _, one: one.tag),
+        "keys": (_KEYS_TYPE, [], lambda _, one: list(one.keys)),
+        "properties": (_PROPERTIES_TYPE, [], lambda _, one: list(one.properties.items())),
+        "delivery_timestamp": (_TIME_TYPE, None, lambda at, one: due_at(one, int(born_us[at]))),
+        "key": (pa.binary(), None, lambda _, one: one.key),
+        "headers": (_HEADERS_TYPE, None, lambda _, one: _headers(one)),
+    }
+    columns = {}
+    for name, (kind, absent, value_of) in of.items():
+        given = {at: value for at, one in labelled.items() if (value := value_of(at, one)) != absent}
+        if given:
+            columns[name] = pa.array(_spread(given, absent, len(born_us)), kind)
+    return columns
 
 
 def _headers(message: Message) -> list[dict[str, object]] | None:
@@ -212,7 +213,7 @@ def due_at(message: Message, born_us: int) -> datetime | None:
     return message.delivery_timestamp if message.delay is None else from_us(born_us) + as_timedelta(message.delay)
 
 
-def _spread(given: Mapping[int, T], absent: T, count: int) -> list[T]:
+def _spread(given: Mapping[int, object], absent: object, count: int) -> list[object]:
     """``count`` values: the given ones at their indices, ``absent`` elsewhere."""
     values = [absent] * count
     for at, value in given.items():
@@ -227,14 +228,15 @@ def rows_of_arrow(
     *,
     producer: str,
     ids: MessageIds | SomeIds,
+    in_runs: bool = True,
 ) -> BatchRows:
-    """Rows for a table that `check_arrow` has passed, or for copies, which keep their ids and birth times."""
+    """Rows for a table that `check_arrow` has passed, or for copies, which keep their ids and birth times. ``in_runs``: see `Router.route`."""
     count = data.num_rows
     chosen = data["queue"].combine_chunks()
     if count and chosen.null_count == 0:
         routed = chosen.to_numpy()
     else:
-        routed = router.route(data["message_group"].combine_chunks())
+        routed = router.route(data["message_group"].combine_chunks(), in_runs=in_runs)
         if chosen.null_count < count:
             named = chosen.is_valid().to_numpy(zero_copy_only=False)
             routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)

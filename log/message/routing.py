@@ -40,14 +40,18 @@ class Router:
         self._queue_of: dict[str, int] = {}
         self._next = first
 
-    def route(self, groups: pa.Array) -> npt.NDArray[np.int32]:
+    def route(self, groups: pa.Array, *, in_runs: bool = False) -> npt.NDArray[np.int32]:
         """The queue of every row of a column of message groups, dictionary-encoded or not. Rows without a group take the queues in
         turn.
+
+        ``in_runs``: where no row has a group, each queue takes as many rows as in turn, but one behind the other, so that rows need not be
+        moved to lie queue by queue.
         """
         if self.queues == 1:
             return np.zeros(len(groups), np.int32)
         if groups.null_count == len(groups):
-            return self._in_turn(len(groups))
+            in_turn = self._in_turn(len(groups))
+            return np.sort(in_turn) if in_runs else in_turn
         encoded = groups if pa.types.is_dictionary(groups.type) else groups.dictionary_encode()
         of_value = np.fromiter((self._queue(group) for group in encoded.dictionary.to_pylist()), np.int32, len(encoded.dictionary))
         if groups.null_count == 0:

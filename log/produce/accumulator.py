@@ -27,6 +27,7 @@ from ..limits import (
 )
 from ..message.message import Message
 from ..runtime.portal import patiently
+from .gathered_rows import GatheredRows
 from .receipts import BatchFuture, SettledBatch
 from .typed_rows import RowRules, TypedRows
 
@@ -111,7 +112,7 @@ class BatchBuilder:
     first_number: int
     started_s: float
     id_prefix: int = 0
-    contents: list[Any] = field(default_factory=list)
+    contents: list[Any] | GatheredRows = field(default_factory=list)
     """The body of every message, or its row in a topic with a schema, as ``groups`` and ``born_s`` hold theirs. The messages are not kept:
     they would burden the garbage collector."""
     groups: list[str | None] = field(default_factory=list)
@@ -152,12 +153,12 @@ class BatchBuilder:
     @property
     def count(self) -> int:
         """The number of messages so far."""
-        return self.taken_count + (self.table.num_rows if self.table is not None else len(self.contents))
+        return self.taken_count + (self.table.num_rows if self.table is not None else len(self.groups))
 
     @property
     def payload_bytes(self) -> int:
         """The size of its content, without what the messages take as objects."""
-        return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.contents)
+        return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.groups)
 
     def built(self) -> None:
         """Drop what nobody needs any more: the rows were built, and receipts may be kept for long."""
@@ -230,8 +231,10 @@ class Accumulator:
         loop_thread: int,
         now_s: Callable[[], float],
         wake: Callable[[], None],
+        contents: Callable[[], list[Any] | GatheredRows] = list,
     ) -> None:
-        self._options = options
+        """``contents`` makes what a batch gathers its messages' contents in."""
+        self._options, self._contents = options, contents
         self.id_prefix = id_prefix
         self._loop_thread = loop_thread
         self._now_s = now_s
@@ -286,7 +289,7 @@ class Accumulator:
     def open_builder(self) -> BatchBuilder:
         """The builder that the next message joins."""
         if self.open is None:
-            builder = BatchBuilder(self._number, self._now_s(), self.id_prefix)
+            builder = BatchBuilder(self._number, self._now_s(), self.id_prefix, contents=self._contents())
             self.queue.append(builder)
             self.open = builder
         return self.open
@@ -323,7 +326,11 @@ class Accumulator:
 
     def cut(self, builder: BatchBuilder, count: int, size_bytes: int, last_sequence: int | None) -> None:
         """Restore ``builder`` as it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
-        del builder.contents[count:], builder.groups[count:], builder.born_s[count:]
+        if isinstance(builder.contents, GatheredRows):
+            builder.contents.cut(count)
+        else:
+            del builder.contents[count:]
+        del builder.groups[count:], builder.born_s[count:]
         builder.queues.pop(count, None)
         builder.labelled.pop(count, None)
         del builder.sequences[count:]

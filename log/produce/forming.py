@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from ..limits import HANDED_BYTES_MAX
 from ..message.batch_rows import BatchRows, MessageIds, SomeIds, message_id, rows_of_arrow, rows_of_messages
@@ -16,8 +18,9 @@ from ..message.routing import Router
 from ..runtime.runtime import Runtime
 from ..topic.topics import Topic
 from .accumulator import BatchBuilder
+from .gathered_rows import GatheredRows, RowForm
 from .invalid_rows import Sender, divert
-from .typed_rows import RowRules, TypedRows, as_json_bodies, refusal, rows_of_contents, rules_of
+from .typed_rows import RowRules, TypedRows, as_json_bodies, refusal, rows_of_converted, rules_of
 
 _FIRST_ROW_BYTES = 256
 """The memory that a row is expected to take, before any was seen."""
@@ -56,13 +59,27 @@ class BatchFormer:
         self._runtime, self._served, self._router = runtime, served, router
         self._producer, self._ignore_extra, self._invalid, self._to_timer_log = producer, ignore_extra, invalid, to_timer_log
         self.is_typed = served.settings.schema is not None
+        self._rules: RowRules | None = None
+        self._form: RowForm | None = None
         self.row_bytes = float(_FIRST_ROW_BYTES)
         """The memory that a row takes, by the last batches."""
 
     @property
     def rules(self) -> RowRules:
         """What rows must be, by the schema as far as this process has read."""
-        return rules_of(self._served.settings, self._served.schema, ignore_extra=self._ignore_extra)
+        schema = self._served.schema
+        if self._rules is None or self._rules.schema is not schema:
+            self._rules = rules_of(self._served.settings, schema, ignore_extra=self._ignore_extra)
+        return self._rules
+
+    def gather(self) -> list[Any] | GatheredRows:
+        """What the contents of a batch's messages gather in."""
+        if not self.is_typed:
+            return []
+        schema = self._served.schema
+        if self._form is None or self._form.schema is not schema:
+            self._form = RowForm(schema, ignore_extra=self._ignore_extra)
+        return GatheredRows(self._form)
 
     async def form(self, builder: BatchBuilder) -> Formed:
         """The rows of a batch. Raises `InvalidArgument` for rows that do not fit the topic's schema, unless they go to another topic."""
@@ -85,8 +102,9 @@ class BatchFormer:
         await self._served.tail.catch_up()
 
     def _typed_rows(self, builder: BatchBuilder, now_us: int, rules: RowRules) -> TypedRows:
-        sent = (builder.contents, builder.groups, builder.labelled, builder.queues)
-        return rows_of_contents(*sent, rules, born_us=self._born_us(builder, now_us))
+        assert isinstance(builder.contents, GatheredRows), "rows gather in blocks"
+        sent = (builder.groups, builder.labelled, builder.queues)
+        return rows_of_converted(builder.contents.converted(rules.schema), *sent, rules, born_us=self._born_us(builder, now_us))
 
     async def _take_out(self, builder: BatchBuilder, typed: TypedRows) -> None:
         """Send the bad rows of a batch to the topic beside this one. Raises `InvalidArgument` where there is none."""
@@ -94,8 +112,8 @@ class BatchFormer:
         if self._invalid is None:
             named = {at: f"message {one}" for at, one in ids.items()}
             raise refusal(typed.bad, topic=self._served.paths.topic, named=named, count=typed.table.num_rows)
-        if builder.table is None:
-            rows: dict[int, object] = {at: builder.contents[at] for at in typed.bad}
+        if isinstance(builder.contents, GatheredRows):
+            rows: dict[int, object] = {at: builder.contents.row(at) for at in typed.bad}
             sequences = {at: builder.sequences[at] for at in typed.bad if builder.sequences}
         else:
             rows = dict(typed.given)
@@ -110,12 +128,14 @@ class BatchFormer:
         table, kept = typed.table, None
         self.row_bytes += 0.5 * (table[VALUE].nbytes / max(1, table.num_rows) - self.row_bytes)
         if typed.bad:
-            kept = np.flatnonzero(~np.isin(np.arange(table.num_rows), list(typed.bad)))
-            table, ids = typed.without_bad(), SomeIds(of_all, kept)
+            fits = typed.fits
+            kept = np.flatnonzero(fits)
+            table, ids = table.filter(pa.array(fits)), SomeIds(of_all, kept)
             born_us = born_us if isinstance(born_us, int) else born_us[kept]
         if self._to_timer_log:
             table = as_json_bodies(table)
-        rows = rows_of_arrow(table, born_us, self._router, producer=self._producer, ids=ids)
+        in_runs = builder.table is not None  # rows that were sent one by one take the queues in turn
+        rows = rows_of_arrow(table, born_us, self._router, producer=self._producer, ids=ids, in_runs=in_runs)
         version = 0 if self._to_timer_log else typed.schema_version
         return self._finish(builder, rows, version, kept, {at: str(fault) for at, fault in typed.bad.items()})
 
@@ -136,6 +156,7 @@ class BatchFormer:
         ids = MessageIds(builder.id_prefix, builder.first_number)
         if builder.table is not None:
             return rows_of_arrow(builder.table, now_us, self._router, producer=self._producer, ids=ids)
+        assert isinstance(builder.contents, list), "bodies gather in a list"
         sent = (builder.contents, builder.groups, builder.labelled, builder.queues)
         return rows_of_messages(*sent, self._born_us(builder, now_us), self._router, producer=self._producer, ids=ids)
 

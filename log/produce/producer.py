@@ -53,7 +53,7 @@ from .typed_rows import (
     check_content,
     refusal,
     rows_of_columns,
-    rows_of_contents,
+    rows_of_converted,
 )
 
 _CHECKED_GROUPS_MAX = 100_000
@@ -129,6 +129,7 @@ class Producer:
             loop_thread=threading.get_ident(),
             now_s=runtime.clock.monotonic_s,
             wake=self._wake,
+            contents=self._former.gather,
         )
         self._duplicates = BatchBuilder(2**64, 0.0, self._accumulator.id_prefix)
         self._duplicates.settle(SettledBatch(Written(0, 0, {}), Places(np.empty(0, np.int32))))
@@ -204,8 +205,7 @@ class Producer:
         known = (message_group is None or message_group.__class__ is str) and message_group in self._checked_groups
         if bare and known and self._is_typed and row is not None and self._delays is None:
             size_bytes = MESSAGE_OVERHEAD_BYTES + int(self._former.row_bytes)
-            content = dict(row) if isinstance(row, dict) else row
-            return self._take(content, message_group, None, size_bytes, queue, sequence)
+            return self._take(row, message_group, None, size_bytes, queue, sequence)
         message = _message_of(row)._replace(
             message_group=message_group,
             tag=tag,
@@ -229,7 +229,7 @@ class Producer:
             if not (sequence is None and self._unsequenced) and self._is_duplicate(sequence):
                 return receipt_of(self._duplicates, -1)
             builder = accumulator.open or accumulator.open_builder()
-            index = len(builder.contents)
+            index = len(builder.groups)
             size_before, sequence_before = builder.size_bytes, builder.last_sequence
             try:
                 if queue is not None:
@@ -336,7 +336,8 @@ class Producer:
         else:
             groups, labelled = [one.message_group for one in sent], dict(enumerate(sent))
             born_us = np.full(len(sent), 1000 * self._runtime.clock.wall_ms())
-            typed = rows_of_contents([one.value for one in sent], groups, labelled, {}, rules, born_us=born_us)
+            converted = convert([one.value for one in sent], rules.schema, ignore_extra=rules.ignore_extra)
+            typed = rows_of_converted(converted, groups, labelled, {}, rules, born_us=born_us)
             typed = replace(typed, given={at: sent[at].value for at in typed.bad})
         limits = self._settings.limits
         value, columns = typed.table[VALUE], typed.table.drop_columns([VALUE])
@@ -374,7 +375,7 @@ class Producer:
                 self._is_duplicate(builder.last_sequence)
             if builder.count == 0:
                 return BatchReceipt(self._duplicates.future, duplicates)
-            builder.born_s = [self._now_s()] * len(builder.contents)
+            builder.born_s = [self._now_s()] * len(builder.groups)
             accumulator.add(builder, max(1, size_bytes))
         return BatchReceipt(builder.future, duplicates)
 

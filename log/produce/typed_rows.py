@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 
 from ..errors import InvalidArgument, MessageTypeMismatch
 from ..limits import TAG_BYTES_MAX, TopicLimits
-from ..message.batch_rows import due_at
+from ..message.batch_rows import label_columns
 from ..message.message import NOTHING_SENT, SEND_SCHEMA, VALUE, Message
 from ..message.message_type import MessageType
 from ..schema.columns import convert_columns
 from ..schema.labels import label_ids, label_name, labelled_fields
-from ..schema.sizes import row_bytes
+from ..schema.sizes import largest_row_bytes, row_bytes
 from ..schema.topic_schema import TopicSchema
 from ..schema.value_column import ValueColumn
 from ..schema.value_json import value_json
-from ..schema.values import BadValue, Converted, convert
+from ..schema.values import BadValue, Converted
 from ..topic.settings import TopicSettings
 
 _TOLD = 5
@@ -65,15 +65,14 @@ class TypedRows:
     given: Mapping[int, object] = field(default_factory=dict)
     """The bad rows as they were given, where they came as columns."""
 
-    def without_bad(self) -> pa.Table:
-        """The rows that can be sent."""
-        if not self.bad:
-            return self.table
-        return self.table.filter(pa.array(~np.isin(np.arange(self.table.num_rows), list(self.bad))))
+    @property
+    def fits(self) -> npt.NDArray[np.bool_]:
+        """Whether each row can be sent."""
+        return ~np.isin(np.arange(self.table.num_rows), list(self.bad))
 
 
-def rows_of_contents(
-    contents: Sequence[object],
+def rows_of_converted(
+    converted: Converted,
     groups: Sequence[str | None],
     labelled: Mapping[int, Message],
     queues: Mapping[int, int],
@@ -82,28 +81,11 @@ def rows_of_contents(
     born_us: npt.NDArray[np.int64],
 ) -> TypedRows:
     """Rows one by one, each of them checked as a message before; None is a tombstone. ``labelled`` and ``queues`` are by place."""
-    count = len(contents)
-    converted = convert(contents, rules.schema, ignore_extra=rules.ignore_extra)
+    count = len(groups)
     columns: dict[str, pa.Array] = {field.name: pa.nulls(count, field.type) for field in SEND_SCHEMA}
-    columns["message_group"] = pa.array(groups, pa.string())
-    given: dict[str, list[object]] = {}
-
-    def put(name: str, at: int, value: object) -> None:
-        given.setdefault(name, [None] * count)[at] = value
-
-    for at, message in labelled.items():
-        for name, one in (("tag", message.tag), ("key", message.key), ("delivery_timestamp", due_at(message, int(born_us[at])))):
-            if one is not None:
-                put(name, at, one)
-        if message.keys:
-            put("keys", at, list(message.keys))
-        if message.properties:
-            put("properties", at, list(message.properties.items()))
-        if message.headers:
-            put("headers", at, [{"key": name, "value": value} for name, value in message.headers])
-    for at, queue in queues.items():
-        put("queue", at, queue)
-    columns |= {name: pa.array(values, SEND_SCHEMA.field(name).type) for name, values in given.items()}
+    columns |= {"message_group": pa.array(groups, pa.string()), **label_columns(labelled, born_us)}
+    if queues:
+        columns["queue"] = pa.array([queues.get(at) for at in range(count)], pa.int32())
     return _with_labels(pa.table(columns), converted, rules)
 
 
@@ -144,7 +126,7 @@ def _value(value: pa.Scalar) -> object:
 def _with_labels(table: pa.Table, converted: Converted, rules: RowRules) -> TypedRows:
     """The message columns beside the converted rows, with the labels that come from fields."""
     value, bad = converted.value, dict(converted.bad)
-    if value.nbytes > rules.limits.body_bytes:
+    if largest_row_bytes(value) > rules.limits.body_bytes:
         sizes = row_bytes(value)
         for at in np.flatnonzero(sizes > rules.limits.body_bytes):
             bad.setdefault(int(at), BadValue("the row", f"at most {rules.limits.body_bytes} bytes", f"{sizes[at]} bytes"))

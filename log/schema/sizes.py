@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,17 +14,39 @@ from .stored import Flat
 Sizes: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
+def largest_row_bytes(column: pa.Array) -> int:
+    """A size that no value is larger than: that of one which has the longest text and list of each field. It is known much sooner than the
+    size of each.
+    """
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return sum(largest_row_bytes(column.field(number)) for number in range(kind.num_fields))
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        longest = int(np.diff(np.asarray(column.offsets)).max(initial=0))
+        children = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
+        return longest * sum(map(largest_row_bytes, children))
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pc.max(pc.binary_length(column)).as_py() or 0
+    return -(-kind.bit_width // 8)
+
+
 def row_bytes(column: pa.Array) -> Sizes:
     """The bytes of each value: those of its texts and bytes, and of its numbers by their width."""
     kind = column.type
     if pa.types.is_struct(kind):
-        parts = [row_bytes(part) for part in column.flatten()]
-        return np.sum(parts, axis=0, dtype=np.int64) if parts else np.zeros(len(column), np.int64)
+        return _sum([row_bytes(part) for part in column.flatten()], len(column))
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         flat = Flat(column)
         children = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
-        sizes = np.sum([row_bytes(flat.of(child)) for child in children], axis=0, dtype=np.int64)
+        sizes = _sum([row_bytes(flat.of(child)) for child in children], len(flat.owners))
         return np.bincount(flat.owners, weights=sizes, minlength=len(column)).astype(np.int64)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return np.asarray(pc.fill_null(pc.binary_length(column), 0), np.int64)
     return np.full(len(column), -(-kind.bit_width // 8), np.int64)
+
+
+def _sum(parts: Sequence[Sizes], count: int) -> Sizes:
+    sizes = np.zeros(count, np.int64)
+    for part in parts:
+        sizes += part
+    return sizes

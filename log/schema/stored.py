@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -89,6 +92,15 @@ def aligned(stored: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array
         keys, items = aligned(flat.of(stored.keys), wanted.key_type), aligned(flat.of(stored.items), wanted.item_type)
         return pa.MapArray.from_arrays(flat.offsets, keys, items, type=wanted, mask=mask)
     return stored.cast(wanted)
+
+
+def concatenated(values: Sequence[pa.Array]) -> pa.Array:
+    """Stored values of one topic, one array behind the other, whatever versions of its schema they are of."""
+    types = dict.fromkeys(one.type for one in values)
+    if len(types) > 1:
+        widest = reduce(wider_type, types)
+        values = [aligned(one, widest) for one in values]
+    return values[0] if len(values) == 1 else pa.concat_arrays(values)
 
 
 def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:

@@ -51,6 +51,9 @@ _EXACT: tuple[tuple[type, Callable[[Any], Any]], ...] = ((str, str.__str__), (in
 """What a value of a subclass is, whatever the subclass shows."""
 
 
+Values: TypeAlias = Sequence[Any]
+
+
 class BadValue(NamedTuple):
     """Why a row cannot be stored."""
 
@@ -84,6 +87,13 @@ def convert(rows: Sequence[object], schema: TopicSchema, *, ignore_extra: bool =
     return Converted(value, bad)
 
 
+def convert_fields(columns: Sequence[Values], schema: TopicSchema) -> Converted:
+    """The same for rows that were taken apart: the values of each field in use, None where the row has none."""
+    bad: dict[int, BadValue] = {}
+    places = _Places(np.arange(len(columns[0])), bad, ignore_extra=False)
+    return Converted(_joined(columns, schema.live, "", places), bad)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class _Places:
     """The rows that a column's values belong to, and where their faults are gathered."""
@@ -98,9 +108,6 @@ class _Places:
     def of(self, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> _Places:
         """The places of values that are parts of these values."""
         return _Places(self.at[numbers], self.bad, self.ignore_extra)
-
-
-Values: TypeAlias = Sequence[Any]
 
 
 def _column(values: Values, field: Field, path: str, places: _Places) -> pa.Array:
@@ -217,16 +224,19 @@ def _struct(values: Values, type_: StructType, path: str, places: _Places) -> pa
         taken_out, whole = [[row.get(name) for row in inside] for name in names], False
     if not whole and not places.ignore_extra:
         _note_extra(inside, names, path, below)
-    columns = [
-        _column(column, field, join(path, field.name), below) for field, column in zip(used.values(), taken_out, strict=True)
-    ]
-    if numbers is not None:
-        spread = np.full(len(rows), -1)
-        spread[numbers] = np.arange(len(numbers))
-        taken = pa.array(spread, mask=mask)
-        columns = [column.take(taken) for column in columns]
-    stored = [pa.field(field.stored_name, column.type) for field, column in zip(used.values(), columns, strict=True)]
-    return pa.StructArray.from_arrays(columns, fields=stored, mask=None if mask is None else pa.array(mask))
+    made = _joined(taken_out, tuple(used.values()), path, below)
+    if numbers is None:
+        return made
+    spread = np.full(len(rows), -1)
+    spread[numbers] = np.arange(len(numbers))
+    return made.take(pa.array(spread, mask=mask))
+
+
+def _joined(columns: Sequence[Values], used: Sequence[Field], path: str, places: _Places) -> pa.StructArray:
+    """Structs of the values of their fields."""
+    made = [_column(column, field, join(path, field.name), places) for field, column in zip(used, columns, strict=True)]
+    stored = [pa.field(field.stored_name, column.type) for field, column in zip(used, made, strict=True)]
+    return pa.StructArray.from_arrays(made, fields=stored)
 
 
 def _columns_of(rows: Sequence[Mapping[Any, Any]], names: Sequence[Any]) -> list[Values]:

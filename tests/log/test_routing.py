@@ -53,6 +53,19 @@ def test_a_router_agrees_and_takes_queues_in_turn_without_a_group(groups: list[s
                 assert queue == queue_of(group, queues)
 
 
+@given(st.lists(st.integers(0, 40), max_size=4), st.integers(1, 9), st.integers(0, 8))
+def test_rows_in_runs_are_as_many_for_each_queue_as_in_turn(counts: list[int], queues: int, first: int) -> None:
+    runs, turns = (Router(queues, first=first % queues) for _ in range(2))
+    for count in counts:
+        groups = pa.nulls(count, pa.string())
+        assert runs.route(groups, in_runs=True).tolist() == sorted(turns.route(groups).tolist())
+
+
+def test_rows_with_groups_go_to_their_queues_in_runs_too() -> None:
+    groups = pa.array(["user-7", None, "a", None])
+    assert Router(16).route(groups, in_runs=True).tolist() == Router(16).route(groups).tolist() == [8, 0, 12, 1]
+
+
 def test_a_router_remembers_only_so_many_groups() -> None:
     router = Router(16)
     router._REMEMBERED_MAX = 10

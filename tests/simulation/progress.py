@@ -49,7 +49,7 @@ class Standing:
             )
             for producer in lake._producers:
                 if self._waits_too_long(producer, awake_s):
-                    yield f"I13 {process.name}: {producer.id} waits beside {len(self._since[id(producer)][0].contents)} messages"
+                    yield f"I13 {process.name}: {producer.id} waits beside {self._since[id(producer)][0].count} messages"
 
     def _waits_too_long(self, producer: Producer, awake_s: float) -> bool:
         head = producer._accumulator.head()

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from ....log.message.message import Message
-from ....log.produce.typed_rows import TypedRows, check_content, refusal, rows_of_contents, rules_of
+from ....log.produce.typed_rows import TypedRows, check_content, refusal, rows_of_converted, rules_of
+from ....log.schema.values import convert
 from ....log.topic.topics import Topic
 
 
@@ -39,5 +40,5 @@ async def _rows(topic: Topic, messages: Sequence[Message], queue: int | None) ->
     nobody = np.zeros(len(messages), np.int64)  # messages of transactions have no delivery time, which would count from their birth
     values, groups = [message.value for message in messages], [message.message_group for message in messages]
     return await topic.runtime.offload(
-        lambda: rows_of_contents(values, groups, dict(enumerate(messages)), queues, rules, born_us=nobody)
+        lambda: rows_of_converted(convert(values, rules.schema), groups, dict(enumerate(messages)), queues, rules, born_us=nobody)
     )

@@ -1,0 +1,157 @@
+"""Rows on their way to a batch: turned into columns block by block, as they come.
+
+A dict that waits for its batch costs the garbage collector, and its values have left the processor's cache when their turn comes. So the
+values of a row are taken out at once, and a block of rows becomes columns as soon as it is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from ..schema.stored import concatenated
+from ..schema.topic_schema import TopicSchema
+from ..schema.values import BadValue, Converted, convert, convert_fields
+
+_BLOCK_ROWS = 1024
+
+
+class RowForm:
+    """How the values of rows are taken out, by the fields in use of one version of a topic's schema."""
+
+    def __init__(self, schema: TopicSchema, *, ignore_extra: bool) -> None:
+        self.schema, self.ignore_extra = schema, ignore_extra
+        self.names = [one.name for one in schema.live]
+        self.of_dict: Callable[[Any], tuple[Any, ...]] = _getter(itemgetter, self.names)
+        self._known = frozenset(self.names)
+        self._needed = frozenset(one.name for one in schema.live if not one.nullable)
+        self._of_class: dict[type, Callable[[Any], tuple[Any, ...]] | None] = {}
+
+    def values(self, row: object) -> tuple[Any, ...] | None:
+        """The value of each field, None for one that is left out. None: the row cannot be taken apart, as it may have other fields."""
+        kind = type(row)
+        if type(row) is dict:
+            return tuple(map(row.get, self.names)) if self._needed <= row.keys() <= self._known else None
+        if kind not in self._of_class:
+            self._of_class[kind] = _getter(attrgetter, self.names) if _field_names(kind) == self._known else None
+        of_class = self._of_class[kind]
+        try:
+            return None if of_class is None else of_class(row)
+        except AttributeError:  # a dataclass whose field was never set
+            return None
+
+
+def _field_names(kind: type) -> set[str]:
+    """The fields of a dataclass or named tuple."""
+    if is_dataclass(kind):
+        return {one.name for one in fields(kind)}
+    return set(getattr(kind, "_fields", ())) if issubclass(kind, tuple) else set()
+
+
+def _getter(of: type[itemgetter[Any] | attrgetter[Any]], names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    get = of(*names)
+    return get if len(names) > 1 else lambda row: (get(row),)
+
+
+@dataclass(eq=False, slots=True)
+class _Block:
+    """Rows one behind the other."""
+
+    values: list[Any] = field(default_factory=list)
+    """The values of all rows, field by field and row by row, as long as there are no ``rows``."""
+    rows: list[Any] | None = None
+    """The rows themselves, if one of them could not be taken apart."""
+    count: int = 0
+    made: Converted | None = None
+    """Its columns. What they were made of is kept only if there are bad rows."""
+    unforeseen: Exception | None = None
+    """Why there are none."""
+
+
+class GatheredRows:
+    """The rows of a batch so far. A row must not be changed inside, in its lists and dicts, before it is written."""
+
+    def __init__(self, form: RowForm, *, block_rows: int = _BLOCK_ROWS) -> None:
+        self._block_rows = block_rows
+        self._form, self._width, self._of_dict = form, len(form.names), form.of_dict
+        self._blocks = [_Block()]
+
+    def append(self, row: object) -> None:
+        """Take a row of any kind, or None for a tombstone. It is checked later."""
+        block = self._blocks[-1]
+        if block.count >= self._block_rows:
+            try:
+                self._convert(block)
+            except Exception as error:  # noqa: BLE001 - it ends the batch; the row of this call has no part in it
+                block.unforeseen = error
+            block = _Block()
+            self._blocks.append(block)
+        if block.rows is None:
+            try:
+                values = self._of_dict(row) if type(row) is dict and len(row) == self._width else self._form.values(row)
+            except KeyError:  # as many fields, but others
+                values = self._form.values(row)
+            if values is not None:
+                block.values.extend(values)
+                block.count += 1
+                return
+            block.rows = self._rows(block)
+        block.rows.append(dict(row) if isinstance(row, dict) else row)
+        block.count += 1
+
+    def row(self, at: int) -> object:
+        """A row that does not fit, by its place, or any that was not converted yet; perhaps as a dict, and with None for what it left out."""
+        for block in self._blocks:
+            if at < block.count:
+                return self._rows(block)[at]
+            at -= block.count
+        raise IndexError(at)
+
+    def cut(self, count: int) -> None:
+        """Forget all rows but the first ``count``. Those to forget are in the last block."""
+        block = self._blocks[-1]
+        block.count = count - sum(one.count for one in self._blocks[:-1])
+        del block.values[block.count * self._width :]
+        if block.rows is not None:
+            del block.rows[block.count :]
+
+    def converted(self, schema: TopicSchema) -> Converted:
+        """All rows as the column ``value``. ``schema`` is that of the form or a later one, which may take what does not fit before."""
+        parts: list[pa.Array] = []
+        bad: dict[int, BadValue] = {}
+        first = 0
+        for block in self._blocks:
+            made = self._convert(block)
+            if made.bad and schema.version != self._form.schema.version:
+                made = convert(self._rows(block), schema, ignore_extra=self._form.ignore_extra)
+            parts.append(made.value)
+            bad |= {first + at: fault for at, fault in made.bad.items()}
+            first += block.count
+        return Converted(concatenated(parts), bad)
+
+    def _convert(self, block: _Block) -> Converted:
+        if block.unforeseen is not None:
+            raise block.unforeseen
+        if block.made is None:
+            form = self._form
+            if block.rows is None:
+                columns = [block.values[number :: self._width] for number in range(self._width)]
+                made = convert_fields(columns, form.schema)
+            else:
+                made = convert(block.rows, form.schema, ignore_extra=form.ignore_extra)
+            block.made = made
+            if not made.bad:
+                block.values, block.rows = [], None
+        return block.made
+
+    def _rows(self, block: _Block) -> list[Any]:
+        if block.rows is not None:
+            return block.rows
+        names, width = self._form.names, self._width
+        return [
+            dict(zip(names, block.values[start : start + width], strict=True)) for start in range(0, block.count * width, width)
+        ]

@@ -1,0 +1,107 @@
+"""Rows that become columns block by block are the same as rows that become columns together."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, is_dataclass, make_dataclass
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.log.produce.gathered_rows import GatheredRows, RowForm
+from penstock.log.schema.evolution import evolve
+from penstock.log.schema.fields import StructType
+from penstock.log.schema.sources import fields_of
+from penstock.log.schema.stored import shown_value
+from penstock.log.schema.topic_schema import TopicSchema, first_schema
+from penstock.log.schema.values import convert
+from tests.log.schema.strategies import any_fields, drawn_value
+from tests.log.schema.test_values import SEEDS, schema
+
+
+def gathered(of: TopicSchema, rows: list[Any], *, ignore_extra: bool = False) -> GatheredRows:
+    made = GatheredRows(RowForm(of, ignore_extra=ignore_extra), block_rows=3)
+    for row in rows:
+        made.append(row)
+    return made
+
+
+def drawn_in_some_form(of: TopicSchema, random: Random) -> Any:
+    """A row as a producer may give it, perhaps one that does not fit."""
+    row = drawn_value(StructType(of.fields), random)
+    names = list(row)
+    match random.randrange(8):
+        case 0:
+            row = {name: row[name] for name in names if random.random() < 0.5}
+        case 1:
+            row |= {"other": 1}
+        case 2:
+            row = {name: row[name] for name in reversed(names)}
+        case 3:
+            row[random.choice(names)] = object()
+        case 4:
+            return None
+        case 5 if all(name.isidentifier() for name in names):
+            return make_dataclass("Row", [(name, Any) for name in names])(**row)
+        case 6:
+            return 7
+    return row
+
+
+@given(any_fields(), SEEDS, st.booleans(), st.integers(0, 14))
+def test_blocks_give_the_same_as_all_rows_together(fields: StructType, seed: int, ignore_extra: bool, count: int) -> None:
+    of = first_schema(fields.fields)
+    random = Random(seed)
+    rows = [drawn_in_some_form(of, random) for _ in range(count)]
+    together = convert(rows, of, ignore_extra=ignore_extra)
+    gathering = gathered(of, rows, ignore_extra=ignore_extra)
+    for _ in range(2):  # it may be asked again
+        in_blocks = gathering.converted(of)
+        assert in_blocks.bad.keys() == together.bad.keys()
+        assert {at: fault.path for at, fault in in_blocks.bad.items()} == {at: fault.path for at, fault in together.bad.items()}
+        good = pa.array([at for at in range(count) if at not in together.bad], pa.int64())
+        assert shown_value(in_blocks.value.take(good), of).equals(shown_value(together.value.take(good), of))
+    for at in together.bad:
+        given = asdict(rows[at]) if is_dataclass(rows[at]) else rows[at]
+        filled = dict.fromkeys(RowForm(of, ignore_extra=False).names) | given if isinstance(given, dict) else given
+        assert gathering.row(at) in (rows[at], given, filled)
+
+
+@pytest.mark.parametrize("count", range(7, 9))
+def test_rows_that_are_cut_off_are_forgotten(count: int) -> None:
+    of = schema("n int, t string")
+    rows: list[Any] = [{"n": number, "t": "x"} for number in range(7)] + [{"n": 7, "t": "x", "other": 1}]
+    gathering = gathered(of, rows)
+    gathering.cut(count)
+    gathering.append({"n": 100})
+    values = gathering.converted(of).value.to_pylist()
+    assert [value["n"] for value in values] == [*range(count), 100]
+
+
+def test_rows_that_do_not_fit_are_tried_again_with_a_later_schema() -> None:
+    first = schema("n int, t string")
+    later = evolve(first, fields_of("m bigint, t string, added double"), rename={"n": "m"})
+    rows: list[Any] = [{"n": number, "t": "x"} for number in range(4)]
+    rows += [{"n": 2**40, "t": "x"}, {"n": 5, "t": 5}, {"n": 6, "t": "x", "added": 0.5}]
+    gathering = gathered(first, rows)
+    assert sorted(gathering.converted(first).bad) == [4, 5, 6]
+    made = gathering.converted(later)
+    assert sorted(made.bad) == [5]
+    values = shown_value(made.value, later).to_pylist()
+    assert [value["m"] for at, value in enumerate(values) if at != 5] == [0, 1, 2, 3, 2**40, 6]
+    assert values[6]["added"] == 0.5
+    assert gathering.row(5) == rows[5]
+
+
+def test_a_value_that_cannot_even_be_looked_at_is_met_when_the_batch_is_formed() -> None:
+    class Hostile(list[int]):
+        def __len__(self) -> int:
+            raise RuntimeError("looked at")
+
+    of = schema("l array<int>")
+    gathering = gathered(of, [{"l": [1]}, {"l": Hostile()}, {"l": [1]}, {"l": [2]}])
+    with pytest.raises(RuntimeError, match="looked at"):
+        gathering.converted(of)
