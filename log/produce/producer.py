@@ -51,6 +51,7 @@ from .typed_rows import (
     RowRules,
     TypedRows,
     check_content,
+    given_rows,
     refusal,
     rows_of_columns,
     rows_of_converted,
@@ -333,6 +334,8 @@ class Producer:
         """The checked rows of a batch, bad ones too, with all columns that are sent."""
         if isinstance(sent, pa.Table):
             typed = rows_of_columns(sent, rules)
+            if self._invalid is not None:
+                typed = replace(typed, given=given_rows(sent, typed.bad))
         else:
             groups, labelled = [one.message_group for one in sent], dict(enumerate(sent))
             born_us = np.full(len(sent), 1000 * self._runtime.clock.wall_ms())

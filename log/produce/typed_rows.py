@@ -5,8 +5,8 @@ A row that does not fit is known by its place and its fault. What becomes of suc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +63,7 @@ class TypedRows:
     bad: Bad
     """The rows that cannot be sent, by their place. Their values mean nothing."""
     given: Mapping[int, object] = field(default_factory=dict)
-    """The bad rows as they were given, where they came as columns."""
+    """The bad rows of a batch of columns as they were given, where they go to another topic."""
 
     @property
     def fits(self) -> npt.NDArray[np.bool_]:
@@ -107,13 +107,13 @@ def rows_of_columns(data: pa.Table, rules: RowRules) -> TypedRows:
         raise InvalidArgument(f"columns {', '.join(twice)} are there twice", operation="send_batch", hint=NOTHING_SENT)
     fields = data.drop_columns(own) if own else data
     own_columns = {"body": pa.nulls(data.num_rows, pa.binary()), **{name: data[name] for name in own}}
-    made = _with_labels(pa.table(own_columns), convert_columns(fields, rules.schema, ignore_extra=rules.ignore_extra), rules)
-    return replace(made, given={at: _given(fields.slice(at, 1)) for at in made.bad})
+    return _with_labels(pa.table(own_columns), convert_columns(fields, rules.schema, ignore_extra=rules.ignore_extra), rules)
 
 
-def _given(row: pa.Table) -> dict[str, object]:
-    """A row of columns; of a value that Python does not have, its type and number are there."""
-    return {name: _value(column[0]) for name, column in zip(row.column_names, row.columns, strict=True)}
+def given_rows(data: pa.Table, places: Iterable[int]) -> dict[int, object]:
+    """Rows of what `rows_of_columns` takes, by place; of a value that Python does not have, its type and number are there."""
+    fields = {name: data[name] for name in data.column_names if name not in SEND_SCHEMA.names}
+    return {at: {name: _value(column[at]) for name, column in fields.items()} for at in places}
 
 
 def _value(value: pa.Scalar) -> object:
