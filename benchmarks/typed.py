@@ -56,12 +56,14 @@ def _compare(spark: SparkSession, root: Path, count: int, options: Options) -> I
         "typed": lambda: _two(spark.read.format("delta").load(_table(root, "typed"))),
         "typed files": lambda: _two(spark.read.parquet(*typed)),
         "plain": lambda: _two(spark.read.parquet(*plain)),
+        "plain Delta": lambda: _two(spark.read.format("delta").load(str(root / "delta"))),
         "bodies": lambda: _two(spark.read.format("delta").load(_table(root, "json")).selectExpr(as_json)),
         "source, typed": lambda: _drain(_ours(spark, root, "typed")),
         "source, bodies": lambda: _drain(_ours(spark, root, "json")),
         "source, two fields": lambda: _two(_ours(spark, root, "typed", columns="value.quantity, value.price")),
         "source, from_json": lambda: _two(_ours(spark, root, "json", columns="body").selectExpr(as_json)),
     }
+    spark.read.parquet(*plain).write.format("delta").save(str(root / "delta"))
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for way in ways.values():
         until_s = time.perf_counter() + options.scaled(_WARM_UP_S, 0)
@@ -77,6 +79,7 @@ def _compare(spark: SparkSession, root: Path, count: int, options: Options) -> I
         yield Figure(name=name, unit="s", values=values, note=note)
     yield _ratio("two typed columns beside from_json(body)", seconds["bodies"], seconds["typed"], target=1000)
     yield _ratio("two typed columns beside plain Parquet", seconds["plain"], seconds["typed"], target=95)
+    yield _ratio("two typed columns beside a plain Delta table", seconds["plain Delta"], seconds["typed"])
     yield _ratio("the same files without Delta beside plain Parquet", seconds["plain"], seconds["typed files"])
     yield _ratio("the source, typed rows beside JSON bodies", seconds["source, bodies"], seconds["source, typed"], target=90)
     yield _ratio("the source, two fields beside from_json(body)", seconds["source, from_json"], seconds["source, two fields"])
