@@ -13,6 +13,7 @@ from ....log.message.message import VALUE
 from ....log.schema.value_column import ValueColumn
 from ....log.schema.value_json import value_json
 from ...console import output
+from .rendering import body_fields, header_list, key_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,21 +24,27 @@ _CELLS_MIN, _CELLS_MAX = 5, 32
 
 
 def chosen(columns: str | None) -> tuple[str, ...] | None:
-    """The names in a list with commas between them."""
-    return None if columns is None else tuple(name.strip() for name in columns.split(",") if name.strip())
+    """The names in a list with commas between them. Raises `click.UsageError` when there are none."""
+    if columns is None:
+        return None
+    names = tuple(name.strip() for name in columns.split(",") if name.strip())
+    if not names:
+        raise click.UsageError("--columns names no column; leave it out to see all.")
+    return names
 
 
 class FieldLines:
     """One line a message, under one heading. The widths are those that the first batch needs."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, *, asked: bool = False) -> None:
+        """``asked`` says that the batches have the columns asked for, and not all."""
+        self._asked = asked
         self._cells: dict[str, int] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch, with all columns or with those asked for."""
-        is_whole = "body" in batch.schema.names
-        rows = [{name: _shown(value) for name, value in row.items()} for row in _rows(batch, _SHOWN if is_whole else None)]
-        if is_whole and self._cells is None:
+        """Take a batch."""
+        rows = [{name: _shown(value) for name, value in row.items()} for row in _rows(batch, None if self._asked else _SHOWN)]
+        if not self._asked and self._cells is None:
             empty = [name for name in ("message_group", "tag") if all(row[name] == "-" for row in rows)]
             rows = [{name: text for name, text in row.items() if name not in empty} for row in rows]
         if self._cells is None:
@@ -54,13 +61,26 @@ class FieldLines:
 class FieldJson:
     """One JSON object a message, with the columns asked for."""
 
-    def __init__(self, topic: str) -> None:
-        pass
-
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch with the columns asked for."""
         for row in _rows(batch, None, flat=False):
-            output.emit(json.loads(value_json(row)))
+            output.emit(_document(row))
+
+
+def _document(row: Mapping[str, Any]) -> dict[str, object]:
+    """Columns of a message as JSON values, as `rendering.document` has them."""
+    found: dict[str, object] = {}
+    for name, value in row.items():
+        match name:
+            case "body":
+                found |= body_fields(value)
+            case "key":
+                found |= key_fields(value)
+            case "headers":
+                found[name] = header_list((one["key"], one["value"]) for one in value or ())
+            case _:
+                found[name] = json.loads(value_json(value)) if name == VALUE else value
+    return found
 
 
 def _rows(batch: pa.RecordBatch, names: tuple[str, ...] | None, *, flat: bool = True) -> list[dict[str, Any]]:

@@ -87,10 +87,16 @@ def command(session: Session, /, topic: str, file: str | None, as_csv: bool, col
         if columns is not None and selection.labelled:
             raise click.UsageError("--columns reads the topic: leave --id, --key and --group out.")
         if file is None:
-            is_typed = columns is not None or lake.topic_schema(topic) is not None
-            lines: type[Lines | FieldLines] = FieldLines if is_typed else Lines
-            as_objects: type[JsonLines | FieldJson] = JsonLines if columns is None else FieldJson
-            sink: Sink = CsvLines(topic) if as_csv else as_objects(topic) if session.as_json else lines(topic)
+            is_typed = lake.topic_schema(topic) is not None
+            sink: Sink
+            if as_csv:
+                sink = CsvLines(topic)
+            elif columns is not None:
+                sink = FieldJson() if session.as_json else FieldLines(asked=True)
+            elif session.as_json:
+                sink = JsonLines(topic)
+            else:
+                sink = FieldLines() if is_typed else Lines(topic)
             count = written(selection.batches(reader), sink)
             if not count and not session.as_json:
                 output.note("No messages.")

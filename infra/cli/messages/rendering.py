@@ -35,12 +35,9 @@ def document(message: MessageView) -> dict[str, object]:
     for name in ("key", "headers", "value"):  # most messages have none of them
         del found[name]
     if message.key is not None:
-        found["key_base64"] = base64.b64encode(message.key).decode()
+        found |= key_fields(message.key)
     if message.headers:
-        found["headers"] = [
-            {"key": name, "value_base64": None if value is None else base64.b64encode(value).decode()}
-            for name, value in message.headers
-        ]
+        found["headers"] = header_list(message.headers)
     if message.value is not None:
         found["value"] = message.json()
     return found
@@ -54,6 +51,16 @@ def body_fields(body: bytes | None) -> dict[str, object]:
         return {"body": body.decode(), "body_base64": False}
     except UnicodeDecodeError:
         return {"body": base64.b64encode(body).decode(), "body_base64": True}
+
+
+def key_fields(key: bytes | None) -> dict[str, object]:
+    """A key as JSON values."""
+    return {"key_base64": None if key is None else base64.b64encode(key).decode()}
+
+
+def header_list(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, object]]:
+    """Headers as JSON values."""
+    return [{"key": name, "value_base64": None if value is None else base64.b64encode(value).decode()} for name, value in headers]
 
 
 def body_start(body: bytes | None) -> str:

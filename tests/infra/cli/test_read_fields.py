@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import connect
+from penstock import Message, connect
 from tests.infra.cli.conftest import Penstock
 
 
@@ -34,10 +34,31 @@ def test_only_the_columns_asked_for(rows: Penstock) -> None:
     assert rows("read", "orders", "--columns", "offset", "--json").rows == [{"offset": 0}, {"offset": 1}]
 
 
+def test_parts_of_messages_may_be_asked_for_as_well(rows: Penstock, lake: Path) -> None:
+    with connect(lake) as opened:
+        opened.create_topic("plain", queues=1)
+        with opened.producer("plain") as producer:
+            producer.send(Message("né".encode(), key=b"\xff", headers=[("h", b"1"), ("h", None)]))
+            producer.send(Message(b"\xff"))
+    assert rows("read", "orders", "--columns", "body,offset").out.split() == ["body", "offset", "-", "0", "-", "1"]
+    assert rows("read", "plain", "--columns", "offset,body").out.split()[:4] == ["offset", "body", "0", "né"]
+    headers = [{"key": "h", "value_base64": "MQ=="}, {"key": "h", "value_base64": None}]
+    assert rows("read", "plain", "--columns", "body,key,headers", "--json").rows == [
+        {"body": "né", "body_base64": False, "key_base64": "/w==", "headers": headers},
+        {"body": "/w==", "body_base64": True, "key_base64": None, "headers": []},
+    ]
+    (whole, _), (time, _) = (
+        rows("read", "plain", "--json").rows,
+        rows("read", "plain", "--columns", "store_timestamp", "--json").rows,
+    )
+    assert time == {"store_timestamp": whole["store_timestamp"]}
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
         (["--columns", "value.nobody"], "there are no columns value.nobody"),
+        (["--columns", ","], "--columns names no column"),
         (["--columns", "offset", "--csv"], "--columns is for what is shown"),
         (["--columns", "offset", "-o", "x.csv"], "--columns is for what is shown"),
         (["--columns", "offset", "--key", "k"], "--columns reads the topic"),
