@@ -92,7 +92,7 @@ async def _rows(opened: OpenLake, task: ReadTask) -> AsyncGenerator[pa.RecordBat
     while True:
         span = Span(position=position, limits=limits, skip_damaged=task.skip_damaged, movable=not task.fail_on_data_loss)
         try:
-            async with aclosing(rows.joined(await rows.refresh(), span, columns.needed.stored)) as source:
+            async with aclosing(rows.joined(await rows.refresh(), span, lambda: columns.needed.stored)) as source:
                 async for batch in source:
                     kept = keep.apply(columns.shown(batch, topic))
                     if kept.num_rows:

@@ -90,8 +90,14 @@ class MergedRows:
                 if snapshot.version == before.version:
                     raise DataDamaged("a file of the table is missing", operation="read", object=error.object) from error
 
-    async def joined(self, snapshot: Snapshot, span: Span, columns: list[str]) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of ``span``: first the table's, queue by queue, then the log's."""
+    async def joined(
+        self, snapshot: Snapshot, span: Span, columns: Callable[[], list[str]]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The rows of ``span``: first the table's, queue by queue, then the log's.
+
+        ``columns`` says what to read. It is asked again whenever more is read of the table, as rows of a reader that follows may be of
+        later versions of the topic's schema.
+        """
         begun = dict(span.position)
         while True:
             try:
@@ -99,14 +105,14 @@ class MergedRows:
                     self._check_kept(snapshot, span, queue, begun)
                     limit = span.limit(queue, snapshot.end(queue))
                     if span.position[queue] < limit:
-                        async with aclosing(self._table(snapshot, span, queue, limit, columns)) as rows:
+                        async with aclosing(self._table(snapshot, span, queue, limit, columns())) as rows:
                             async for batch in rows:
                                 span.position[queue] = batch.column("offset")[batch.num_rows - 1].as_py() + 1
                                 yield batch
                         span.position[queue] = limit
                 async with aclosing(self.log(snapshot, span)) as rows:
                     async for batch in rows:
-                        yield _only(batch, columns)
+                        yield _only(batch, columns())
                 return
             except ViewLost as lost:
                 snapshot = await self._behind_the_trim(lost)

@@ -21,7 +21,7 @@ from ..table.delta.scan import GROUPS_AHEAD, offset_at
 from ..table.delta.snapshot import Snapshot
 from ..topic.topics import Topic
 from .merged_rows import MergedRows, Span, out_of_range
-from .shown_rows import shown_columns
+from .shown_rows import ShownColumns, shown_columns
 
 Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 """An offset, a store time, or one of the two ends."""
@@ -128,16 +128,22 @@ class Reader:
         schema = self._schema
         for one in keep:
             check_filter(one, schema)
-        looked_at = columns_read(keep, typed=schema is not None)
-        wanted = shown_columns(columns, schema)
-        needed = shown_columns(sorted({*(columns or wanted.names), "queue", "offset", *looked_at}), schema)
-        source = self._rows.joined(snapshot, span, needed.stored)
+        looked_at = {_whole_field(name) for name in columns_read(keep, typed=schema is not None)}
+
+        def needed_of(schema: TopicSchema | None) -> ShownColumns:
+            names = shown_columns(columns, schema).names if columns is None else columns
+            return shown_columns(sorted({*names, "queue", "offset", *looked_at}), schema)
+
+        def stored() -> list[str]:
+            return (needed_of(self._schema) if follow and self._schema is not schema else needed).stored
+
+        wanted, needed = shown_columns(columns, schema), needed_of(schema)
+        source = self._rows.joined(snapshot, span, stored)
         try:
             async for batch in source:
                 if follow and self._schema is not schema:  # what came before is read with the schema of then
                     schema = self._schema
-                    wanted = shown_columns(columns, schema)
-                    needed = shown_columns(sorted({*(columns or wanted.names), "queue", "offset", *looked_at}), schema)
+                    wanted, needed = shown_columns(columns, schema), needed_of(schema)
                 batch = needed.shown(batch, where=self._paths.topic)
                 for one in keep:
                     batch = one.apply(batch, schema)
@@ -224,7 +230,7 @@ class Reader:
         """
         limits = {queue: offset + 1 for queue, offset in offsets.items() if self._checked_queues(queue)}
         span = Span(position=dict(offsets), limits=limits, skip_damaged=True, movable=True)
-        source = self._rows.joined(await self._rows.refresh(), span, ["queue", "offset", "store_timestamp"])
+        source = self._rows.joined(await self._rows.refresh(), span, lambda: ["queue", "offset", "store_timestamp"])
         found: dict[int, datetime] = {}
         try:
             async for batch in source:
@@ -323,6 +329,11 @@ class Reader:
                 observed=queue,
             )
         return [queue]
+
+
+def _whole_field(name: str) -> str:
+    """The column, or the field of ``value`` with all that is in it, that has a filter's field (``value.place.city``)."""
+    return ".".join(name.split(".")[:2])
 
 
 def _checked_skip(damaged: object) -> bool:

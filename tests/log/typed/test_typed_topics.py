@@ -301,3 +301,18 @@ def test_messages_carry_keys_and_headers_and_tombstones_without_a_schema_too() -
             lake.upkeep("plain")
         with pytest.raises(InvalidArgument, match="the topic has no schema"):
             lake.lake.evolve_topic("plain", "id int")
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_condition_of_a_reader_names_fields_inside_of_fields(published: bool) -> None:
+    with typed_lake("id int, place struct<city: string, at: struct<x: int>>") as lake:
+        places: list[Any] = [{"city": "Ulm", "at": {"x": 1}}, {"city": "Bonn", "at": None}, None]
+        lake.send(*({"id": number, "place": place} for number, place in enumerate(places)))
+        if published:
+            lake.upkeep()
+        reader = lake.lake.reader("orders")
+        assert [message.value["id"] for message in reader.messages(where="value.place.city = 'Bonn'")] == [1]
+        assert reader.to_arrow(where="value.place.at.x = 1", columns=["value.id"]).to_pylist() == [{"value": {"id": 0}}]
+        assert reader.to_arrow(where="value.place.at.x IS NULL", columns=["offset"]).to_pylist() == [{"offset": 1}, {"offset": 2}]
+        with pytest.raises(InvalidArgument, match=r"value\.place\.zip"):
+            reader.to_arrow(where="value.place.zip = 1")
