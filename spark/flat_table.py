@@ -26,11 +26,12 @@ def table(spark: SparkSession, lake: LakeLike, topic: str) -> DataFrame:
     found = opened.run(lambda: opened.lake.topic(topic))
     frame = spark.read.format("delta").load(f"{_folder(place.url)}/{found.paths.table(found.record.table)}")
     if VALUE not in frame.columns:
-        return frame.select(*MESSAGE_SCHEMA.names)
+        return frame
     return frame.select(*(name for name in MESSAGE_SCHEMA.names if name != "body"), f"{VALUE}.*")
 
 
 def _folder(url: str) -> str:
-    """A lake as Hadoop names it: it takes what stands in a path as it is, percent signs too."""
+    """A lake as Hadoop names it: without the options of its URL. Hadoop takes what stands in a path as it is, percent signs too."""
     parts = urlsplit(url)
-    return (unquote(parts.path) if parts.scheme == "file" else url).rstrip("/")
+    path = unquote(parts.path).rstrip("/")
+    return path if parts.scheme == "file" else f"{parts.scheme}://{parts.netloc}{path}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zipfile
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -16,6 +17,8 @@ from penstock.coordinator.lakes import lakes
 from penstock.log import Lake, open_store
 from penstock.log.table.publisher import Publisher
 from penstock.spark import table
+from penstock.spark.flat_table import _folder
+from tests.data.test_formats import FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,6 +105,27 @@ def test_the_table_is_flat(spark: SparkSession, lake: penstock.Lake) -> None:
     assert flat.where("amount > 12").select("message_group").collect() == [("1",)]
     lake.create_topic("plain", queues=1)
     assert "body" in table(spark, lake, "plain").columns
+
+
+def test_a_table_of_the_first_format_is_given_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    with zipfile.ZipFile(FORMATS[0]) as packed:
+        packed.extractall(tmp_path)
+    frame = table(spark, tmp_path / "lake", "orders")
+    assert frame.count() > 0
+    assert "body" in frame.columns
+    assert "headers" not in frame.columns  # they came with the second format
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [
+        ("s3://bucket/lake?region=eu-west-1&endpoint=http://localhost:9000", "s3://bucket/lake"),
+        ("s3://bucket/a%20lake/", "s3://bucket/a lake"),
+        ("file:///a%20lake/", "/a lake"),
+    ],
+)
+def test_hadoop_is_told_the_folder_without_options(url: str, folder: str) -> None:
+    assert _folder(url) == folder
 
 
 def test_a_stream_shows_a_later_version_by_its_own_until_it_is_started_again(
