@@ -17,7 +17,7 @@ from ..log.errors import InvalidArgument, LimitExceeded
 from ..log.limits import CHECKPOINT_ENTRIES, ENTRY_INLINE_BYTES_MAX, LINGER_MAX, MEMORY_BYTES_MAX, MIB, QUEUES_MAX, WAIT_MAX, plain
 from ..log.produce.accumulator import ProducerOptions, linger_s
 from ..log.table.compactor import FAN_IN, SPAN_MS, TARGET_BYTES
-from ..log.table.delta.delta_log import REMOVED_KEPT_MS
+from ..log.table.delta.delta_log import ORPHAN_AGE_MS, REMOVED_KEPT_MS
 from ..log.table.maintenance import MaintenanceOptions
 from ..log.tail.tail import POLL_FIRST_S, POLL_MAX_S, POLL_QUIET_S, QUIET_AFTER_S
 
@@ -64,6 +64,10 @@ _TABLE_READS_A_FILE = 1.4
 _DELTA_READS_A_COMMIT = 1.6
 _LOG_KEPT_S = 5400.0
 """How long an entry is kept after it was published: the hour for which a floor must stand, and the rounds that raise it."""
+_LISTING_WRITES = 4
+"""The objects that tell Iceberg of a commit: a manifest, a list of manifests, a version and the hint."""
+_LISTING_BYTES = 13_400
+"""Their bytes. They are kept for `ORPHAN_AGE_MS`."""
 
 
 class Cells(StrEnum):
@@ -100,6 +104,8 @@ class Workload:
     cells: Cells = Cells.DYNAMODB
     maintained: bool = True
     """Whether one process maintains all topics."""
+    iceberg: bool = False
+    """Whether the topics are listed for Iceberg too."""
 
     def __post_init__(self) -> None:
         _check_number("messages_per_s", self.messages_per_s, most=RATE_MAX)
@@ -334,29 +340,42 @@ def _maintained_topic(workload: Workload) -> Requests:
     entries = entries_per_s(workload)
     if not entries:
         return Requests(get=2 / quiet_s + looks_at_settings)
-    round_s = workload.publish_interval.total_seconds() + _PUBLISH_S
-    publications = min(1 / round_s, entries)
+    round_s, publications = _publications(workload)
     entries_a_round = entries * round_s
     guessed = 1 + _GUESSED_IN_VAIN * _chance(workload)
     lists = publications if guessed * entries_a_round > _GUESSED_ENTRIES else 0.0
     reads = entries * ((1 if lists else guessed) + _staged(workload)) + publications
-    files = publications * _queues_a_publication(workload, publications)
-    merged = files / (FAN_IN - 1) if round_s < FAN_IN * _UPKEEP_S else 0.0
-    commits = publications + min(merged, 1 / _UPKEEP_S)
+    files, merged, commits = _table_writes(workload)
+    listings = commits if workload.iceberg else 0.0
     upkeep = min(1 / _UPKEEP_S, entries)
     clocks = _CLOCKS_A_ROUND * upkeep
     in_vain = 2 / quiet_s * (1 - publications * round_s)
     return Requests(
-        put=files + merged + commits + clocks + upkeep,
+        put=files + merged + commits + _LISTING_WRITES * listings + clocks + upkeep,
         get=reads
         + _TABLE_READS_A_FILE * files
         + _DELTA_READS_A_COMMIT * commits
+        + listings
         + clocks
         + 2 * upkeep
         + looks_at_settings
         + in_vain,
         list=lists + 2 * upkeep,
     )
+
+
+def _publications(workload: Workload) -> tuple[float, float]:
+    """How long a round of publishing one topic lasts, and the publications a second."""
+    round_s = workload.publish_interval.total_seconds() + _PUBLISH_S
+    return round_s, min(1 / round_s, entries_per_s(workload))
+
+
+def _table_writes(workload: Workload) -> tuple[float, float, float]:
+    """The files a second that one topic's publications bring, those that merging makes of them, and the commits of both."""
+    round_s, publications = _publications(workload)
+    files = publications * _queues_a_publication(workload, publications)
+    merged = files / (FAN_IN - 1) if round_s < FAN_IN * _UPKEEP_S else 0.0
+    return files, merged, publications + min(merged, 1 / _UPKEEP_S)
 
 
 def _queues_a_publication(workload: Workload, publications: float) -> float:
@@ -366,7 +385,9 @@ def _queues_a_publication(workload: Workload, publications: float) -> float:
 
 
 def stored_bytes(workload: Workload) -> float:
-    """The bytes in the bucket once retention takes as much as comes: the table, its merged files' sources, and the log."""
+    """The bytes in the bucket once retention takes as much as comes: the table, its merged files' sources, the log, and what lists the
+    table for Iceberg.
+    """
     bytes_per_s = workload.messages_per_s * workload.message_bytes
     kept_s = workload.retention.total_seconds()
     if not workload.maintained or not bytes_per_s:
@@ -375,7 +396,8 @@ def stored_bytes(workload: Workload) -> float:
     first = max(per_queue * (workload.publish_interval.total_seconds() + _PUBLISH_S), workload.message_bytes)
     largest = max(first, min(TARGET_BYTES / 2, per_queue * SPAN_MS / 1e3))
     merges = math.ceil(math.log(largest / first, FAN_IN))
-    return bytes_per_s * (kept_s + merges * min(REMOVED_KEPT_MS / 1e3, kept_s) + _LOG_KEPT_S)
+    listings = workload.topics * _table_writes(workload)[2] * ORPHAN_AGE_MS / 1e3 if workload.iceberg else 0.0
+    return bytes_per_s * (kept_s + merges * min(REMOVED_KEPT_MS / 1e3, kept_s) + _LOG_KEPT_S) + listings * _LISTING_BYTES
 
 
 # --- Input --------------------------------------------------------------------------------------------------------------------------

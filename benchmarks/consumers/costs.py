@@ -35,7 +35,7 @@ def counted(workload: Workload, *, warm_up_s: float, seconds: float) -> Requests
         await maintain_forever(lake, (), lambda *step: None, stop, publish_interval=interval, metrics=metrics)
 
     async def main() -> Requests:
-        await world.create_topic()
+        await world.create_topic(iceberg=workload.iceberg)
         worker = world.worker("worker", handle)
         await worker.start()
         await world.until_shared([worker])

@@ -117,10 +117,10 @@ class WorkersWorld(World):
         self.cell_requests: Counter[str] = Counter()
         """By verb; none where cells are in the store."""
 
-    async def create_topic(self) -> Client:
+    async def create_topic(self, *, iceberg: bool = False) -> Client:
         """With a client of its own."""
         admin = self.client("admin")
-        settings = TopicSettings(message_type=MessageType.FIFO, queues=self.queues)
+        settings = TopicSettings(message_type=MessageType.FIFO, queues=self.queues, iceberg=iceberg)
         await admin.process.run(admin.lake.create_topic(TOPIC, settings))
         return admin
 

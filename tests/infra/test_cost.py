@@ -36,6 +36,7 @@ PRICES = Prices()
 
 ALONE = Workload(messages_per_s=4, message_bytes=100, queues=4, cells=Cells.STORE)
 TOGETHER = Workload(messages_per_s=8, message_bytes=100, queues=4, producers=2, maintained=False)
+LISTED = dataclasses.replace(ALONE, iceberg=True)
 IDLE = Workload(messages_per_s=0, queues=4, cells=Cells.STORE)
 
 
@@ -45,6 +46,7 @@ IDLE = Workload(messages_per_s=0, queues=4, cells=Cells.STORE)
     ("workload", "warm_up_s", "seconds", "tolerance"),
     [
         pytest.param(ALONE, 20, 40, 0.25, id="one producer, one worker, maintenance"),
+        pytest.param(LISTED, 20, 40, 0.25, id="the same, listed for Iceberg"),
         pytest.param(TOGETHER, 10, 20, 0.5, id="two producers, one worker"),
         pytest.param(IDLE, 600, 1200, 0.25, id="nothing to do"),
     ],
@@ -131,6 +133,18 @@ def test_parts_grow_with_what_causes_them() -> None:
     ]
     for name, value, measure in more:
         assert measure(dataclasses.replace(base, **{name: value})) > measure(base), name
+
+
+def test_listing_for_iceberg_is_four_writes_a_commit_and_a_share_of_the_storage() -> None:
+    plain, listed = (Workload(messages_per_s=1000, topics=2, iceberg=iceberg) for iceberg in (False, True))
+    more = estimate(listed).maintenance.put - estimate(plain).maintenance.put
+    rounds = 2 / (plain.publish_interval.total_seconds() + 0.25)
+    assert 4 * rounds < more <= 4 * (rounds + 2 / 30)
+    assert stored_bytes(listed) - stored_bytes(plain) == pytest.approx(more / 4 * 13_400 * 48 * 3600)
+    idle = dataclasses.replace(IDLE, iceberg=True)
+    assert estimate(idle) == estimate(IDLE)
+    alone = dataclasses.replace(listed, maintained=False)
+    assert estimate(alone) == estimate(dataclasses.replace(plain, maintained=False))
 
 
 def test_cells_in_the_bucket_are_requests_of_the_bucket() -> None:

@@ -43,6 +43,7 @@ _PARTS = ("producers", "consumers", "readers", "maintenance")
 @click.option(
     "--cells", type=click.Choice(_CELLS), default="dynamodb", show_default=True, help="The place of the coordination table."
 )
+@click.option("--iceberg", is_flag=True, help="The topics are listed for Iceberg too.")
 @click.option("--no-maintenance", is_flag=True, help="Leave out the process that maintains the lake.")
 @click.option("--put-usd", "put_thousand", type=float, default=0.005, show_default=True, help="A thousand PUTs or LISTs.")
 @click.option("--get-usd", "get_thousand", type=float, default=0.0004, show_default=True, help="A thousand GETs.")
@@ -55,7 +56,7 @@ _PARTS = ("producers", "consumers", "readers", "maintenance")
 )
 @command_options
 @click.pass_obj
-def command(session: Session, /, no_maintenance: bool, cells: str, **given: float | timedelta) -> None:
+def command(session: Session, /, no_maintenance: bool, iceberg: bool, cells: str, **given: float | timedelta) -> None:
     """Estimate a workload's requests a second and a month, its storage, and what both cost.
 
     No lake is opened. The formulas are of a steady state, and were fitted to counted requests: expect them to be right within a quarter
@@ -66,7 +67,7 @@ def command(session: Session, /, no_maintenance: bool, cells: str, **given: floa
     from ...cost import Cells, Prices, Workload, estimate
 
     prices = Prices(**{one.name: given.pop(one.name) for one in fields(Prices)})  # type: ignore[arg-type]
-    workload = Workload(**given, cells=Cells(cells), maintained=not no_maintenance)  # type: ignore[arg-type]
+    workload = Workload(**given, cells=Cells(cells), iceberg=iceberg, maintained=not no_maintenance)  # type: ignore[arg-type]
     found = estimate(workload, prices)
     if session.as_json:
         output.emit(_document(found, workload, prices))

@@ -24,9 +24,7 @@ def test_an_estimate_is_shown_by_part_and_in_all(penstock: Penstock) -> None:
 
 
 def test_every_option_counts_in_json(penstock: Penstock) -> None:
-    words = (
-        "--topics 2 --queues 8 --producers 3 --groups 2 --workers 4 --readers 1 --linger 1s --publish-interval 60s --cells store"
-    )
+    words = "--topics 2 --queues 8 --producers 3 --groups 2 --workers 4 --readers 1 --linger 1s --publish-interval 60s --cells store --iceberg"
     prices = "--put-usd 1 --get-usd 2 --storage-usd 3 --table-write-usd 4 --table-read-usd 5"
     (row,) = penstock("cost", "--messages-per-second", "5", *words.split(), *prices.split(), "--no-maintenance", "--json").rows
     workload = Workload(
@@ -41,6 +39,7 @@ def test_every_option_counts_in_json(penstock: Penstock) -> None:
         publish_interval=timedelta(seconds=60),
         cells=Cells.STORE,
         maintained=False,
+        iceberg=True,
     )
     found = estimate(workload)
     told = Prices(put_thousand=1, get_thousand=2, storage_gib_month=3, table_write_million=4, table_read_million=5)
@@ -49,6 +48,7 @@ def test_every_option_counts_in_json(penstock: Penstock) -> None:
     assert row["requests_usd_per_month"]["all"] == month_usd(found.total, workload, told)
     assert row["stored_bytes"] == found.stored_bytes
     assert row["prices_usd"]["table_read_million"] == 5
+    assert row["workload"]["iceberg"] is True
 
 
 def test_defaults_are_those_of_the_formulas() -> None:
