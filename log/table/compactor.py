@@ -168,8 +168,9 @@ async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[
     more_columns = {name for file in run for name in file.more_columns}
     value: pa.DataType | None = None
     if VALUE in more_columns:  # what all the files hold together must be known before the first is copied
+        all_fit = sum(file.size_bytes for file in run) <= WHOLE_FILE_BYTES
         for reader in readers:
-            await reader.open(whole_bytes_max=WHOLE_FILE_BYTES)
+            await reader.open(whole_bytes_max=WHOLE_FILE_BYTES if all_fit else 0)
         value = reduce(wider_type, [kind for reader in readers if (kind := reader.value_type) is not None])
     writer = SegmentWriter(rows_expected=sum(file.rows for file in run), value=value, rare=more_columns, bloom=bloom)
     source = RowHash()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,9 +34,21 @@ class TypedLake:
     def values(self, **where: Any) -> list[Any]:
         return [message.value for message in self.lake.reader("orders").messages(**where)]
 
+    def publish(self) -> None:
+        """Only publish."""
+        self._maintained(Maintenance.publish, "orders")
+
+    def compact(self) -> None:
+        """Only merge files, once."""
+        self._maintained(Maintenance.compact, "orders")
+
     def upkeep(self, topic: str = "orders") -> Maintenance:
         """Publish, compact, trim and collect once. Raises what a step met."""
+        keeper = self._maintained(Maintenance.run_once, topic)
+        assert not keeper.statistics().errors
+        return keeper
 
+    def _maintained(self, work: Callable[[Maintenance], Awaitable[object]], topic: str) -> Maintenance:
         async def run() -> Maintenance:
             paths = TopicPaths.of(topic)
             found = await read_record(self.store, paths)
@@ -47,12 +59,10 @@ class TypedLake:
 
             options = MaintenanceOptions(compact_fan_in=2)
             keeper = Maintenance(self.store, paths, found[0], self.runtime, append, options)
-            await keeper.run_once()
+            await work(keeper)
             return keeper
 
-        keeper = asyncio.run(run())
-        assert not keeper.statistics().errors
-        return keeper
+        return asyncio.run(run())
 
     def close(self) -> None:
         self.lake.close()
