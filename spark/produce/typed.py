@@ -87,9 +87,9 @@ def _check_labels(mapping: MessageColumns, rules: RowRules) -> None:
 
 def _field_names(df: DataFrame, mapping: MessageColumns, rules: RowRules) -> list[str]:
     """The columns that are to be fields: all but those named for another part of the message, or by ``order_by``, that are no fields."""
-    known = {name for field in rules.schema.fields for name in (field.name, *field.former_names)}
+    known = {as_compared(df, name) for field in rules.schema.fields for name in (field.name, *field.former_names)}
     taken = {as_compared(df, name) for _, name in mapping.named()} | {as_compared(df, label(one)) for one in mapping.order_by}
-    names = [name for name in df.columns if name in known or as_compared(df, name) not in taken]
+    names = [name for name in df.columns if as_compared(df, name) in known or as_compared(df, name) not in taken]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidArgument(f"columns {', '.join(twice)} are there twice", operation="write_ordered")
     return names

@@ -78,6 +78,9 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark: SparkSessio
         write_ordered(
             rows.selectExpr("id", "customer", "'1' AS amount", "'red' AS colour"), lake, "orders", message_group=None, order_by="id"
         )
+    # Spark takes KIND for kind: it orders by it, and must not leave it out for that.
+    with pytest.raises(InvalidArgument, match="KIND is not in the schema"):
+        write_ordered(rows.withColumnRenamed("kind", "KIND"), lake, "orders", message_group=None, order_by="kind")
     with pytest.raises(InvalidArgument, match="fields and no body"):
         write_ordered(rows, lake, "orders", message_group=None, order_by="id", body="kind")
     with pytest.raises(InvalidArgument, match=r"the topic takes message_group from a field.*customer\.number"):
