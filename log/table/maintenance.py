@@ -252,16 +252,17 @@ class Maintenance:
     async def collect(self) -> Collected:
         """Delete objects that nothing needs, also those of the topic's older lives."""
         done = await self._collector.collect_once()
-        for folder in await self._older_tables():
-            older = DeltaLog(self._store, self._paths, folder, self._runtime)
-            await empty_table(self._store, older, self._runtime)
-            collector = Collector(self._store, self._paths, older, self._runtime, _append_nothing)
-            done = replace(done, table_files=done.table_files + await collector.collect_table())
-            if await self._store.list(older.root + METADATA, max_keys=1):
-                await IcebergWriter(self._store, self._runtime, older).write_once()
-                done = replace(done, iceberg=done.iceberg + await collect_metadata(self._store, older.root, self._runtime))
         if self._iceberg is not None:
-            done = replace(done, iceberg=done.iceberg + await collect_metadata(self._store, self._delta.root, self._runtime))
+            done = replace(done, iceberg=await collect_metadata(self._store, self._delta.root, self._runtime))
+        older = [DeltaLog(self._store, self._paths, folder, self._runtime) for folder in await self._older_tables()]
+        for table in older:
+            await empty_table(self._store, table, self._runtime)
+            collector = Collector(self._store, self._paths, table, self._runtime, _append_nothing)
+            done = replace(done, table_files=done.table_files + await collector.collect_table())
+        for table in older:  # last, as it needs fastavro, and fails where metadata is damaged
+            if await self._store.list(table.root + METADATA, max_keys=1):
+                await IcebergWriter(self._store, self._runtime, table).write_once()
+                done = replace(done, iceberg=done.iceberg + await collect_metadata(self._store, table.root, self._runtime))
         objects = done.table_files + done.handed + done.job_objects + done.iceberg
         self._statistics = replace(self._statistics, objects_collected=self._statistics.objects_collected + objects)
         return done

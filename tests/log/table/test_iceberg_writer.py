@@ -497,6 +497,35 @@ def test_a_deleted_topic_and_an_older_life_list_nothing() -> None:
     run(test)
 
 
+def test_damaged_metadata_of_an_older_life_keeps_nothing_else_from_being_collected() -> None:
+    async def test() -> None:
+        log = await topic(5)
+        await keeper_of(log).run_once()
+        root = log.paths.table(log.record.table)
+        await log.store.put(root + metadata_path(1), b"?", mode=Put.REPLACE)
+        await log.delete()
+        lives = []
+        for number, table in enumerate(("table-7", "table-9"), start=2):
+            life = LogWriter(store=log.store, clock=log.clock)
+            life.state, life.record = (
+                log.state,
+                type(log.record)(settings=log.record.settings, incarnation=f"life-{number}", table=table),
+            )
+            await delta_of(life).create({})
+            await IcebergWriter(life.store, life.runtime, delta_of(life)).write_once()
+            lives.append(life)
+        former, now = lives
+        await log.store.put(former.paths.table("table-7") + "queue=0/orphan.parquet", b"?", mode=Put.CREATE)
+        old = f"{METADATA}00001-{'0' * 32}-m0.avro"
+        await log.store.put(now.paths.table("table-9") + old, b"?", mode=Put.CREATE)
+        log.clock.advance(hours=49)
+        assert list((await keeper_of(now).run_once()).errors) == ["collect"]
+        assert not await keys(now, "table-9/" + old)
+        assert not await keys(now, "table-7/queue=0/orphan")
+
+    run(test)
+
+
 def test_the_writer_takes_the_place_of_the_lake_from_its_store(tmp_path: Path) -> None:
     async def test() -> None:
         log = LogWriter(store=MemoryStore(name="somewhere"))
