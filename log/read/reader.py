@@ -128,22 +128,21 @@ class Reader:
         schema = self._schema
         for one in keep:
             check_filter(one, schema)
-        looked_at = {_whole_field(name) for name in columns_read(keep, typed=schema is not None)}
+        looked_at = columns_read(keep, typed=schema is not None)
 
-        def needed_of(schema: TopicSchema | None) -> ShownColumns:
-            names = shown_columns(columns, schema).names if columns is None else columns
-            return shown_columns(sorted({*names, "queue", "offset", *looked_at}), schema)
+        def asked_of(schema: TopicSchema | None) -> tuple[ShownColumns, ShownColumns]:
+            """The columns that the caller gets, and those that must be read for it."""
+            wanted = shown_columns(columns, schema)
+            names = wanted.names if columns is None else columns
+            return wanted, shown_columns(sorted({*names, "queue", "offset", *looked_at}), schema)
 
-        def stored() -> list[str]:
-            return (needed_of(self._schema) if follow and self._schema is not schema else needed).stored
-
-        wanted, needed = shown_columns(columns, schema), needed_of(schema)
-        source = self._rows.joined(snapshot, span, stored)
+        wanted, needed = asked_of(schema)
+        source = self._rows.joined(snapshot, span, lambda: asked_of(self._schema if follow else schema)[1].stored)
         try:
             async for batch in source:
                 if follow and self._schema is not schema:  # what came before is read with the schema of then
                     schema = self._schema
-                    wanted, needed = shown_columns(columns, schema), needed_of(schema)
+                    wanted, needed = asked_of(schema)
                 batch = needed.shown(batch, where=self._paths.topic)
                 for one in keep:
                     batch = one.apply(batch, schema)
@@ -329,11 +328,6 @@ class Reader:
                 observed=queue,
             )
         return [queue]
-
-
-def _whole_field(name: str) -> str:
-    """The column, or the field of ``value`` with all that is in it, that has a filter's field (``value.place.city``)."""
-    return ".".join(name.split(".")[:2])
 
 
 def _checked_skip(damaged: object) -> bool:
