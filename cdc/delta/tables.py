@@ -173,7 +173,12 @@ class DeltaTables:
             if (table.transaction_version(APP_ID) or 0) >= target.progress.commits:
                 return False
             merging = table.merge(
-                source, on, source_alias="s", target_alias="t", commit_properties=_properties(owner, target, once=True)
+                source,
+                on,
+                source_alias="s",
+                target_alias="t",
+                streamed_exec=False,  # so that files without the batch's range of keys are not read
+                commit_properties=_properties(owner, target, once=True),
             ).when_matched_delete(f"NOT s.{PUT} AND {counts}")
             if changed:
                 merging = merging.when_matched_update(changed, f"s.{PUT} AND {counts}")
