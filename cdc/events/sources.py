@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 
@@ -26,11 +27,17 @@ class Source(NamedTuple):
 
 def source_of(said: Mapping[str, Any]) -> Source | None:
     """The table of an event's ``source``; None where that names no table."""
-    table = said.get("table")
+    database = said.get("db") or said.get("keyspace") or said.get("database_id")  # the last two are Vitess's and Spanner's
+    try:
+        return _source(said.get("table"), said.get("schema"), database, said.get("name"))
+    except TypeError:  # lists or objects in place of names
+        return _source.__wrapped__(said.get("table"), said.get("schema"), database, said.get("name"))
+
+
+@lru_cache(maxsize=1024)  # nearly all events are of tables that were just seen
+def _source(table: object, schema: object, database: object, server: object) -> Source | None:
     if not isinstance(table, str):
         return None
-    database = said.get("db") or said.get("keyspace") or said.get("database_id")  # the last two are Vitess's and Spanner's
-    schema, server = said.get("schema"), said.get("name")
     return Source(_text(schema or database), table, _text(database) if schema else None, _text(server))
 
 
@@ -60,4 +67,4 @@ def wanted(names: Collection[str] | None, source: Source) -> bool:
 
 def of_table(declared: Mapping[str, Any], source: Source) -> Any:  # noqa: ANN401 - of the mapping's values
     """The value of a mapping for a table, by the longest of its names that the mapping has; None when it has none."""
-    return next((declared[name] for name in reversed(source.names) if name in declared), None)
+    return next((declared[name] for name in reversed(source.names) if name in declared), None) if declared else None

@@ -145,6 +145,10 @@ class Fold:
         self._plan = plan
         self._tables = {source: _Table(target, plan) for source, target in plan.targets.items()}
         self._folded = Folded()
+        self._wanted: dict[Source, bool] = {}
+        """Whether a table without a target is among those that were asked for."""
+        self._names: set[str] = set()
+        """The columns whose names can be written."""
         self._keyless: dict[Source, dict[int, Refused]] = {}
         """The first event without a key, by table and queue. It cannot be applied if no other event of its table has a key."""
 
@@ -368,12 +372,14 @@ class Fold:
     def _see(self, source: Source, change: Change, place: Place, *, known: frozenset[str] = frozenset()) -> None:
         """Note columns of a table and the types that they call for; for a new table its key too."""
         folded, unavailable = self._folded, self._plan.reading.unavailable
-        if not wanted(self._plan.tables, source):
+        if source not in self._wanted:
+            self._wanted[source] = wanted(self._plan.tables, source)
+        if not self._wanted[source]:
             folded.ignored += 1
             return
-        for name in change.row:
+        for name in change.row.keys() - self._names:
             try:
-                characters(name)
+                self._names.add(characters(name))
             except Unfit as error:
                 raise Unfit(f"column {name!r}: {error}") from error
         if known:
