@@ -6,11 +6,12 @@ that the changes of a row stay in order. A truncate's message group is the table
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from ...log.errors import DataDamaged, InvalidArgument
 from .pgoutput import UNCHANGED, Begin, Delete, Insert, Relation, Row, Text, Truncate, Unchanged, Update
@@ -19,11 +20,10 @@ from .values import Conversion, Conversions, key_text
 
 _GROUP_BYTES_MAX = 63
 _KEY_CHARS_MAX = 1024
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One message of the topic."""
 
     position: int
@@ -255,7 +255,7 @@ class Envelopes:
             body = b""
         else:
             not_sent = ()
-            body = _encode({"key": key, "value": value}).encode()
+            body = _encode({"key": key, "value": value})
         said = None if key is None else key_text(list(key.values()))
         lookup = f"{table.name}-{said}"
         keys = () if said is None or len(lookup) > _KEY_CHARS_MAX or not lookup.isprintable() else (lookup,)

@@ -44,14 +44,15 @@ def load_psycopg() -> Any:  # noqa: ANN401 - a module
 @contextmanager
 def translated(operation: str, where: str) -> Iterator[None]:
     """Raise psycopg's errors inside as `PenstockError`."""
-    psycopg = load_psycopg()
     try:
         yield
-    except psycopg.Error as error:
-        raise _ours(error, operation, where, psycopg) from error
+    except load_psycopg().Error as error:
+        raise translation(error, operation, where) from error
 
 
-def _ours(error: Any, operation: str, where: str, psycopg: Any) -> PenstockError:  # noqa: ANN401 - psycopg is an extra
+def translation(error: Any, operation: str, where: str) -> PenstockError:  # noqa: ANN401 - psycopg is an extra
+    """The `PenstockError` for an error of psycopg's."""
+    psycopg = load_psycopg()
     said = (getattr(error.diag, "message_primary", None) or str(error)).strip()
     state = error.sqlstate or ""
     facts: dict[str, Any] = {

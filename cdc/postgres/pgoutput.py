@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...log.errors import DataDamaged
 
@@ -79,16 +79,14 @@ class Relation:
     columns: tuple[Column, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(NamedTuple):
     """A row is new."""
 
     relation: int
     row: Row
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """A row has changed."""
 
     relation: int
@@ -99,8 +97,7 @@ class Update:
     row: Row
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """A row is gone; either ``key`` or ``old`` is there."""
 
     relation: int

@@ -12,9 +12,9 @@ from __future__ import annotations
 import select
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import SourceUnavailable, load_psycopg, translated
+from .errors import SourceUnavailable, load_psycopg, translated, translation
 from .pgoutput import EPOCH_US, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ _ALIVE = struct.Struct(">QqB")
 _STATUS = struct.Struct(">cQQQqB")
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(NamedTuple):
     """One message of the plugin."""
 
     lsn: int
@@ -47,6 +46,7 @@ class Stream:
 
     def __init__(self, connection: Connection[Any], slot: str, publication: str, where: str) -> None:
         self._connection, self._pg, self._where = connection, connection.pgconn, where
+        self._error: type[Exception] = load_psycopg().Error
         self._confirmed_lsn = 0
         names = '"' + publication.replace('"', '""') + '"'
         options = f"proto_version '{PROTOCOL_VERSION}', publication_names '{names.replace(chr(39), chr(39) * 2)}'"
@@ -55,11 +55,13 @@ class Stream:
 
     def read(self) -> Data | Alive | None:
         """The next message; None when none has come."""
-        with translated("follow", self._where):
+        try:  # and not `translated`, which would take longer than all else here
             count, data = self._pg.get_copy_data(1)
             if count == 0:
                 self._pg.consume_input()
                 count, data = self._pg.get_copy_data(1)
+        except self._error as error:
+            raise translation(error, "follow", self._where) from error
         if count == 0:
             return None
         if count < 0:
