@@ -21,12 +21,15 @@ from benchmarks.figures import Figure, Options
 from benchmarks.sessions import CORES, cpu_s, spark_session
 from benchmarks.topics import TOPIC, create, fill, publish, table_files
 from penstock.log import MESSAGE_SCHEMA, Lake
+from penstock.log.message.message import RARE
 from penstock.log.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUEUES = 8
+COLUMNS = [name for name in MESSAGE_SCHEMA.names if name not in RARE]
+"""The columns that all ways read: those that the files have."""
 _WARM_UP_ROUNDS = 4
 """In the first ones the JVM compiles much of what it runs, and not of each way alike."""
 LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
@@ -67,13 +70,12 @@ def _throughput(spark: SparkSession, body_bytes: int, rows: int, repeats: int, w
         asyncio.run(_fill(root, rows, body_bytes))
         files = [str(path) for path in table_files(root)]
         table = str(root / "topics" / TOPIC / "table")
-        names = MESSAGE_SCHEMA.names
         ways: dict[str, Callable[[], tuple[float, float] | None]] = {
-            "parquet": lambda: _drain(spark.read.parquet(*files).select(*names)),
-            "delta": lambda: _drain(spark.read.format("delta").load(table).select(*names)),
+            "parquet": lambda: _drain(spark.read.parquet(*files).select(*COLUMNS)),
+            "delta": lambda: _drain(spark.read.format("delta").load(table).select(*COLUMNS)),
             "ours": lambda: _drain(_ours(spark, root)),
             "no rows": lambda: _drain(_ours(spark, root, startingOffsets="latest")),
-            "no rows of parquet": lambda: _drain(spark.read.parquet(*files).select(*names).where("offset < 0")),
+            "no rows of parquet": lambda: _drain(spark.read.parquet(*files).select(*COLUMNS).where("offset < 0")),
             "parquet stream": lambda: _triggers(spark, "parquet", table, Path(folder), rows, len(files)),
             "delta stream": lambda: _triggers(spark, "delta", table, Path(folder), rows, len(files)),
             "our stream": lambda: _triggers(spark, "penstock", str(root), Path(folder), rows, len(files)),
@@ -124,7 +126,9 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _ours(spark: SparkSession, root: Path, **options: str) -> DataFrame:
-    return spark.read.format("penstock").options(lake=str(root), numTasks=str(CORES), **options).load(TOPIC)
+    return (
+        spark.read.format("penstock").options(lake=str(root), numTasks=str(CORES), columns=",".join(COLUMNS), **options).load(TOPIC)
+    )
 
 
 def _triggers(spark: SparkSession, kind: str, path: str, folder: Path, rows: int, files: int) -> tuple[float, float]:
@@ -135,14 +139,14 @@ def _triggers(spark: SparkSession, kind: str, path: str, folder: Path, rows: int
     reader = spark.readStream.format(kind)
     if kind == "penstock":
         reader = reader.options(lake=path, startingOffsets="earliest", numTasks=str(CORES), maxOffsetsPerTrigger=str(rows // 2))
-        frame = reader.load(TOPIC)
+        frame = reader.option("columns", ",".join(COLUMNS)).load(TOPIC)
     elif kind == "parquet":
         schema = spark.read.option("recursiveFileLookup", "true").parquet(path).schema
         frame = reader.schema(schema).options(recursiveFileLookup="true", maxFilesPerTrigger=str(files // 2)).load(path)
     else:
         frame = reader.option("maxFilesPerTrigger", str(files // 2)).load(path)
     with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
-        writer = frame.select(*MESSAGE_SCHEMA.names).writeStream.format("noop").option("checkpointLocation", checkpoint)
+        writer = frame.select(*COLUMNS).writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         batches = [progress for progress in query.recentProgress if progress.numInputRows]
