@@ -72,7 +72,8 @@ class RowHash:
 class _Sparse:
     """Hashes a column that files may lack, or whose type may be wider or narrower: where values are, and the values.
 
-    So it makes no difference whether a field is missing or NULL in all rows, and whether an integer has 32 or 64 bits.
+    So it makes no difference whether a field is missing or NULL in all rows, and whether an integer has 32 or 64 bits. Streams that are no
+    field's values have a space in their names, as no field has: a field may be called ``at``.
     """
 
     def __init__(self, name: str, feed: Callable[[str, np.ndarray[Any, Any]], None]) -> None:
@@ -87,7 +88,7 @@ class _Sparse:
         if column.null_count == len(column):
             return
         valid = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-        self._feed(f"{self._name}.at", valid + first)
+        self._feed(f"{self._name} at", valid + first)
         kind = column.type
         if pa.types.is_struct(kind):
             for field, part in zip(kind, column.flatten(), strict=True):
@@ -96,14 +97,14 @@ class _Sparse:
         present = column if len(valid) == len(column) else column.take(pa.array(valid))
         if pa.types.is_list(kind) or pa.types.is_map(kind):
             flat = Flat(present)
-            self._feed(f"{self._name}.lengths", np.diff(np.asarray(flat.offsets)).astype(np.int32))
+            self._feed(f"{self._name} lengths", np.diff(np.asarray(flat.offsets)).astype(np.int32))
             parts = {"key": present.keys, "value": present.items} if pa.types.is_map(kind) else {"element": present.values}
             for name, values in parts.items():
                 self._part(name).add(flat.of(values), self._below)
             self._below += len(flat.owners)
         elif pa.types.is_string(kind) or pa.types.is_binary(kind):
             ends = np.frombuffer(present.buffers()[1], np.int32)[present.offset : present.offset + len(present) + 1]
-            self._feed(f"{self._name}.lengths", np.diff(ends))
+            self._feed(f"{self._name} lengths", np.diff(ends))
             self._feed(self._name, np.frombuffer(present.buffers()[2] or b"", np.uint8)[int(ends[0]) : int(ends[-1])])
         else:
             self._feed(self._name, _widest(present))

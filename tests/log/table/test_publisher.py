@@ -7,10 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock.log.errors import PenstockError, PermissionDenied
 from penstock.log.format.header import Created
+from penstock.log.message.message import MESSAGE_SCHEMA
+from penstock.log.schema.topic_schema import TopicSchema
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore, scripted_faults
 from penstock.log.stores.protocol import Put
 from penstock.log.table.comparison.row_hash import row_digest
@@ -362,6 +365,20 @@ def test_the_same_rows_hash_alike_however_they_are_cut() -> None:
         assert row_digest([rows.slice(1), rows.slice(0, 1)]) != whole
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["at", "lengths", "element", "key", "value", "valid"])
+def test_rows_hash_alike_however_they_are_cut_whatever_their_fields_are_called(name: str) -> None:
+    columns: dict[str, list[object]] = {"bigint": [1, None, 3], "string": ["a", None, "bcd"], "array<int>": [[1], None, [2, 3]]}
+    for kind, values in columns.items():
+        schema = TopicSchema.of(f"nested struct<{name}: {kind}>, id int")
+        contents = [{"nested": {name: value}, "id": None} for value in values]
+        absent = {field.name: pa.nulls(3, field.type) for field in MESSAGE_SCHEMA}
+        rows = pa.table({**absent, "value": pa.array(contents, schema.arrow)})
+        whole = row_digest([rows])
+        assert row_digest([rows.slice(0, 1), rows.slice(1)]) == whole, kind
+        assert row_digest(rows.to_batches(max_chunksize=1)) == whole, kind
+        assert row_digest([rows.slice(1), rows.slice(0, 1)]) != whole, kind
 
 
 def test_file_names_are_fresh() -> None:
