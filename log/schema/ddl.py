@@ -28,9 +28,12 @@ _ALIASES = {
     "timestamp_ltz": Kind.TIMESTAMP,
     "timestamptz": Kind.TIMESTAMP,
 }
+_FILE_NAME = re.compile(r"\S+\.(sql|ddl|json|avsc|txt)|\.{0,2}/\S+", re.IGNORECASE)
 _DECIMALS = {"decimal", "dec", "numeric"}
+_BLANK = re.compile(r"(?:\s|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
+"""Spaces and comments."""
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<word>[^\W\d]\w*)|`(?P<quoted>(?:[^`]|``)*)`|(?P<number>\d+)|(?P<text>'(?:[^'\\]|\\.)*')|(?P<mark>[<>(),:]))""",
+    r"""(?P<word>[^\W\d]\w*)|`(?P<quoted>(?:[^`]|``)*)`|(?P<number>\d+)|(?P<text>'(?:[^'\\]|\\.)*')|(?P<mark>[<>(),:])""",
     re.DOTALL,
 )
 
@@ -180,18 +183,30 @@ class _Parser:
             object=None if path is None else plain(path),
             expected=expected,
             observed=plain(self._text[token.at :]) if token.kind != "end" else "the end",
-            hint=_EXAMPLE,
+            hint=self._hint(),
         )
+
+    def _hint(self) -> str:
+        text = self._text.strip()
+        if text.startswith("{"):
+            return "JSON Schema and Avro are given as a dict, or as a file: a Path, or --schema @FILE"
+        if _FILE_NAME.fullmatch(text):
+            return "a file is given as a Path, or as --schema @FILE"
+        return _EXAMPLE
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    at = 0
+    at = _end_of_blank(text, 0)
     while found := _TOKEN.match(text, at):
         kind = str(found.lastgroup)
         value = found[kind].replace("``", "`") if kind == "quoted" else found[kind]
         yield _Token(kind, value, found.start(kind))
-        at = found.end()
-    rest = text[at:].strip()
-    if rest:
-        yield _Token("unknown", rest, at + len(text[at:]) - len(text[at:].lstrip()))
+        at = _end_of_blank(text, found.end())
+    if at < len(text):
+        yield _Token("unknown", text[at:].strip(), at)
     yield _Token("end", "", len(text))
+
+
+def _end_of_blank(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at

@@ -1,7 +1,7 @@
 """Schemas from Python classes: dataclasses, TypedDicts, NamedTuples and pydantic models.
 
-A field whose annotation allows None is nullable, any other is NOT NULL. A default makes no field nullable. What Python's types do not
-say is said by ``Annotated``: ``Annotated[Decimal, "decimal(12,2)"]``, ``Annotated[int, "int"]``.
+A field whose annotation allows None is nullable, and one that a TypedDict may lack. Any other is NOT NULL. A default makes no field
+nullable. What Python's types do not say is said by ``Annotated``: ``Annotated[Decimal, "decimal(12,2)"]``, ``Annotated[int, "int"]``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _KINDS: dict[object, Kind] = {
     datetime: Kind.TIMESTAMP,
     UUID: Kind.STRING,
 }
+_MODEL_KINDS = {"AwareDatetime": Kind.TIMESTAMP, "NaiveDatetime": Kind.TIMESTAMP_NTZ}
+"""The types of pydantic's own, by name."""
 
 
 def is_class_of_fields(source: object) -> bool:
@@ -75,7 +77,7 @@ class _Converter:
     def fields(self, source: type, under: str, depth: int) -> tuple[Field, ...]:
         """The fields of a class."""
         self._descent.step(under, depth)
-        hints = hints_of(source, operation=_OPERATION, where=under or source.__name__)
+        hints = _with_absence(source, hints_of(source, operation=_OPERATION, where=under or source.__name__))
         return tuple(
             self._field(name, _with_metadata(hints[name], extra), join(under, name), depth) for name, extra in _names(source, hints)
         )
@@ -109,6 +111,8 @@ class _Converter:
             return _decimal(extra, path)
         if hint in _KINDS:
             return _KINDS[hint]
+        if isinstance(hint, type) and hint.__module__ == "pydantic.types" and hint.__name__ in _MODEL_KINDS:
+            return _MODEL_KINDS[hint.__name__]
         if origin is Literal and all(isinstance(one, str) for one in arguments):
             return Kind.STRING
         if isinstance(hint, type) and issubclass(hint, Enum) and all(isinstance(one.value, str) for one in hint):
@@ -137,6 +141,15 @@ def _names(source: type, hints: Mapping[str, object]) -> list[tuple[str, Sequenc
         models: Mapping[str, Any] = source.model_fields  # type: ignore[attr-defined]
         return [(name, tuple(model.metadata)) for name, model in models.items()]
     return [(name, ()) for name in hints]
+
+
+def _with_absence(source: type, hints: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The annotations, where keys that a TypedDict may lack by ``total=False`` are ``NotRequired``."""
+    absent: frozenset[str] = getattr(source, "__optional_keys__", frozenset())
+    said = (Required, NotRequired)
+    return {
+        name: NotRequired[hint] if name in absent and typing.get_origin(hint) not in said else hint for name, hint in hints.items()
+    }
 
 
 def _with_metadata(hint: object, extra: Sequence[object]) -> object:

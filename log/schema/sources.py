@@ -50,6 +50,7 @@ def _fields_of(source: object) -> tuple[Field, ...]:
         operation=_OPERATION,
         expected="an Arrow schema, Spark SQL, a dataclass, TypedDict or pydantic model, JSON Schema or Avro as a dict, or a Path to a file",
         observed=plain(source),
+        hint="schema.toDDL() is the Spark SQL of Spark's StructType" if hasattr(source, "toDDL") else None,
     )
 
 

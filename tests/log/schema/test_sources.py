@@ -10,7 +10,7 @@ from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, Required, TypedDict
 from uuid import UUID
 
 import pyarrow as pa
@@ -82,6 +82,23 @@ def test_a_typed_dict_may_leave_fields_out() -> None:
     assert ddl(OrderRow) == "id bigint not null, note string"
 
 
+def test_a_typed_dict_that_is_not_total_needs_no_key_but_those_that_are_required() -> None:
+    class Some(TypedDict):
+        id: int
+
+    class More(Some, total=False):
+        note: str
+        at: Required[datetime]
+
+    assert ddl(More) == "id bigint not null, note string, at timestamp not null"
+
+
+def test_a_model_says_whether_its_times_have_zones() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Model", at=(pydantic.AwareDatetime, ...), local=(pydantic.NaiveDatetime | None, None))
+    assert ddl(model) == "at timestamp not null, local timestamp_ntz"
+
+
 def test_a_named_tuple_names_its_fields() -> None:
     assert ddl(Point) == "x double not null, raw binary not null"
 
@@ -112,6 +129,7 @@ def test_a_model_names_its_fields_and_digits() -> None:
         ("`größe-1` int comment 'it''s'", None),
         ("`größe-1` int comment 'it\\'s'", "`größe-1` int comment 'it\\'s'"),
         ("not_null int, comment string", "not_null int, comment string"),
+        ("-- orders, by id\nid bigint, /* a\nprice */ price double --end", "id bigint, price double"),
     ],
 )
 def test_sql_is_read_and_shown(text: str, expected: str | None) -> None:
@@ -243,6 +261,10 @@ REFUSED = [
     ("id", "expected: a type; observed: the end"),
     ("id bigint not", "null, after not"),
     ("id varchar(10)", "varchar without a length"),
+    ("order.sql", r"observed: '\.sql'.*a file is given as a Path, or as --schema @FILE"),
+    ("./orders/v1", "a file is given as a Path"),
+    ('{"type": "object"}', "JSON Schema and Avro are given as a dict, or as a file"),
+    (SimpleNamespace(toDDL=str), r"no schema can be made.*schema\.toDDL\(\) is the Spark SQL"),
     ("id interval", "object: 'id'; expected: one of boolean"),
     ("s struct<x: void>", r"object: 's\.x'"),
     ("id bigint; drop table", "observed: '; drop table'"),
