@@ -170,7 +170,7 @@ BAD_TABLES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     ),
     (table(properties=pa.array([[], [("a", "x" * 30)]], MAPS)), penstock.LimitExceeded, "over 30 bytes.*row 1"),
     (table(keys=[["a"], ["x" * 31]]), penstock.LimitExceeded, "over 30 bytes.*row 1"),
-    ({"body": [b"a"]}, penstock.InvalidArgument, "send takes a penstock.Message.*str"),
+    ({"body": [b"a"]}, penstock.InvalidArgument, "send_batch takes many rows, and this is one dict"),
     (7, penstock.InvalidArgument, "send_batch takes Arrow data or messages.*int"),
 ]
 

@@ -6,7 +6,11 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
 from typing import Protocol
+from uuid import UUID
 
 from ..limits import MIB
 from ..message.message import Message
@@ -69,6 +73,12 @@ def _parts(row: object, *, otherwise: object = None) -> object:
         return row._asdict()
     if hasattr(row, "model_dump"):
         return row.model_dump()
+    if isinstance(row, date | time):  # a datetime is a date too
+        return row.isoformat()
+    if isinstance(row, Decimal | UUID):
+        return str(row)
+    if isinstance(row, Enum):
+        return row.value
     return repr(row) if otherwise is not None else row
 
 

@@ -20,7 +20,7 @@ from ..append.appender import Appender
 from ..append.in_flight import Outcome, Written
 from ..errors import CallError, ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
 from ..format.header import Batch, Epoch
-from ..limits import HANDED_BYTES_MAX, Duration, shown
+from ..limits import HANDED_BYTES_MAX, Duration, plain, shown
 from ..message.arrow import check_arrow, check_rising
 from ..message.batch_rows import BatchRows, MessageIds, Places
 from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, checked_each, frozen, labels_bytes
@@ -255,24 +255,26 @@ class Producer:
         receipt.index = index
         return receipt
 
-    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[Message]) -> BatchReceipt:
+    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[object]) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
         ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and
-        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`. In a
-        topic with a schema the columns are its fields instead of ``body``, and rows are taken as well as messages.
+        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone) in every row. A DataFrame of pandas or Polars is taken
+        as Arrow data. Messages are treated as by `send`. In a topic with a schema the columns are its fields instead of ``body``, and
+        rows are taken as well as messages.
 
         Raises what `send` raises, before anything is taken over.
         """
+        given = _columns_of(data)
         if self._is_typed:
-            return self._send_typed(data)
-        if isinstance(data, pa.Table | pa.RecordBatch):
-            table = check_arrow(data, self._settings.message_type, self._settings.limits, self._settings.queues)
+            return self._send_typed(given)
+        if isinstance(given, pa.Table | pa.RecordBatch):
+            table = check_arrow(given, self._settings.message_type, self._settings.limits, self._settings.queues)
             return self._send_table(table if self._delays is None else self._delays.timed_table(table))
-        if not isinstance(data, Iterable):
+        if not isinstance(given, Iterable):
             raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
-        checked = list(checked_each(data, self._checked))
+        checked = list(checked_each(given, self._checked))
         return self._send_builder(
             BatchBuilder.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
         )
@@ -567,6 +569,23 @@ def _behind(typed: TypedRows, first: int) -> TypedRows:
     bad = {at - first: fault for at, fault in typed.bad.items() if at >= first}
     given = {at - first: row for at, row in typed.given.items() if at >= first}
     return TypedRows(typed.table.slice(first), typed.schema_version, bad, given)
+
+
+def _columns_of(data: object) -> object:
+    """A table of what tells Arrow its columns, such as a DataFrame of pandas or Polars; else what was given."""
+    if isinstance(data, Mapping):
+        raise InvalidArgument(
+            "send_batch takes many rows, and this is one dict",
+            operation="send_batch",
+            observed=plain(data),
+            hint="send_row(row) sends one row, pyarrow.table(columns) makes a table of columns",
+        )
+    if isinstance(data, pa.Table | pa.RecordBatch) or not hasattr(data, "__arrow_c_stream__"):
+        return data
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidArgument("this makes no Arrow table", operation="send_batch", observed=plain(error)) from error
 
 
 def _message_of(row: object) -> Message:

@@ -25,6 +25,9 @@ class TopicSchema:
     last_id: int
     """The highest number that a field has ever had."""
 
+    def __str__(self) -> str:
+        return self.ddl
+
     @staticmethod
     def of(source: SchemaLike) -> TopicSchema:
         """The first version of a topic's schema, for `TopicSettings`. Raises `InvalidArgument` or `LimitExceeded`, naming the field."""

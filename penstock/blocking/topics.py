@@ -90,13 +90,14 @@ class Producer(ProducerFace[AsyncProducer]):
             sequence=sequence,
         )
 
-    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[Message]) -> BatchReceipt:
+    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[object]) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
         ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32), ``sequence`` (int64), ``key`` (binary) and
-        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`. In a
-        topic with a schema the columns are its fields instead of ``body``, and rows are taken as well as messages.
+        ``headers``. DELAY topics also need ``delivery_timestamp`` (with a zone) in every row. A DataFrame of pandas or Polars is taken
+        as Arrow data. Messages are treated as by `send`. In a topic with a schema the columns are its fields instead of ``body``, and
+        rows are taken as well as messages.
 
         Raises what `send` raises, before anything is taken over.
         """

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -17,6 +19,10 @@ from tests.log.typed.lakes import ORDERS, TypedLake, typed_lake
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)
 ROW = {"id": 1, "customer": "c1", "amount": Decimal("1.50"), "at": AT, "lines": [{"sku": "a", "count": 2}]}
+
+
+class Colour(Enum):
+    RED = "red"
 
 
 @dataclass
@@ -264,6 +270,40 @@ def test_rows_that_do_not_fit_go_to_the_topic_beside_once_and_with_the_reason() 
             assert (batch.rows, batch.invalid) == (1, 1)
         assert [message.json() for message in lake.lake.reader("orders-invalid").messages()][2:] == [{"id": None, "name": "b"}]
         assert [value["id"] for value in lake.values()] == [1, 3, 5]
+
+
+def test_a_bad_row_is_kept_as_json_of_plain_texts() -> None:
+    with typed_lake() as lake:
+        with lake.lake.producer("orders", invalid="topic") as producer:
+            bad = {**ROW, "id": UUID(int=7), "customer": Colour.RED, "lines": AT.date()}
+            assert producer.send_row(bad).result(timeout=TIMEOUT_S).invalid is not None
+        (kept,) = lake.lake.reader("orders-invalid").messages()
+        assert kept.json() == {
+            "id": "00000000-0000-0000-0000-000000000007",
+            "customer": "red",
+            "amount": "1.50",
+            "at": "2026-01-31T12:00:00.123456+00:00",
+            "lines": "2026-01-31",
+        }
+
+
+@pytest.mark.parametrize("frames", ["pandas", "polars"])
+def test_data_frames_are_sent_as_columns(frames: str) -> None:
+    frame = pytest.importorskip(frames).DataFrame({"id": [1, 2], "name": ["a", "b"]})
+    with typed_lake("id bigint not null, name string") as lake, lake.lake.producer("orders") as producer:
+        assert producer.send_batch(frame).result(timeout=TIMEOUT_S).rows == 2
+        assert lake.values() == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+        with pytest.raises(InvalidArgument, match=r"this is one dict.*send_row"):
+            producer.send_batch({"id": 3})
+        with pytest.raises(InvalidArgument, match="this makes no Arrow table"):
+            producer.send_batch(pa.chunked_array([[1]]))
+
+
+def test_another_schema_is_shown_as_sql() -> None:
+    with typed_lake("id int") as lake:
+        lake.lake.create_topic("plain")
+        with pytest.raises(TopicExists, match=r"'schema': 'id int'.*'schema': 'None'"):
+            lake.lake.create_topic("plain", schema="id int")
 
 
 def test_only_the_columns_asked_for_are_read() -> None:
