@@ -98,7 +98,8 @@ def _misfit(found: pa.DataType, type_: FieldType, path: str, ignore_extra: bool)
             return []
         case Kind() if any(fits(found) for fits in _FAMILIES[type_]):
             return []
-    return [f"{path} is {found}, not {type_text(type_)}"]
+    kind = f"{found} without a zone" if pa.types.is_timestamp(found) and found.tz is None else found
+    return [f"{path} is {kind}, not {type_text(type_)}"]
 
 
 def _is_list(found: pa.DataType) -> bool:

@@ -156,7 +156,9 @@ class _Step:
                 path,
                 expected=field_text(replace(field, name=name)),
                 observed=near,
-                hint=f"retire it (retire=[{path!r}]), or rename it (rename={{{path!r}: …}}), where that is meant",
+                hint=f"name it {name} in the new schema"
+                if name != field.name
+                else f"retire it (retire=[{path!r}]), or rename it (rename={{{path!r}: …}}), where that is meant",
             )
         new = wanted.pop(name)
         if field.nullable and not new.nullable:

@@ -81,7 +81,7 @@ def command(session: Session, /, topic: str, file: str | None, as_csv: bool, col
 
     check_csv(session, file, as_csv=as_csv)
     if columns is not None and (as_csv or file is not None):
-        raise click.UsageError("--columns is for what is shown: leave --csv and -o out.")
+        raise click.UsageError("--columns is for what is shown, not with --csv or -o.")
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
         selection = checked(Selection(**where, columns=chosen(columns)), reader)
         if columns is not None and selection.labelled:

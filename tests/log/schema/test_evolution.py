@@ -168,6 +168,11 @@ def test_all_else_is_refused_with_the_reason(wanted: str, said: str) -> None:
         ({"none": "x"}, (), "the schema has no such field.*object: none; expected: id, amount"),
         ({}, ("items.element.none",), r"the schema has no such field.*object: items\.element\.none"),
         ({}, ("items.element",), "only fields of structs can be renamed or retired"),
+        (
+            {"amount": "price"},
+            (),
+            r"the field is missing in the new schema.*object: amount; expected: price .*name it price in the new schema",
+        ),
         ({"m.value": "x"}, (), "only fields of structs can be renamed or retired"),
     ],
 )

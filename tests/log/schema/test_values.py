@@ -423,7 +423,7 @@ def test_columns_that_differ_from_the_schema_show_the_whole_difference() -> None
         convert_columns(data, of)
     assert error.value.expected == "a int, s struct<x: date>, at timestamp"
     assert error.value.observed == (
-        "A is not in the schema, which has a; s.x is string, not date; s.y is not in the schema; at is timestamp[us], not timestamp"
+        "A is not in the schema, which has a; s.x is string, not date; s.y is not in the schema; at is timestamp[us] without a zone, not timestamp"
     )
 
 
