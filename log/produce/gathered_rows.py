@@ -6,7 +6,7 @@ values of a row are taken out at once, and a block of rows becomes columns as so
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..schema.stored import concatenated
 from ..schema.topic_schema import TopicSchema
-from ..schema.values import BadValue, Converted, convert, convert_fields
+from ..schema.values import BadValue, Converted, convert, convert_fields, row_reader
 
 _BLOCK_ROWS = 1024
 
@@ -30,6 +30,7 @@ class RowForm:
         self._known = frozenset(self.names)
         self._needed = frozenset(one.name for one in schema.live if not one.nullable)
         self._of_class: dict[type, Callable[[Any], tuple[Any, ...]] | None] = {}
+        self._readers: dict[type, Callable[[Any], Mapping[str, Any] | None]] = {}
 
     def values(self, row: object) -> tuple[Any, ...] | None:
         """The value of each field, None for one that is left out. None: the row cannot be taken apart, as it may have other fields."""
@@ -43,6 +44,16 @@ class RowForm:
             return None if of_class is None else of_class(row)
         except AttributeError:  # a dataclass whose field was never set
             return None
+
+    def kept(self, row: object) -> object:
+        """The row with the fields that it has now: its sender may use the object again. What is no row stays as it is."""
+        if (reader := self._readers.get(type(row))) is None:
+            reader = self._readers[type(row)] = row_reader(row)
+        try:
+            found = reader(row)
+        except AttributeError:  # as above
+            return row
+        return row if found is None else found
 
 
 def _field_names(kind: type) -> set[str]:
@@ -100,7 +111,7 @@ class GatheredRows:
                 block.count += 1
                 return
             block.rows = self._rows(block)
-        block.rows.append(dict(row) if isinstance(row, dict) else row)
+        block.rows.append(self._form.kept(row))
         block.count += 1
 
     def row(self, at: int) -> object:

@@ -276,7 +276,7 @@ def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> 
     for number, value in enumerate(values):
         try:
             if (reader := readers.get(type(value))) is None:
-                reader = readers[type(value)] = _reader(value)
+                reader = readers[type(value)] = row_reader(value)
             row = reader(value)
         except AttributeError:  # of a dataclass whose field was never set
             row = None
@@ -286,8 +286,8 @@ def _mappings(values: Values, type_: StructType, path: str, places: _Places) -> 
     return made
 
 
-def _reader(value: object) -> Callable[[Any], Mapping[str, Any] | None]:
-    """How a row of this class is read: as a mapping, or None when it is no row."""
+def row_reader(value: object) -> Callable[[Any], Mapping[str, Any] | None]:
+    """How a row of this class is read: as a mapping, or None when it is no row. Raises `AttributeError` for one without all its fields."""
     if isinstance(value, Mapping):
         return dict
     if is_dataclass(value) and not isinstance(value, type):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, is_dataclass, make_dataclass
+from collections import UserDict
+from dataclasses import asdict, dataclass, is_dataclass, make_dataclass
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -94,6 +95,44 @@ def test_rows_that_do_not_fit_are_tried_again_with_a_later_schema() -> None:
     assert [value["m"] for at, value in enumerate(values) if at != 5] == [0, 1, 2, 3, 2**40, 6]
     assert values[6]["added"] == 0.5
     assert gathering.row(5) == rows[5]
+
+
+class Model:
+    """As pydantic's models are."""
+
+    model_fields: ClassVar = {"n": int, "t": str}
+
+    def __init__(self, n: int, t: str = "x") -> None:
+        self.n, self.t = n, t
+
+
+@dataclass
+class Wider:
+    n: int
+    t: str = "x"
+    other: int = 0
+
+
+@dataclass
+class Same:
+    n: int
+    t: str = "x"
+
+
+@pytest.mark.parametrize("cls", [Model, Wider, Same, UserDict])
+def test_a_row_is_taken_as_it_is_though_its_sender_uses_the_object_again(cls: Any) -> None:
+    of = schema("n int, t string")
+    gathering = gathered(of, [None], ignore_extra=True)  # a tombstone: rows behind it cannot be taken apart
+    row = cls(n=0)
+    for number in range(4):
+        if cls is UserDict:
+            row["n"] = number
+        else:
+            row.n = number
+        gathering.append(row)
+    made = gathering.converted(of)
+    assert not made.bad
+    assert made.value.field("n").to_pylist() == [None, 0, 1, 2, 3]
 
 
 def test_a_value_that_cannot_even_be_looked_at_is_met_when_the_batch_is_formed() -> None:
