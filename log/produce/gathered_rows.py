@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from operator import attrgetter, itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ..schema.stored import concatenated
@@ -78,7 +79,7 @@ class _Block:
     """The rows themselves, if one of them could not be taken apart."""
     count: int = 0
     made: Converted | None = None
-    """Its columns. What they were made of is kept only if there are bad rows."""
+    """Its columns. What they were made of is kept only if there are bad rows, or left out fields."""
     unforeseen: Exception | None = None
     """Why there are none."""
 
@@ -137,8 +138,8 @@ class GatheredRows:
         first = 0
         for block in self._blocks:
             made = self._convert(block)
-            if made.bad and schema.version != self._form.schema.version:
-                made = convert(self._rows(block), schema, ignore_extra=self._form.ignore_extra)
+            if schema.version != self._form.schema.version:
+                made = self._converted_again(block, made, schema)
             parts.append(made.value)
             bad |= {first + at: fault for at, fault in made.bad.items()}
             first += block.count
@@ -155,9 +156,25 @@ class GatheredRows:
             else:
                 made = convert(block.rows, form.schema, ignore_extra=form.ignore_extra)
             block.made = made
-            if not made.bad:
+            if not (made.bad or self._ignores(block)):
                 block.values, block.rows = [], None
         return block.made
+
+    def _ignores(self, block: _Block) -> bool:
+        """Whether rows of a block may have had fields that were left out, and that a later version of the schema has."""
+        return block.rows is not None and self._form.ignore_extra
+
+    def _converted_again(self, block: _Block, made: Converted, schema: TopicSchema) -> Converted:
+        """A block by a later version of the schema. Rows that fit before stay what they are, as names may mean other fields now."""
+        places = list(range(block.count)) if self._ignores(block) else sorted(made.bad)
+        if not places:
+            return made
+        rows = self._rows(block)
+        again = convert([rows[at] for at in places], schema, ignore_extra=self._form.ignore_extra)
+        order = np.arange(block.count)
+        order[places] = block.count + np.arange(len(places))
+        value = concatenated([made.value, again.value]).take(pa.array(order))
+        return Converted(value, {places[at]: fault for at, fault in again.bad.items()})
 
     def _rows(self, block: _Block) -> list[Any]:
         if block.rows is not None:

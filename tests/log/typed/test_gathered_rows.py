@@ -135,6 +135,32 @@ def test_a_row_is_taken_as_it_is_though_its_sender_uses_the_object_again(cls: An
     assert made.value.field("n").to_pylist() == [None, 0, 1, 2, 3]
 
 
+def test_rows_that_fit_mean_what_they_meant_though_a_neighbour_is_tried_again() -> None:
+    first = schema("n int, t string")
+    later = evolve(evolve(first, fields_of("n int"), retire=["t"]), fields_of("n int, t string, added int"))
+    rows: list[Any] = [{"n": 0, "t": "x"}, {"n": 1, "t": "y", "added": 1}, {"n": 2, "t": "z"}, {"n": 3}, {"n": "bad"}]
+    made = gathered(first, rows).converted(later)
+    assert sorted(made.bad) == [4]
+    values = shown_value(made.value, later).to_pylist()[:4]
+    assert [(value["n"], value["t"], value["added"]) for value in values] == [
+        (0, None, None),
+        (1, "y", 1),
+        (2, None, None),
+        (3, None, None),
+    ]
+    assert made.value.field("t").to_pylist()[:4] == ["x", None, "z", None]
+
+
+def test_fields_that_were_left_out_are_looked_for_in_a_later_version() -> None:
+    first = schema("n int")
+    later = evolve(first, fields_of("n int, added int"))
+    rows: list[Any] = [{"n": number} if number % 2 else {"n": number, "added": number, "other": 0} for number in range(8)]
+    made = gathered(first, rows, ignore_extra=True).converted(later)
+    assert not made.bad
+    added = [value["added"] for value in shown_value(made.value, later).to_pylist()]
+    assert added == [None if number % 2 else number for number in range(8)]
+
+
 def test_a_value_that_cannot_even_be_looked_at_is_met_when_the_batch_is_formed() -> None:
     class Hostile(list[int]):
         def __len__(self) -> int:
