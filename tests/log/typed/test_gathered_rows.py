@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import linecache
+import sys
 from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass, make_dataclass
 from random import Random
-from typing import Any, ClassVar
+from types import FrameType
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -77,9 +83,61 @@ def test_rows_that_are_cut_off_are_forgotten(count: int) -> None:
     rows: list[Any] = [{"n": number, "t": "x"} for number in range(7)] + [{"n": 7, "t": "x", "other": 1}]
     gathering = gathered(of, rows)
     gathering.cut(count)
+    assert gathering.converted(of).value.field("n").to_pylist() == list(range(count))
+    gathering = gathered(of, rows)
+    gathering.cut(count)
     gathering.append({"n": 100})
     values = gathering.converted(of).value.to_pylist()
     assert [value["n"] for value in values] == [*range(count), 100]
+
+
+@pytest.mark.parametrize("last", [{"n": 7, "t": "x"}, {"n": 7, "t": "x", "other": 1}], ids=["values", "rows"])
+def test_an_interrupt_at_any_line_leaves_nothing_of_its_row_and_all_others(last: dict[str, Any]) -> None:
+    """A KeyboardInterrupt may strike between any two lines, also while a block becomes columns: the producer cuts off its row then."""
+    of = schema("n int, t string")
+    rows: list[Any] = [{"n": 0, "t": "x"}, {"n": 1, "t": 1}, None, {"n": 3, "t": "y"}, {"n": 4}, last, {"n": 6, "t": "z"}, {"n": 7}]
+    files = {sys.modules[name].__file__ for name in (GatheredRows.__module__, convert.__module__)}
+    for struck_row in range(1, len(rows)):
+        for line in itertools.count():
+            gathering, kept = GatheredRows(RowForm(of, ignore_extra=True), block_rows=2), []
+            struck = False
+            for at, row in enumerate(rows):
+                try:
+                    with interrupted(files, line if at == struck_row else None):
+                        gathering.append(row)
+                    kept.append(row)
+                except KeyboardInterrupt:
+                    struck = True
+                    gathering.cut(len(kept))
+            made, together = gathering.converted(of), convert(kept, of, ignore_extra=True)
+            assert made.bad == together.bad
+            good = pa.array([at for at in range(len(kept)) if at not in made.bad])
+            assert made.value.take(good).equals(together.value.take(good))
+            assert all(gathering.row(at) == kept[at] for at in made.bad)
+            if not struck:
+                break
+        assert line > 3, "it went through all of the call"
+
+
+@contextmanager
+def interrupted(files: set[str | None], line: int | None) -> Iterator[None]:
+    """Raise KeyboardInterrupt at the n-th line that is run in these files; None: never."""
+    lines = itertools.count()
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Callable[..., Any] | None:
+        if frame.f_code.co_filename not in files:
+            return None
+        # The interpreter looks for signals after calls and before jumps back: never at a bare `try`.
+        code = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        if event == "line" and code != "try:" and next(lines) == line:
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(None if line is None else trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
 
 
 def test_rows_that_do_not_fit_are_tried_again_with_a_later_schema() -> None:
@@ -119,13 +177,13 @@ class Same:
     t: str = "x"
 
 
-@pytest.mark.parametrize("cls", [Model, Wider, Same, UserDict])
+@pytest.mark.parametrize("cls", [Model, Wider, Same, UserDict, dict])
 def test_a_row_is_taken_as_it_is_though_its_sender_uses_the_object_again(cls: Any) -> None:
     of = schema("n int, t string")
     gathering = gathered(of, [None], ignore_extra=True)  # a tombstone: rows behind it cannot be taken apart
     row = cls(n=0)
     for number in range(4):
-        if cls is UserDict:
+        if issubclass(cls, Mapping):
             row["n"] = number
         else:
             row.n = number
@@ -159,6 +217,20 @@ def test_fields_that_were_left_out_are_looked_for_in_a_later_version() -> None:
     assert not made.bad
     added = [value["added"] for value in shown_value(made.value, later).to_pylist()]
     assert added == [None if number % 2 else number for number in range(8)]
+
+
+class Pair(NamedTuple):
+    n: int
+    u: int
+
+
+def test_objects_of_other_fields_are_refused_as_dicts_are() -> None:
+    of = schema("n int, t string not null")
+    unset = Same(1)
+    del unset.n
+    rows = [Wider(1), make_dataclass("Narrow", ["n"])(1), unset, Pair(1, 2), Same(1)]
+    made = gathered(of, rows).converted(of)
+    assert {at: fault.path for at, fault in made.bad.items()} == {0: "other", 1: "t", 2: "the row", 3: "u"}
 
 
 def test_a_value_that_cannot_even_be_looked_at_is_met_when_the_batch_is_formed() -> None:
