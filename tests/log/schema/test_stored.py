@@ -44,6 +44,7 @@ def test_a_narrower_type_may_be_stored_where_a_wider_one_holds_all(nest: Any) ->
     [
         pa.struct([("a", INT), ("a", INT)]),
         struct(a=INT, c=INT),
+        struct(a=INT, c=TEXT),
         pa.struct([pa.field("a", INT, nullable=False)]),
         pa.struct([pa.field("A", INT)]),
         pa.list_(struct(c=INT)),
