@@ -229,8 +229,11 @@ def test_objects_of_other_fields_are_refused_as_dicts_are() -> None:
     unset = Same(1)
     del unset.n
     rows = [Wider(1), make_dataclass("Narrow", ["n"])(1), unset, Pair(1, 2), Same(1)]
+    expected = {0: "other", 1: "t", 2: "the row", 3: "u"}
     made = gathered(of, rows).converted(of)
-    assert {at: fault.path for at, fault in made.bad.items()} == {0: "other", 1: "t", 2: "the row", 3: "u"}
+    alone = [gathered(of, [row]).converted(of).bad for row in rows]
+    assert {at: fault.path for at, fault in made.bad.items()} == expected
+    assert {at: bad[0].path for at, bad in enumerate(alone) if bad} == expected
 
 
 def test_a_value_that_cannot_even_be_looked_at_is_met_when_the_batch_is_formed() -> None:
