@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..schema.stored import concatenated
+from ..schema.stored import concatenated, shown_value
 from ..schema.topic_schema import TopicSchema
+from ..schema.value_column import ValueColumn
 from ..schema.values import BadValue, Converted, convert, convert_fields, row_reader
 
 _BLOCK_ROWS = 1024
@@ -116,10 +117,10 @@ class GatheredRows:
         block.count += 1
 
     def row(self, at: int) -> object:
-        """A row that does not fit, by its place, or any that was not converted yet; perhaps as a dict, and with None for what it left out."""
+        """A row by its place; perhaps as a dict, and with None for what it left out."""
         for block in self._blocks:
             if at < block.count:
-                return self._rows(block)[at]
+                return self._rows(block)[at] if block.made is None or self._is_kept(block) else self._row_of_columns(block.made, at)
             at -= block.count
         raise IndexError(at)
 
@@ -156,9 +157,17 @@ class GatheredRows:
             else:
                 made = convert(block.rows, form.schema, ignore_extra=form.ignore_extra)
             block.made = made
-            if not (made.bad or self._ignores(block)):
+            if not self._is_kept(block):
                 block.values, block.rows = [], None
         return block.made
+
+    def _is_kept(self, block: _Block) -> bool:
+        """Whether a block that was converted still has what it was made of."""
+        return block.made is not None and (bool(block.made.bad) or self._ignores(block))
+
+    def _row_of_columns(self, made: Converted, at: int) -> object:
+        """A row that has all its types right, but perhaps a label that cannot be, or too many bytes."""
+        return ValueColumn.of(shown_value(made.value.slice(at, 1), self._form.schema))[0]
 
     def _ignores(self, block: _Block) -> bool:
         """Whether rows of a block may have had fields that were left out, and that a later version of the schema has."""

@@ -71,7 +71,7 @@ def test_blocks_give_the_same_as_all_rows_together(fields: StructType, seed: int
         assert {at: fault.path for at, fault in in_blocks.bad.items()} == {at: fault.path for at, fault in together.bad.items()}
         good = pa.array([at for at in range(count) if at not in together.bad], pa.int64())
         assert shown_value(in_blocks.value.take(good), of).equals(shown_value(together.value.take(good), of))
-    for at in together.bad:
+    for at in range(count):
         given = asdict(rows[at]) if is_dataclass(rows[at]) else rows[at]
         filled = dict.fromkeys(RowForm(of, ignore_extra=False).names) | given if isinstance(given, dict) else given
         assert gathering.row(at) in (rows[at], given, filled)

@@ -59,3 +59,29 @@ def test_a_row_is_as_large_as_a_body_may_be_and_no_larger() -> None:
         sent = lake.send({"id": 1, "t": "x" * 96}, {"id": 2, "t": "x" * 97}, invalid="topic", linger=0.2)
         assert [one.invalid for one in sent] == [None, "the row: expected at most 100 bytes, found 101 bytes"]
         lake.send({"id": 3, "t": "x" * 96})
+
+
+BAD_LABELS: list[tuple[dict[str, Any], str]] = [
+    ({"who": None}, "who.name: expected a message group, found NULL"),
+    ({"who": {"name": "x" * 64, "mail": None}}, "who.name: expected a message group of at most 63 bytes"),
+    ({"who": {"name": "a\u200bb", "mail": None}}, "who.name: expected a message group of visible characters"),
+    ({"who": {"name": " ", "mail": None}}, "who.name: expected a message group of visible characters"),
+    ({"kind": "a|b"}, r"kind: expected a tag without |, found 'a|b'"),
+    ({"kind": "a\nb"}, "kind: expected a tag of visible characters"),
+]
+
+
+@pytest.mark.parametrize(("fields", "said"), BAD_LABELS)
+@pytest.mark.parametrize("sequences", [False, True])
+def test_a_row_whose_label_cannot_be_goes_to_the_topic_beside(fields: dict[str, Any], said: str, sequences: bool) -> None:
+    """All of its types are right, so that nothing is known of it before its block has become columns."""
+    good: dict[str, Any] = {"id": 1, "who": {"name": "x" * 63, "mail": None}, "kind": "k", "a": "x", "b": None}
+    with typed_lake(SCHEMA, **LABELS) as lake:
+        with lake.lake.producer("orders", invalid="topic", linger=0.2, name="n" if sequences else None) as producer:
+            rows = [good, good | fields, good]
+            receipts = [producer.send_row(row, sequence=at if sequences else None) for at, row in enumerate(rows)]
+            sent = [receipt.result(timeout=TIMEOUT_S) for receipt in receipts]
+        assert [one.invalid is None for one in sent] == [True, False, True]
+        assert str(sent[1].invalid).startswith(said)
+        assert [one.json() for one in lake.lake.reader("orders-invalid").messages()] == [good | fields]
+        assert lake.values() == [good, good]
