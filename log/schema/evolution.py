@@ -147,6 +147,17 @@ class _Step:
             return field
         if path in self.retire:
             self.retire.remove(path)
+            beside = path.removesuffix(field.name)
+            renamed = any(old.startswith(beside) and name == field.name for old, name in self.rename.items())
+            again = None if renamed else wanted.get(field.name)
+            if again is not None and type_text(again.type) == type_text(field.type):
+                raise _refusal(
+                    "the new schema still has the field that is to retire",
+                    path,
+                    expected=f"no {field.name}, or one of another type",
+                    observed=field_text(again),
+                    hint="take it out of the new schema, or out of retire",
+                )
             return replace(field, retired=self.version)
         name = self.rename.pop(path, field.name)
         if name not in wanted:

@@ -107,6 +107,18 @@ def test_a_description_may_change_and_stays_when_none_is_given() -> None:
     assert evolved("a bigint", before).fields[0].doc == "x"
 
 
+def test_a_field_cannot_retire_where_the_new_schema_still_has_it() -> None:
+    before = first_schema(fields_of("a int, b struct<x: string, y: int>, c int"))
+    for path in ("a", "b.x"):
+        with pytest.raises(InvalidArgument, match="still has the field that is to retire") as refused:
+            evolve(before, fields_of("a int, b struct<x: string, y: int>, c int"), retire=[path])
+        assert refused.value.object == path
+    renamed = evolved("b struct<x: string, y: int>, c int", before, rename={"a": "c"}, retire=("c",))
+    assert [(field.name, field.id, field.retired) for field in renamed.fields] == [("c", 1, 0), ("b", 2, 0), ("c", 5, 2)]
+    again = evolved("a string, b struct<x: string, y: int>, c int", before, retire=("a",))
+    assert [field.name for field in again.live] == ["b", "c", "a"]
+
+
 def test_nothing_to_change_makes_no_version() -> None:
     assert evolve(ORDERS, fields_of(ORDERS.ddl)) is ORDERS
 
