@@ -7,6 +7,7 @@ from hypothesis import given
 
 from penstock.log.schema.fields import StructType
 from penstock.log.schema.sizes import largest_row_bytes, row_bytes
+from penstock.log.schema.sources import fields_of
 from penstock.log.schema.topic_schema import first_schema
 from penstock.log.schema.values import convert
 from tests.log.schema.strategies import any_fields
@@ -30,3 +31,9 @@ def test_sizes_are_those_of_texts_and_of_numbers_by_their_width() -> None:
         "the longest text, and as many of the longest in the list as in the longest list"
     )
     assert largest_row_bytes(rows[:0]) == 4
+
+
+def test_each_row_has_its_own_size() -> None:
+    of = first_schema(fields_of("b boolean, m map<string, int>, s struct<t: string>"))
+    rows = [{"m": {"ab": 1, "c": 2}, "s": {"t": "xyz"}}, {"s": None}, None, {"b": True, "m": {}, "s": {"t": "x"}}]
+    assert row_bytes(convert(rows, of).value).tolist() == [1 + 2 + 4 + 1 + 4 + 3, 1, 1, 1 + 1]

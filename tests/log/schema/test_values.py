@@ -493,3 +493,51 @@ def test_a_bad_row_of_columns_is_known_by_place_path_and_reason(text: str, colum
 def test_dates_are_stored_as_dates() -> None:
     assert shown([{"d": date(2026, 1, 1)}], schema("d date")) == [{"d": date(2026, 1, 1)}]
     assert Field("d", Kind.DATE) == fields_of("d date")[0]
+
+
+def test_a_retired_field_is_asked_of_nobody() -> None:
+    of = evolve(schema("k int, a int not null"), fields_of("k int"), retire=["a"])
+    by_rows = convert([{"k": 1, "a": 5}, {"k": 2}], of)
+    by_columns = convert_columns(pa.table({"k": pa.array([1, 2], pa.int32()), "a": pa.array([5, None], pa.int32())}), of)
+    for made in (by_rows, by_columns):
+        assert not made.bad
+        assert made.value.field("a").to_pylist() == [5, None]
+        assert shown_value(made.value, of).to_pylist() == [{"k": 1}, {"k": 2}]
+
+
+def test_one_field_under_two_names_is_refused() -> None:
+    of = evolve(schema("k int, a int"), fields_of("k int, b int"), rename={"a": "b"})
+    for row in ({"a": 1, "b": 2}, {"b": 2, "a": 1}):
+        assert convert([row], of).bad[0].path == "a"
+        with pytest.raises(InvalidArgument, match=r"(a|b) is there twice; (a|b) is there twice"):
+            convert_columns(pa.table({name: pa.array([value], pa.int32()) for name, value in row.items()}), of)
+
+
+def test_columns_that_the_schema_lacks_are_left_out_by_choice() -> None:
+    of = schema("k int, s struct<a: int>")
+    part = pa.array([{"a": 1, "more": 2}], pa.struct([("a", pa.int32()), ("more", pa.int32())]))
+    data = pa.table({"k": pa.array([1], pa.int32()), "s": part, "more": ["x"]})
+    with pytest.raises(InvalidArgument, match=r"s\.more is not in the schema; more is not in the schema"):
+        convert_columns(data, of)
+    assert shown_value(convert_columns(data, of, ignore_extra=True).value, of).to_pylist() == [{"k": 1, "s": {"a": 1}}]
+
+
+def test_the_keys_of_columns_are_of_their_type() -> None:
+    data = pa.table({"m": pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32()))})
+    with pytest.raises(InvalidArgument, match=r"m\.key is int32, not string"):
+        convert_columns(data, schema("m map<string, int>"))
+
+
+@pytest.mark.parametrize(
+    ("ddl", "values", "type_"),
+    [
+        ("l array<tinyint>", [[1, 2, 3], None, [], [4, 500], [5]], pa.list_(pa.int64())),
+        ("l map<string, tinyint>", [[("a", 1), ("b", 2)], None, [], [("a", 500)], []], pa.map_(pa.string(), pa.int64())),
+        ("l map<tinyint, string>", [[(1, "a"), (2, "b")], None, [], [(500, "a")], []], pa.map_(pa.int64(), pa.string())),
+        ("l struct<a: tinyint>", [{"a": 1}, None, {"a": None}, {"a": 500}, {}], pa.struct([("a", pa.int64())])),
+    ],
+)
+def test_a_bad_part_is_of_the_row_that_has_it(ddl: str, values: list[Any], type_: pa.DataType) -> None:
+    whole = pa.table({"l": pa.array(values, type_)})
+    for first in range(4):
+        assert list(convert_columns(whole.slice(first), schema(ddl)).bad) == [3 - first]

@@ -15,6 +15,8 @@ from pyiceberg.table import StaticTable
 
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime.runtime import Runtime
+from penstock.log.schema.ddl import parse_ddl
+from penstock.log.schema.evolution import evolve
 from penstock.log.schema.fields import ArrayType, Field, FieldType, MapType, StructType
 from penstock.log.schema.stored import shown_value
 from penstock.log.schema.topic_schema import TopicSchema
@@ -236,3 +238,34 @@ def test_fields_can_be_asked_for_alone(tmp_path: Path) -> None:
         .to_arrow()
     )
     assert found.column("value").to_pylist() == [{"o": {"y": "3"}}, {"o": {"y": "4"}}]
+
+
+def test_an_evolution_alone_is_a_version_without_a_snapshot(tmp_path: Path) -> None:
+    """Readers know a field before the first file that has it."""
+    topic = Topic(tmp_path, "a int")
+    topic.add([{"a": 1}])
+    first = topic.write()
+    later = evolve(topic.schema, parse_ddl("b bigint, c string"), rename={"a": "b"})
+    second = topic.write(later)
+    assert (second.version, second.delta_version, second.versions) == (first.version + 1, first.delta_version, 1)
+    assert topic.write(later).versions == 0
+    _, rows = by_pyiceberg(topic.path)
+    assert rows.column("value").to_pylist() == [{"b": 1, "c": None}]
+    older = topic.write(topic.schema)  # by a process that has not heard of it: nothing goes back
+    assert older.versions == 0
+    assert by_pyiceberg(topic.path)[1].column("value").to_pylist() == [{"b": 1, "c": None}]
+
+
+def test_a_snapshot_of_a_writer_that_is_behind_has_the_newest_schema(tmp_path: Path) -> None:
+    topic = Topic(tmp_path, "a int")
+    topic.add([{"a": 1}])
+    later = evolve(topic.schema, parse_ddl("b bigint"), rename={"a": "b"})
+    topic.write(later)
+    topic.add([{"a": 2}])
+    assert topic.write(topic.schema).versions == 1
+    table = StaticTable.from_metadata(str(max(topic.path.glob("metadata/v*.metadata.json"))))
+    current = table.current_snapshot()
+    assert current is not None
+    assert current.schema_id == 2
+    assert current.parent_snapshot_id is not None
+    assert by_pyiceberg(topic.path)[1].column("value").to_pylist() == [{"b": 1}, {"b": 2}]

@@ -329,3 +329,24 @@ def test_spark_knows_every_type(fields: StructType) -> None:
     types = pytest.importorskip("pyspark.sql.types")
     text = replace(table_form(first_schema(fields.fields)), mapped=True).schema_string
     assert types.StructType.fromJson(json.loads(text)).jsonValue() == json.loads(text)
+
+
+def test_a_version_that_changes_no_column_is_told_too() -> None:
+    first = schema_of("a int not null")
+    found = created(first)
+    relaxed = evolve(first, parse_ddl("a int"))
+    assert columns(updated(found, relaxed)[0]) == columns(found[0])
+    assert updated(found, relaxed)[0].configuration["penstock.schemaVersion"] == "2"
+
+
+def test_what_others_noted_on_a_column_stays_but_does_not_stand_for_ours() -> None:
+    first = schema_of("a int")
+    found, spoken = created(first)
+    noted = [{**column, "metadata": {"theirs": 1, ID: 7}} for column in columns(found).values()]
+    found = msgspec.structs.replace(found, schema_string=json.dumps({"type": "struct", "fields": noted}))
+    later = evolve(evolve(first, parse_ddl("b int"), rename={"a": "b"}), parse_ddl("b bigint"))
+    made = columns(updated((found, spoken), later)[0])
+    ours = columns(created(later)[0])
+    assert {name: column["metadata"] for name, column in made.items()} == {
+        name: {"theirs": 1, **column["metadata"]} for name, column in ours.items()
+    }
