@@ -181,20 +181,20 @@ def parse_change(event: object) -> Change | None:
         key=_fields(key),
         row=_fields(after or before or {}),
         position=position,
-        sequence=_sequence_of(position, source),
+        sequence=with_row(position, source.get("row")) if "file" in source else position,
         before=_fields(before) if before else None,
-        time_us=_time_us(source),
+        time_us=time_us_of(source.get("ts_us"), source.get("ts_ms")),
         schema_of_key=schema_of_key,
         schema_of_row=None if schema is None else _row_schema(schema),
         modes=isinstance(source.get("version"), str),
     )
 
 
-def _time_us(source: Mapping[str, Any]) -> int | None:
-    for name, factor in (("ts_us", 1), ("ts_ms", 1000)):
-        if isinstance(value := source.get(name), int):
-            return value * factor
-    return None
+def time_us_of(us: object, ms: object) -> int | None:
+    """When the source made a change."""
+    if isinstance(us, int):
+        return us
+    return ms * 1000 if isinstance(ms, int) else None
 
 
 def _row_schema(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -219,25 +219,38 @@ def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
     - MySQL: the binlog's number and position. Several changes may have the same: the rows of one statement, and all of a transaction that was
       written compressed, statement by statement. Their ``row`` does not order those, as it begins at 0 in each: the topic does.
     """
+    if "sequence" in source and isinstance(transaction, dict):
+        return commit_position(source["sequence"], transaction.get("total_order"))
+    return binlog_position(source.get("file"), source.get("pos"))
+
+
+def commit_position(sequence: object, number: object) -> int | None:
+    """The position of a change in PostgreSQL's log: its commit's LSN, and its number in the transaction."""
     try:
-        if "sequence" in source and isinstance(transaction, dict):
-            # Log records are aligned to 8 bytes, so the low bits tell no two commits apart.
-            commit, number = _first_of(source["sequence"]) >> 3, _whole(transaction["total_order"])
-            return _packed((commit, 63 - _TOTAL_ORDER_BITS), (number, _TOTAL_ORDER_BITS))
-        if (file := re.search(r"([0-9]{1,18})$", source.get("file") or "")) and source.get("pos") is not None:
-            return _packed(
-                (int(file[1]), 63 - _MYSQL_POSITION_BITS - _MYSQL_ROW_BITS),
-                (_whole(source["pos"]), _MYSQL_POSITION_BITS),
-                (0, _MYSQL_ROW_BITS),
-            )
-    except (KeyError, IndexError, TypeError, ValueError, RecursionError):
+        # Log records are aligned to 8 bytes, so the low bits tell no two commits apart.
+        commit, nth = _first_of(sequence) >> 3, number if number.__class__ is int else _whole(number)
+        fits = commit < 1 << 63 - _TOTAL_ORDER_BITS and 0 <= nth < 1 << _TOTAL_ORDER_BITS
+        return commit << _TOTAL_ORDER_BITS | nth if fits else None
+    except (IndexError, TypeError, ValueError, RecursionError):
         return None
-    return None
 
 
-def _sequence_of(position: int | None, source: Mapping[str, Any]) -> int | None:
-    row = source.get("row") or 0
-    if position is None or "file" not in source or not isinstance(row, int):
+def binlog_position(file: object, pos: object) -> int | None:
+    """The position of a change in MySQL's log."""
+    if not isinstance(file, str) or pos is None or (found := re.search(r"([0-9]{1,18})$", file)) is None:
+        return None
+    try:
+        return _packed(
+            (int(found[1]), 63 - _MYSQL_POSITION_BITS - _MYSQL_ROW_BITS), (_whole(pos), _MYSQL_POSITION_BITS), (0, _MYSQL_ROW_BITS)
+        )
+    except (TypeError, ValueError):
+        return None
+
+
+def with_row(position: int | None, row: object) -> int | None:
+    """A position of MySQL's log with the number of the row in its statement."""
+    row = row or 0
+    if position is None or not isinstance(row, int):
         return position
     return position | row if 0 <= row < 1 << _MYSQL_ROW_BITS else None
 

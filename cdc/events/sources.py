@@ -29,13 +29,14 @@ def source_of(said: Mapping[str, Any]) -> Source | None:
     """The table of an event's ``source``; None where that names no table."""
     database = said.get("db") or said.get("keyspace") or said.get("database_id")  # the last two are Vitess's and Spanner's
     try:
-        return _source(said.get("table"), said.get("schema"), database, said.get("name"))
+        return source_of_names(said.get("table"), said.get("schema"), database, said.get("name"))
     except TypeError:  # lists or objects in place of names
-        return _source.__wrapped__(said.get("table"), said.get("schema"), database, said.get("name"))
+        return source_of_names.__wrapped__(said.get("table"), said.get("schema"), database, said.get("name"))
 
 
 @lru_cache(maxsize=1024)  # nearly all events are of tables that were just seen
-def _source(table: object, schema: object, database: object, server: object) -> Source | None:
+def source_of_names(table: object, schema: object, database: object, server: object) -> Source | None:
+    """The table of these names; None without a table's name."""
     if not isinstance(table, str):
         return None
     return Source(_text(schema or database), table, _text(database) if schema else None, _text(server))

@@ -49,6 +49,8 @@ _BEYOND = re.compile(
     r"[+-]?infinity|.* BC|[+-]\d{4,}-.*|\d{5,}-.*|0000-.*|.*[.,]\d{6,}[1-9]\d*(?:Z|[+-][\d:]+)?", re.IGNORECASE | re.DOTALL
 )
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
+_USUAL_CHARACTERS = 32
+"""The length of ``2026-11-20 12:17:33.190844+00:00``: no shorter text has room for more than six digits elsewhere."""
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """The milliseconds of the years that a time can be in."""
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
@@ -163,6 +165,14 @@ def converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
                 isinstance(error, OverflowError) or (isinstance(value, str) and _BEYOND.fullmatch(value))
             )
             raise (UnfitTime if beyond else Unfit)(f"{_shown(value)} does not fit {name}{_why(error)}") from error
+
+    if size := _INTEGERS.get(name):
+        within = range(-(1 << size - 1), 1 << size - 1)
+
+        def whole(value: Any) -> Any:  # noqa: ANN401 - JSON
+            return value if value.__class__ is int and value in within else checked(value)
+
+        return whole
 
     return checked
 
@@ -339,7 +349,8 @@ def _instant(value: Any) -> datetime:  # noqa: ANN401
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
     if value.__class__ is not str or len(value) < 16 or value.isdecimal():  # Python reads digits alone as a date
         raise TypeError
-    if found := _FRACTION.search(value):  # Python would drop those digits
+    usual = len(value) <= _USUAL_CHARACTERS and value[19:20] == "." and not value[26:27].isdecimal()
+    if not usual and (found := _FRACTION.search(value)):  # Python would drop those digits
         if found[2].strip("0"):
             raise ValueError("it is more precise than microseconds")
         value = value[: found.start(2)] + value[found.end(2) :]
@@ -348,6 +359,8 @@ def _instant(value: Any) -> datetime:  # noqa: ANN401
 
 def _timestamp(value: Any) -> datetime:  # noqa: ANN401
     instant = _instant(value)
+    if instant.tzinfo is UTC:
+        return instant
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
 
 

@@ -6,7 +6,7 @@ once the targets have them. An event that cannot be applied ends the fold of its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -16,6 +16,7 @@ from ..events.debezium import Change, NestedTooDeep, decode_event, is_control, p
 from ..events.sources import Source, of_table, wanted
 from ..events.typed import TypedEvent
 from ..events.types import KEEP, Unfit, characters
+from ..events.usual import usual_change
 from ..targets import Target, Told
 from .reading import Reading, RowReader, said
 from .seen import Seen
@@ -80,6 +81,10 @@ class Plan:
     truncates: Truncates = "ordered"
 
 
+Meet: TypeAlias = Callable[[Source, Seen], Target | None]
+"""Gives a table a target when its first event comes, if that event alone tells enough."""
+
+
 @dataclass(slots=True)
 class Folded:
     """The result of folding a range of events."""
@@ -141,8 +146,12 @@ class _Table(RowReader):
 class Fold:
     """Takes events in the order of each queue; queues may take turns."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, meet: Meet | None = None) -> None:
+        """``meet``: called once for each table without a target, unless a truncate comes first."""
         self._plan = plan
+        self._meet = meet
+        self._asked: set[Source] = set()
+        """The tables without a target for which ``meet`` is not called any more."""
         self._tables = {source: _Table(target, plan) for source, target in plan.targets.items()}
         self._folded = Folded()
         self._wanted: dict[Source, bool] = {}
@@ -162,7 +171,7 @@ class Fold:
             if isinstance(told, TypedEvent):
                 event = told
                 change: Change | None = told.change()
-            else:
+            elif (change := usual_change(told or b"")) is None:
                 event = decode_event(told or b"")
                 change = parse_change(event)
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
@@ -172,7 +181,7 @@ class Fold:
             folded.ignored += 1
             return
         source = change.source
-        table = self._tables.get(source)
+        table = self._tables.get(source) or self._met(change)
         if (
             (table is not None and (table.target.stopped or offset < table.done.get(queue, 0)))
             or queue in folded.refused.get(source, ())
@@ -369,6 +378,28 @@ class Fold:
 
     # --- What the plan does not have ----------------------------------------------------------------------------------------------
 
+    def _met(self, change: Change) -> _Table | None:
+        """The table of a change, if it got a target just now."""
+        source = change.source
+        if self._meet is None or source in self._asked:
+            return None
+        self._asked.add(source)
+        key = tuple(of_table(self._plan.keys, source) or change.key)
+        if change.op == "t" or not key or not wanted(self._plan.tables, source):
+            return None
+        unavailable, seen = self._plan.reading.unavailable, Seen(key=key)
+        try:
+            self._check_names(change)
+            for name in key:
+                said(name, change.key if name in change.key else change.row, unavailable)
+        except Unfit:
+            return None  # it is refused where it is noted
+        seen.note(change, (0, 0), frozenset(), unavailable)
+        target = self._meet(source, seen)
+        if target is not None:
+            self._tables[source] = _Table(target, self._plan)
+        return self._tables.get(source)
+
     def _see(self, source: Source, change: Change, place: Place, *, known: frozenset[str] = frozenset()) -> None:
         """Note columns of a table and the types that they call for; for a new table its key too."""
         folded, unavailable = self._folded, self._plan.reading.unavailable
@@ -377,11 +408,7 @@ class Fold:
         if not self._wanted[source]:
             folded.ignored += 1
             return
-        for name in change.row.keys() - self._names:
-            try:
-                self._names.add(characters(name))
-            except Unfit as error:
-                raise Unfit(f"column {name!r}: {error}") from error
+        self._check_names(change)
         if known:
             folded.seen.setdefault(source, Seen()).note(change, place, known, unavailable)
         elif change.op == "t":
@@ -397,6 +424,13 @@ class Fold:
                 reason = "it has no key, and no key is declared for its table"
                 self._keyless.setdefault(source, {}).setdefault(place[0], Refused(place, reason))
             seen.note(change, place, known, unavailable)
+
+    def _check_names(self, change: Change) -> None:
+        for name in change.row.keys() - self._names:
+            try:
+                self._names.add(characters(name))
+            except Unfit as error:
+                raise Unfit(f"column {name!r}: {error}") from error
 
 
 def _changed_at(change: Change, stored_us: int) -> int:
