@@ -10,7 +10,7 @@ import pyarrow as pa
 from ...log.errors import PenstockError, ReopenError
 from ..changes import Key, Old
 from ..delta.merging import one_line
-from ..fold.fold import Truncate
+from ..fold.fold import Meet, Truncate
 from ..targets import Column, Found, Owner, Target, TargetRefused, Written
 from .existing import untold
 from .options import Options
@@ -55,7 +55,9 @@ class Backend(Protocol):
     def tables(self) -> TargetTables: ...
     @property
     def keeps_history(self) -> bool: ...
-    def fold(self, scan: Scan) -> FoundChanges: ...
+    def fold(self, scan: Scan, meet: Meet) -> FoundChanges:
+        """Fold a batch. ``meet``: called for tables without a target, if the fold runs in this process."""
+        ...
 
 
 BackendOf: TypeAlias = Callable[[Options], Backend]

@@ -21,7 +21,7 @@ from ...consumers.ranges.topic_view import TopicView
 from ...coordinator.lakes import lakes
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
-from ..events.sources import Source, wanted
+from ..events.sources import Source, of_table, wanted
 from ..fold.fold import Folded, Plan, Refused, Truncate
 from ..fold.seen import Seen
 from ..fold.shape import Shape, new_columns
@@ -260,7 +260,7 @@ class Engine:
         self._bars = {}
         while ranges:
             self._reached("fold", "before")
-            found = self._backend.fold(self._scan(ranges, bytes_max))
+            found = self._backend.fold(self._scan(ranges, bytes_max), self._meet)
             bytes_max = None  # events that are folded again are within it
             try:
                 taken = found.summary()
@@ -372,6 +372,22 @@ class Engine:
                 self._bar(source, seen, why)
                 changed = True
         return changed
+
+    def _meet(self, source: Source, seen: Seen) -> Target | None:
+        """The target of a table whose first event a fold has ``seen``, found or made, where that takes no guess at a column's type.
+
+        Then the batch is folded once. None, also for what is refused: that is left to the fold of the whole batch.
+        """
+        declared = of_table(self._options.declared.columns, source) or {}
+        told = source in self._names or seen.columns.keys() <= {*seen.connect, *declared}
+        if source in self._stopped or not told:
+            return None
+        try:
+            self._add_table(source, Shape.of(source, seen, self._options.declared), seen, Folded())
+        except Exception as error:
+            if refusal_of(self._tables, self._names.get(source, source.table), error) is None:
+                raise
+        return self._targets.get(source)
 
     def _bar(self, source: Source, seen: Seen, error: TargetRefused) -> None:
         """Let a table end before the events that its target refuses. The whole table stands still when the target refuses all."""

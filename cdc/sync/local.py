@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from ..changes import Key, Net, Old, finished, merged
 from ..delta.tables import DeltaTables
-from ..fold.fold import Truncate
+from ..fold.fold import Meet, Truncate
 from ..targets import Target
 from .columns import batch_of, history_table, rows_schema
 from .options import Options
-from .scan import Scan, Taken, folded_of
+from .scan import Scan, Taken, folded_of, no_collector
 
 
 class LocalBackend:
@@ -23,20 +23,21 @@ class LocalBackend:
     def __init__(self, options: Options) -> None:
         self.tables = DeltaTables(options.into, guard=options.guard)
 
-    def fold(self, scan: Scan) -> FoundHere:
-        return FoundHere(scan)
+    def fold(self, scan: Scan, meet: Meet) -> FoundHere:
+        return FoundHere(scan, meet)
 
 
 class FoundHere:
     """The folds of one batch, in this process."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan, meet: Meet) -> None:
         self._scan = scan
         self._taken: list[Taken] = []
         size = 0
         for number, task in enumerate(scan.tasks):
             scan.steps.reached("fold", "in", str(number))
-            self._taken.append(folded_of(scan, task, scan.bytes_max, before=size))
+            with no_collector():
+                self._taken.append(folded_of(scan, task, scan.bytes_max, before=size, meet=meet))
             size += self._taken[-1].size
         self._parts = [taken.folded for taken in self._taken]
 

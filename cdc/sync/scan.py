@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+import gc
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from ...log.errors import InvalidArgument
 from ...log.message.message import VALUE
 from ..events.sources import Source
 from ..events.typed import TypedEvent, is_of_events, typed_events
-from ..fold.fold import Fold, Folded, Plan, combined
+from ..fold.fold import Fold, Folded, Meet, Plan, combined
 from .options import NO_STEPS, Steps
 
 EVENT = ("queue", "offset", "store_timestamp", "body")
@@ -85,9 +86,9 @@ def events_planned(planned: PlannedSchema | None, topic: str) -> PlannedSchema |
     return planned
 
 
-def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int = 0) -> Taken:
+def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int = 0, meet: Meet | None = None) -> Taken:
     """Fold a task's events, up to ``bytes_max`` bytes of bodies. The first event is always taken, unless bytes were taken ``before``."""
-    fold = Fold(scan.plan)
+    fold = Fold(scan.plan, meet)
     ends = {queue: start for queue, (start, _) in task.ranges.items()}
     sizes = dict.fromkeys(ends, 0)
     taken = before
@@ -100,6 +101,18 @@ def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int 
             ends[queue] = offset + 1
             fold.add(queue, offset, told, time_us)
     return Taken(fold.result(), {queue: limit for queue, (_, limit) in task.ranges.items()}, sizes)
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Switch the garbage collector off. It would look at hundreds of thousands of values again and again, none of which is in a cycle."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _events(task: ReadTask) -> Generator[tuple[int, int, int, bytes | TypedEvent | None, int], None, None]:

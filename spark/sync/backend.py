@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...cdc.changes import Key, Old
-from ...cdc.fold.fold import Truncate
+from ...cdc.fold.fold import Meet, Truncate
 from ...cdc.sync.backend import FoundChanges
 from ...cdc.sync.local import FoundHere
 from ...cdc.sync.options import Options
@@ -31,10 +31,10 @@ class SparkBackend:
         self._events_in_driver = options.events_in_driver
         self.tables = Tables(self._session, options.into, guard=options.guard)
 
-    def fold(self, scan: Scan) -> FoundChanges:
+    def fold(self, scan: Scan, meet: Meet) -> FoundChanges:
         few = scan.events <= self._events_in_driver
         self.tables.expect(few_rows=few)
-        return FoundInDriver(scan, self._session) if few else FoundByTasks(scan, self._session)
+        return FoundInDriver(scan, meet, self._session) if few else FoundByTasks(scan, self._session)
 
 
 class FoundByTasks:
@@ -57,8 +57,8 @@ class FoundByTasks:
 class FoundInDriver:
     """The folds of one batch, in this process. Their rows are a DataFrame that needs no tasks."""
 
-    def __init__(self, scan: Scan, session: SparkSession) -> None:
-        self._found = FoundHere(scan)
+    def __init__(self, scan: Scan, meet: Meet, session: SparkSession) -> None:
+        self._found = FoundHere(scan, meet)
         self._session = session
 
     def summary(self) -> Taken:

@@ -5,11 +5,9 @@ Tasks read the topic themselves, so no event crosses into the JVM. The net chang
 
 from __future__ import annotations
 
-import gc
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +18,7 @@ from ...cdc.changes import Key, Net, Old, finished, merged
 from ...cdc.fold.fold import Truncate, without_rows
 from ...cdc.sync.columns import ROWS_PER_BATCH, batch_of, rows_schema
 from ...cdc.sync.options import Steps
-from ...cdc.sync.scan import Scan, Taken, folded_of
+from ...cdc.sync.scan import Scan, Taken, folded_of, no_collector
 from ...cdc.targets import Target
 from ..placing import placed
 from .history import history_rows
@@ -80,21 +78,9 @@ def _fold_tasks(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
     for batch in batches:
         for number in batch.column(0).to_pylist():
             scan.steps.reached("fold", "in", str(number))
-            with _no_collector():
+            with no_collector():
                 written = list(_written(scan, folded_of(scan, scan.tasks[number], scan.bytes_per_task)))
             yield from written
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Switch the garbage collector off. It would look at hundreds of thousands of values again and again, none of which is in a cycle."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
 
 
 def _written(scan: Scan, taken: Taken) -> Iterator[pa.RecordBatch]:
@@ -141,7 +127,7 @@ def _typed_rows(
 ) -> Iterator[pa.RecordBatch]:
     steps.reached("merge", "in", target.name)
     nets: dict[Key, Net] = {}
-    with _no_collector():
+    with no_collector():
         for batch in batches:
             for piece in batch.column("piece").to_pylist():
                 for key, net in pickle.loads(piece):  # noqa: S301 - our own tasks wrote it
