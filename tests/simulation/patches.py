@@ -83,11 +83,12 @@ def overlapping(_: Any) -> Any:
         """Appends each batch without waiting for the one before."""
         tasks: list[asyncio.Task[None]] = []
         previous: dict[int, int] = {}
-        built, last = self._built, self._accepted
+        form, last = self._former.form, self._accepted
 
-        def build(builder: BatchBuilder) -> Any:
-            self._accepted = previous[builder.first_number]
-            return built(builder)
+        async def formed(builder: BatchBuilder) -> Any:
+            found = await form(builder)
+            self._accepted = previous[builder.first_number]  # read next: the batch follows the one that was taken before it
+            return found
 
         async def one(builder: BatchBuilder) -> None:
             try:
@@ -95,11 +96,12 @@ def overlapping(_: Any) -> Any:
             except PenstockError as error:
                 outcome = error
             self._accumulator.release(builder)
+            self._room.set()
             builder.settle(outcome)
             if isinstance(outcome, PenstockError):
                 self._accumulator.fail(outcome)
 
-        self._built = build
+        self._former.form = formed
         while (builder := await self._next()) is not None:
             previous[builder.first_number] = last
             last = last + builder.count if builder.last_sequence is None else builder.last_sequence
@@ -119,6 +121,7 @@ def overtaking(_: Any) -> Any:
             except PenstockError as error:
                 outcome = error
             self._accumulator.release(builder)
+            self._room.set()
             builder.settle(outcome)
 
     return append_all
