@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from threading import Lock
 from typing import Literal
 
 from ...consumers.ranges.admission import Piece, Ranges, admitted, packed
@@ -22,7 +23,7 @@ from ...coordinator.lakes import lakes
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
 from ..events.sources import Source, of_table, wanted
-from ..fold.fold import Folded, Plan, Refused, Truncate
+from ..fold.fold import Folded, Plan, Refused
 from ..fold.seen import Seen
 from ..fold.shape import Shape, new_columns
 from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, target_names
@@ -31,6 +32,7 @@ from .existing import GONE, check_history, check_writable, folder_of, known_targ
 from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
 from .options import Batch, Options, PoisonEvent
 from .scan import EVENT, TYPED_EVENT, Scan, events_planned
+from .side_by_side import side_by_side
 from .stops import Stops
 
 _AFTER_DEATH = 2
@@ -79,6 +81,7 @@ class Engine:
         """Whether the batch that failed had more than one event."""
         self._bars: dict[Source, dict[int, Refused]] = {}
         """The events of this batch that the targets say cannot be applied, by table and queue."""
+        self._telling = Lock()
 
     # --- Beginning and end ------------------------------------------------------------------------------------------------------
 
@@ -304,31 +307,45 @@ class Engine:
 
     def _merged(self, found: FoundChanges, folded: Folded, ranges: Ranges) -> dict[str, int]:
         merged = {}
-        for source, count in folded.counts.items():
-            bars = folded.refused.get(source, {})
-            ends = self._position | {queue: bars[queue].place[1] if queue in bars else end for queue, (_, end) in ranges.items()}
-            truncate, before = folded.truncates.get(source), self._targets[source]
-            target = before.reached(ends, None if truncate is None else truncate.position, folded.told.get(source))
-            try:
-                self._merge(found, target, truncate, folded)
-            except Exception as error:
-                if (why := refusal_of(self._tables, target.name, error)) is None:
-                    raise
-                starts = {queue: max(start, before.progress.offsets.get(queue, 0)) for queue, (start, _) in ranges.items()}
+        # Small ones come first: a table with much to write keeps no other one waiting.
+        sources = sorted(folded.counts, key=lambda source: (folded.counts[source], self._targets[source].name))
+        targets = [self._after(source, folded, ranges) for source in sources]
+        refusals = side_by_side(lambda target: self._merge(found, target, folded), targets, self._backend.merges_at_once)
+        for target, why in zip(targets, refusals, strict=True):
+            source = target.source
+            if why is not None:
+                done = self._targets[source].progress.offsets
+                starts = {queue: max(start, done.get(queue, 0)) for queue, (start, _) in ranges.items()}
                 self._stopped.add(source, [Refused(place, str(why)) for place in sorted(starts.items())], self._position)
                 continue
             self._targets[source], self._progress[target.name] = target, target.progress
-            merged[target.name] = count
+            merged[target.name] = folded.counts[source]
         for source, bars in folded.refused.items():
             self._stopped.add(source, bars.values(), self._position | {queue: end for queue, (_, end) in ranges.items()})
         return merged
 
-    def _merge(self, found: FoundChanges, target: Target, truncate: Truncate | None, folded: Folded) -> None:
+    def _after(self, source: Source, folded: Folded, ranges: Ranges) -> Target:
+        """A target as it is once the batch is merged into it."""
+        bars, truncate = folded.refused.get(source, {}), folded.truncates.get(source)
+        ends = self._position | {queue: bars[queue].place[1] if queue in bars else end for queue, (_, end) in ranges.items()}
+        return self._targets[source].reached(ends, None if truncate is None else truncate.position, folded.told.get(source))
+
+    def _merge(self, found: FoundChanges, target: Target, folded: Folded) -> TargetRefused | None:
+        """Merge a batch into one target, perhaps in a thread of its own. Returns why the target does not take it."""
+        try:
+            self._merge_in(found, target, folded)
+        except Exception as error:
+            if (why := refusal_of(self._tables, target.name, error)) is None:
+                raise
+            return why
+        return None
+
+    def _merge_in(self, found: FoundChanges, target: Target, folded: Folded) -> None:
         self._reached("merge", "before", target.name)
         self._held.check()
-        moved, partial = folded.moved.get(target.source), target.source in folded.partial
+        truncate, moved = folded.truncates.get(target.source), folded.moved.get(target.source)
         old = self._tables.rows(target, list(moved)) if moved else None
-        rows = found.rows(target, truncate, old)
+        rows, partial = found.rows(target, truncate, old), target.source in folded.partial
         if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=partial, check=self._held.check):
             check_done(self._tables, target, self._own, check=self._held.check)
         self._reached("merge", "after", target.name)
@@ -473,4 +490,5 @@ class Engine:
         return True
 
     def _reached(self, step: str, moment: Literal["before", "in", "after"], what: str = "") -> None:
-        self._options.steps.reached(step, moment, what)
+        with self._telling:  # merges tell theirs from several threads
+            self._options.steps.reached(step, moment, what)

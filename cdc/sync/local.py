@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -14,6 +15,9 @@ from .columns import batch_of, history_table, rows_schema
 from .options import Options
 from .scan import Scan, Taken, folded_of, no_collector
 
+_AT_ONCE = 4
+"""The most merges side by side unless told otherwise: each may hold what it rewrites in memory."""
+
 
 class LocalBackend:
     """Works in this process and by deltalake, for targets that are small enough: no JVM, no task, one core."""
@@ -22,6 +26,7 @@ class LocalBackend:
 
     def __init__(self, options: Options) -> None:
         self.tables = DeltaTables(options.into, guard=options.guard)
+        self.merges_at_once = options.merges_at_once or max(2, min(_AT_ONCE, os.cpu_count() or 1))
 
     def fold(self, scan: Scan, meet: Meet) -> FoundHere:
         return FoundHere(scan, meet)

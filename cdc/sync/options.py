@@ -72,6 +72,8 @@ class Options:
     tasks: int = 1
     events_in_driver: int = 50_000
     """The most events of a batch that is folded in the driver, also with Spark."""
+    merges_at_once: int | None = None
+    """The most targets that are merged into side by side; None: as the backend thinks best."""
     steps: Steps = NO_STEPS
 
     def historic(self, source: Source) -> bool:

@@ -25,6 +25,8 @@ class SparkBackend:
     """
 
     keeps_history = True
+    merges_at_once = 1
+    """One: a merge sets what it needs in the session, which all merges share."""
 
     def __init__(self, spark: SparkSession, options: Options) -> None:
         self._session = spark.newSession()

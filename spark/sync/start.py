@@ -42,6 +42,7 @@ def sync(
     max_events_per_batch: int = 100_000,
     max_bytes_per_batch: int = 256 * MIB,
     events_in_driver: int = 50_000,
+    merges_at_once: int | None = None,
     guard: Literal["position", "offset"] = "position",
     truncates: Truncates = "ordered",
     unfit_times: UnfitTimes = "stop",
@@ -69,6 +70,7 @@ def sync(
     - ``max_events_per_batch``, ``max_bytes_per_batch`` (of the events' bodies): the most that a batch has; one event is always taken. A batch
       that ran out of memory, or whose driver died, is taken again smaller, and batches grow again from there.
     - ``events_in_driver``: batches of at most this many events are folded in this process, which is quicker than starting tasks; 0: all by tasks.
+    - ``merges_at_once``: how many targets are merged into side by side. By default 2 to 4, by the machine's cores, without Spark; 1 with it.
     - ``guard``: ``"position"`` passes over events older than the row they meet, by the source's position, which targets keep in
       ``__position``; ``"offset"`` trusts the topic's order.
     - ``truncates``: ``"ordered"`` applies those that have a position, and all where the topic has one queue. Another one stops its table, as
@@ -107,7 +109,12 @@ def sync(
         raise InvalidArgument(
             "bad truncates", operation="sync", expected="'ordered', 'queue' or 'ignore'", observed=repr(truncates)
         )
-    for limit, value in (("max_events_per_batch", max_events_per_batch), ("max_bytes_per_batch", max_bytes_per_batch)):
+    limits = {
+        "max_events_per_batch": max_events_per_batch,
+        "max_bytes_per_batch": max_bytes_per_batch,
+        "merges_at_once": 1 if merges_at_once is None else merges_at_once,
+    }
+    for limit, value in limits.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InvalidArgument(f"bad {limit}", operation="sync", expected="a whole number of 1 or more", observed=repr(value))
     if unfit_times not in get_args(UnfitTimes):
@@ -143,6 +150,7 @@ def sync(
         truncates=truncates,
         adopt=adopt,
         events_in_driver=events_in_driver,
+        merges_at_once=merges_at_once,
         tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),
         steps=steps,
     )

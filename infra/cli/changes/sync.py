@@ -103,6 +103,12 @@ _TAIL_BYTES = 4_000
     show_default=True,
     help="The most bytes of one batch, by the bodies of its events; one event is always taken.",
 )
+@click.option(
+    "--merges-at-once",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="How many targets are merged into side by side; by default 2 to 4, by the machine's cores, with the engine deltalake.",
+)
 @click.option("--status", is_flag=True, help="Only show how far the sync is.")
 @group_options
 @click.pass_obj
@@ -138,6 +144,7 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "adopt": given["adopt"],
             "max_events_per_batch": given["max_events"],
             "max_bytes_per_batch": given["max_bytes"],
+            "merges_at_once": given["merges_at_once"],
         },
     }
     with TemporaryFile() as noise, _started(task, noise) as job, session.signals.held(job.stop):

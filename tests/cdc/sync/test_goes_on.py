@@ -35,12 +35,13 @@ def taken_over(place: LakePlace) -> tuple[OpenLake, SyncLease]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("at_once", [1, 3])
 def test_a_run_that_loses_its_lease_at_any_step_goes_on_and_counts_its_batches(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, at_once: int
 ) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, stream(14))
-    loses, batches = Loses(lake, into, POINTS), list[Batch]()
+    loses, batches = Loses(lake, into, POINTS, under_way=at_once - 1), list[Batch]()
     with caplog.at_level(logging.WARNING, logger="penstock.spark"):
         run = sync(
             None,
@@ -48,6 +49,7 @@ def test_a_run_that_loses_its_lease_at_any_step_goes_on_and_counts_its_batches(
             TOPIC,
             into=into,
             max_events_per_batch=BATCH,
+            merges_at_once=at_once,
             steps=loses,
             listener=batches.append,
         )
