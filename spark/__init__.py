@@ -1,5 +1,7 @@
 """Spark: the session, ordered writes, the streaming source and change data sync."""
 
+from ..cdc.choice.masks import Mask
+from ..cdc.choice.tables import TableOptions
 from ..cdc.sync.run import SyncRun, SyncStatus
 from .flat_table import table
 from .produce import OrderedWriter, WriteResult, ordered_writer, write_ordered
@@ -9,9 +11,11 @@ from .sync.start import sync
 
 __all__ = [
     "S3",
+    "Mask",
     "OrderedWriter",
     "SyncRun",
     "SyncStatus",
+    "TableOptions",
     "WriteResult",
     "configure",
     "ordered_writer",

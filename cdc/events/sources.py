@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from .patterns import exactness, is_pattern, matches
+
 
 class Source(NamedTuple):
     """A table of the source."""
@@ -62,10 +64,34 @@ def named_apart(sources: Collection[Source]) -> dict[Source, str]:
 
 
 def wanted(names: Collection[str] | None, source: Source) -> bool:
-    """Whether a table is among those that were asked for."""
-    return names is None or any(name in names for name in source.names)
+    """Whether a table is among those that were asked for, by a name or a pattern."""
+    if names is None or any(name in names for name in source.names):
+        return True
+    return any(is_pattern(name) and means(name, source) for name in names)
+
+
+def means(name: str, source: Source) -> bool:
+    """Whether a name or a pattern means a table."""
+    return name in source.names or (is_pattern(name) and any(matches(name, one) for one in source.names))
 
 
 def of_table(declared: Mapping[str, Any], source: Source) -> Any:  # noqa: ANN401 - of the mapping's values
-    """The value of a mapping for a table, by the longest of its names that the mapping has; None when it has none."""
-    return next((declared[name] for name in reversed(source.names) if name in declared), None) if declared else None
+    """The value of a mapping for a table, by the longest of its names that the mapping has, or else the most exact pattern; None when it has
+    none.
+    """
+    return next(iter(all_of_table(declared, source)), None) if declared else None
+
+
+def all_of_table(declared: Mapping[str, Any], source: Source) -> list[Any]:
+    """The values of a mapping for a table, the most exact first."""
+    named = [name for name in reversed(source.names) if name in declared]
+    patterns = [name for name in declared if name not in named and is_pattern(name) and means(name, source)]
+    return [declared[name] for name in [*named, *sorted(patterns, key=exactness, reverse=True)]]
+
+
+def united(declared: Mapping[str, Mapping[str, Any]], source: Source) -> dict[str, Any]:
+    """What a mapping says of a table's columns under all of its names and patterns. The most exact counts where several say it."""
+    found: dict[str, Any] = {}
+    for one in reversed(all_of_table(declared, source)):
+        found |= one
+    return found

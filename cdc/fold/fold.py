@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import ALWAYS, NEVER, Key, Net, Place, move, put, remove, truncated
+from ..choice.columns import ColumnRules
+from ..choice.tables import Choices, Truncates
 from ..events.debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
 from ..events.sources import Source, of_table, wanted
 from ..events.typed import TypedEvent
@@ -24,10 +26,6 @@ from .seen import Seen
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The earliest and latest time of a version."""
 
-Truncates: TypeAlias = Literal["ordered", "queue", "ignore"]
-"""The truncates that count. ``ordered``: those with a position; the others stop their table. ``queue``: also those without, after the
-earlier events of their queue, for tables all of whose events come by one queue. ``ignore``: none.
-"""
 UNORDERED = (
     "it empties the table and has no position, so it cannot be told which rows of other queues it removes: let the connector write positions, or "
     "start with truncates='queue' (--truncates queue) if all events of the table come by one queue, or with 'ignore'"
@@ -79,6 +77,19 @@ class Plan:
     """
     reading: Reading = field(default_factory=Reading)
     truncates: Truncates = "ordered"
+    one_queue: bool = False
+    """Whether the topic has one queue only, so that a truncate without a position removes what came before it."""
+    choices: Choices = field(default_factory=Choices)
+
+    def truncates_of(self, source: Source) -> Truncates:
+        """The truncates of a table that count."""
+        chosen = self.choices.of(source).truncates or self.truncates
+        return "queue" if chosen == "ordered" and self.one_queue else chosen
+
+    def reading_of(self, source: Source) -> Reading:
+        """How a table's values are read."""
+        chosen = self.choices.of(source).unfit_times
+        return self.reading if chosen is None else replace(self.reading, unfit_times=chosen)
 
 
 Meet: TypeAlias = Callable[[Source, Seen], Target | None]
@@ -111,13 +122,15 @@ class Folded:
     """How far the source's positions are, by table and by queue, where something new is known."""
     passed: int = 0
     """The number of events that are applied already."""
+    columns: dict[Source, frozenset[str]] = field(default_factory=dict)
+    """The columns that events have, by table, of tables that get only some of them, or masked ones."""
 
 
 class _Table(RowReader):
     """The fold of one table in all queues."""
 
     def __init__(self, target: Target, plan: Plan) -> None:
-        super().__init__(target, plan.reading)
+        super().__init__(target, plan.reading_of(target.source))
         self.done = target.progress.offsets
         self.nets: dict[int, dict[Key, Net]] = {}
         self.versions: list[Version] = []
@@ -152,7 +165,10 @@ class Fold:
         self._meet = meet
         self._asked: set[Source] = set()
         """The tables without a target for which ``meet`` is not called any more."""
-        self._tables = {source: _Table(target, plan) for source, target in plan.targets.items()}
+        self._tables: dict[Source, _Table] = {}
+        """The tables with a target that had events. Others cost nothing."""
+        self._rules: dict[Source, ColumnRules | None] = {}
+        self._truncates: dict[Source, Truncates] = {}
         self._folded = Folded()
         self._wanted: dict[Source, bool] = {}
         """Whether a table without a target is among those that were asked for."""
@@ -177,11 +193,16 @@ class Fold:
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
             self._no_change(event, queue, offset, error)
             return
-        if change is None or change.op == "m" or (change.op == "t" and self._plan.truncates == "ignore"):
+        if change is None or change.op == "m" or (change.op == "t" and self._truncates_of(change.source) == "ignore"):
             folded.ignored += 1
             return
         source = change.source
-        table = self._tables.get(source) or self._met(change)
+        table = self._tables.get(source) or self._known(source)
+        if table is None:
+            if not self._asked_for(source):
+                folded.ignored += 1
+                return
+            table = self._met(change)
         if (
             (table is not None and (table.target.stopped or offset < table.done.get(queue, 0)))
             or queue in folded.refused.get(source, ())
@@ -190,6 +211,8 @@ class Fold:
             folded.passed += 1
             return
         try:
+            if (rules := self._rules_of(source)) is not None:
+                change = rules.applied(change)
             self._check_order(change)
             if table is None:
                 self._see(source, change, (queue, offset))
@@ -203,6 +226,7 @@ class Fold:
     def result(self) -> Folded:
         """The result for all events taken."""
         folded = self._folded
+        folded.columns = {source: rules.met for source, rules in self._rules.items() if rules is not None and rules.met}
         for source, keyless in self._keyless.items():
             if not folded.seen[source].key:
                 folded.refused[source] = folded.refused.get(source, {}) | keyless
@@ -224,6 +248,28 @@ class Fold:
                 folded.truncates[source] = table.new_truncate
         return folded
 
+    def _known(self, source: Source) -> _Table | None:
+        """The fold of a table that has a target."""
+        if source not in self._tables and (target := self._plan.targets.get(source)) is not None:
+            self._tables[source] = _Table(target, self._plan)
+        return self._tables.get(source)
+
+    def _asked_for(self, source: Source) -> bool:
+        if source not in self._wanted:
+            self._wanted[source] = wanted(self._plan.tables, source)
+        return self._wanted[source]
+
+    def _rules_of(self, source: Source) -> ColumnRules | None:
+        if source not in self._rules:
+            plan = self._plan
+            self._rules[source] = plan.choices.rules(source, of_table(plan.keys, source), plan.reading.unavailable)
+        return self._rules[source]
+
+    def _truncates_of(self, source: Source) -> Truncates:
+        if source not in self._truncates:
+            self._truncates[source] = self._plan.truncates_of(source)
+        return self._truncates[source]
+
     def _no_change(self, event: object, queue: int, offset: int, error: Exception) -> None:
         """Note an event about the stream itself, or one that cannot be applied, to its table or at all."""
         if isinstance(error, NestedTooDeep):
@@ -234,7 +280,7 @@ class Fold:
         elif source is None:
             self._folded.broken[queue] = Refused((queue, offset), _reason(error))
         else:
-            table = self._tables.get(source)
+            table = self._known(source)
             if table is not None and (table.target.stopped or offset < table.done.get(queue, 0)):
                 self._folded.passed += 1
             elif queue not in self._folded.refused.get(source, ()):
@@ -242,7 +288,7 @@ class Fold:
 
     def _check_order(self, change: Change) -> None:
         positioned = change.position is not None and self._plan.guard
-        if change.op == "t" and not positioned and self._plan.truncates == "ordered":
+        if change.op == "t" and not positioned and self._truncates_of(change.source) == "ordered":
             raise Unfit(UNORDERED)
 
     def _barred(self, source: Source, queue: int, offset: int) -> bool:
@@ -385,10 +431,12 @@ class Fold:
             return None
         self._asked.add(source)
         key = tuple(of_table(self._plan.keys, source) or change.key)
-        if change.op == "t" or not key or not wanted(self._plan.tables, source):
+        if change.op == "t" or not key:
             return None
         unavailable, seen = self._plan.reading.unavailable, Seen(key=key)
         try:
+            if (rules := self._rules_of(source)) is not None:
+                change = rules.applied(change)
             self._check_names(change)
             for name in key:
                 said(name, change.key if name in change.key else change.row, unavailable)
@@ -403,9 +451,7 @@ class Fold:
     def _see(self, source: Source, change: Change, place: Place, *, known: frozenset[str] = frozenset()) -> None:
         """Note columns of a table and the types that they call for; for a new table its key too."""
         folded, unavailable = self._folded, self._plan.reading.unavailable
-        if source not in self._wanted:
-            self._wanted[source] = wanted(self._plan.tables, source)
-        if not self._wanted[source]:
+        if not self._asked_for(source):
             folded.ignored += 1
             return
         self._check_names(change)
@@ -470,6 +516,8 @@ def combined(parts: list[Folded]) -> Folded:
             whole.counts[source] = whole.counts.get(source, 0) + count
         for source, told in part.told.items():
             whole.told.setdefault(source, {}).update(told)  # a queue is one task's
+        for source, columns in part.columns.items():
+            whole.columns[source] = whole.columns.get(source, frozenset()) | columns
         whole.broken.update(part.broken)
         whole.ignored += part.ignored
         whole.passed += part.passed

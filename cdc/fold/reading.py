@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from ..changes import Key
+from ..choice.tables import UnfitTimes
 from ..events.connect import Written, connect_type, either, says_form, unfit_as_text
-from ..events.sources import of_table
+from ..events.sources import united
 from ..events.types import KEEP, Convert, Unfit, UnfitTime, converter, key_converter
 from ..events.unavailable import Unavailable
 from ..targets import Target
-
-UnfitTimes: TypeAlias = Literal["stop", "null"]
-"""The handling of times that no column of their type can hold: they stop their table, or are NULL. A column of type string holds all times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class RowReader:
         ]
         self.texts = frozenset(column.name for column in target.columns if column.type == "string")
         self.types = {column.name: column.type for column in target.columns}
-        self.forms = {name: form.reader() for name, form in (of_table(reading.forms, target.source) or {}).items()}
+        self.forms = {name: form.reader() for name, form in united(reading.forms, target.source).items()}
         self.unsaid = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
         """The forms, and readers of text whose form a connector of several modes does not say."""
         self.nulls = reading.unfit_times == "null"

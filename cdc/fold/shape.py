@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..events.sources import Source, named, of_table
+from ..events.sources import Source, named, of_table, united
 from ..targets import Column, Declared, Target, TargetRefused
 from .seen import Seen
 
@@ -23,7 +23,7 @@ class Shape:
         """The shape of what was seen. Raises `TargetRefused` for columns that no target can have. A column that was only null so far waits
         until it has a value.
         """
-        types = of_table(declared.columns, source) or {}
+        types = united(declared.columns, source)
         typed = {name: types.get(name, kind) for name, kind in seen.columns.items()}
         columns = [Column(name, kind) for name, kind in typed.items() if kind is not None]
         names: dict[str, str] = {}

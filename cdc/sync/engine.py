@@ -22,15 +22,15 @@ from ...consumers.ranges.topic_view import TopicView
 from ...coordinator.lakes import lakes
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
-from ..events.sources import Source, of_table, wanted
+from ..events.sources import Source, united, wanted
 from ..fold.fold import Folded, Plan, Refused
 from ..fold.seen import Seen
 from ..fold.shape import Shape, new_columns
-from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, target_names
+from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, name_taken, target_names
 from .backend import Backend, FoundChanges, check_done, refusal_of
-from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone
+from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone, target_named_otherwise
 from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
-from .options import Batch, Options, PoisonEvent
+from .options import Batch, Options, PoisonEvent, unmatched
 from .scan import EVENT, TYPED_EVENT, Scan, events_planned
 from .side_by_side import side_by_side
 from .stops import Stops
@@ -46,7 +46,13 @@ class Engine:
     def __init__(self, options: Options, backend: Backend) -> None:
         self._options = options
         self._plan = Plan(
-            {}, options.tables, options.declared.keys, options.guard, reading=options.reading, truncates=options.truncates
+            {},
+            options.tables,
+            options.declared.keys,
+            options.guard,
+            reading=options.reading,
+            truncates=options.truncates,
+            choices=options.choices,
         )
         self._reading = options.place.reading
         self._view = TopicView(self._reading, options.topic)
@@ -82,6 +88,8 @@ class Engine:
         self._bars: dict[Source, dict[int, Refused]] = {}
         """The events of this batch that the targets say cannot be applied, by table and queue."""
         self._telling = Lock()
+        self._columns: dict[Source, frozenset[str]] = {}
+        """The columns that events of this run had, by table, of tables whose options name columns."""
 
     # --- Beginning and end ------------------------------------------------------------------------------------------------------
 
@@ -119,11 +127,24 @@ class Engine:
         self._truncated = dict(record.truncated)
         self._progress = dict(record.progress)
         position, lost = where_to_begin(record, standing.kept, self._options.topic)
+        self._check_names()
         if not self._made_again() and covers(record.chosen, self._options.tables):
             self._position = position
         for table, stops in lost.items():
             schema, _, name = table.rpartition(".")
             self._stopped.keep(record.sources.get(table, Source(schema or None, name)), stops, record.resume.get(table, {}))
+
+    def _check_names(self) -> None:
+        """Follow targets whose folders were renamed by hand as the options say. Raises `InvalidArgument` for those that were not."""
+        for source, name in list(self._names.items()):
+            chosen = self._options.choices.folder(source) if wanted(self._options.tables, source) else None
+            if chosen is None or chosen == name:
+                continue
+            if self._tables.exists(name) or chosen in self._names.values():
+                raise target_named_otherwise(self._tables.path(name), chosen)
+            self._names[source] = chosen
+            if name in self._progress:
+                self._progress[chosen] = self._progress.pop(name)
 
     def _made_again(self) -> bool:
         """Whether targets have gone that can be made again from the beginning; those that cannot stand still."""
@@ -210,6 +231,11 @@ class Engine:
         return {**dict.fromkeys((*self._names, *self._stopped)), **self._targets}
 
     @property
+    def unmatched(self) -> tuple[str, ...]:
+        """The tables and columns that the options name, and no event has had."""
+        return unmatched(self._options, self.known, self._columns)
+
+    @property
     def position(self) -> dict[int, int]:
         """The next event to be applied, by queue."""
         return dict(self._position)
@@ -274,6 +300,7 @@ class Engine:
                     queue: size / count for queue, size in taken.sizes.items() if (count := taken.ends[queue] - ranges[queue][0])
                 }
                 self._event_bytes |= sizes
+                self._columns |= {source: self._columns.get(source, frozenset()) | one for source, one in folded.columns.items()}
                 reached |= ends
                 broken |= folded.broken
                 ranges = {queue: (start, ends[queue]) for queue, (start, _) in ranges.items() if start < ends[queue]}
@@ -300,9 +327,7 @@ class Engine:
             for one in taken
         )
         targets = {source: replace(target, stopped=source in self._stopped) for source, target in self._targets.items()}
-        plan = replace(self._plan, targets=targets, bars=self._bars)
-        if plan.truncates == "ordered" and len(self.ends()) == 1:
-            plan = replace(plan, truncates="queue")  # there is no other queue
+        plan = replace(self._plan, targets=targets, bars=self._bars, one_queue=len(self.ends()) == 1)
         return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps, bytes_max)
 
     def _merged(self, found: FoundChanges, folded: Folded, ranges: Ranges) -> dict[str, int]:
@@ -395,7 +420,7 @@ class Engine:
 
         Then the batch is folded once. None, also for what is refused: that is left to the fold of the whole batch.
         """
-        declared = of_table(self._options.declared.columns, source) or {}
+        declared = united(self._options.declared.columns, source)
         told = source in self._names or seen.columns.keys() <= {*seen.connect, *declared}
         if source in self._stopped or not told:
             return None
@@ -419,7 +444,7 @@ class Engine:
     def _add_table(self, source: Source, shape: Shape, seen: Seen, folded: Folded) -> bool:
         """Find a table's target, or make it. False: there is nothing to be made."""
         taken = {name: one for one, name in self._names.items()}
-        names = [self._names[source]] if source in self._names else target_names(source, taken)
+        names = [self._names[source]] if source in self._names else self._folders(source, taken)
         name, found = folder_of(source, names, self._tables.find)
         if found is not None:
             self._know(source, name, found, shape)
@@ -446,6 +471,14 @@ class Engine:
         self._know(source, name, made, shape)
         self._truncated.pop(source, None)
         return True
+
+    def _folders(self, source: Source, taken: Mapping[str, Source]) -> list[str]:
+        """The folders that a table may have. Raises `TargetRefused` when there is none."""
+        if (name := self._options.choices.folder(source)) is None:
+            return target_names(source, taken)
+        if taken.get(name, source) != source:
+            raise name_taken(source)
+        return [name]
 
     def _know(self, source: Source, name: str, found: Found, shape: Shape) -> None:
         """Add a target that is there. Raises `TargetRefused`."""

@@ -103,6 +103,18 @@ def target_gone(path: str) -> InvalidArgument:
     return InvalidArgument("the target has gone", operation="sync", object=path, hint="start the sync again")
 
 
+def target_named_otherwise(path: str, name: str) -> InvalidArgument:
+    """The error for a target that the options give another name than it has."""
+    return InvalidArgument(
+        "the table has a target of another name",
+        operation="sync",
+        object=path,
+        expected=name,
+        observed=path.rpartition("/")[2],
+        hint="rename its folder, which the sync follows, or keep the name, or sync into another folder under a name of its own",
+    )
+
+
 def untold(path: str) -> TargetRefused:
     """The error for a target whose progress neither its log nor the sync's record tells."""
     return TargetRefused(

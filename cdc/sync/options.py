@@ -9,8 +9,10 @@ from typing import Literal, Protocol, Self
 from ...coordinator.lakes import LakePlace
 from ...log.errors import PenstockError
 from ...log.limits import MIB
-from ..events.sources import Source, of_table, wanted
-from ..fold.fold import Refused, Truncates
+from ..choice.columns import names_column
+from ..choice.tables import Choices, Truncates
+from ..events.sources import Source, means, of_table, wanted
+from ..fold.fold import Refused
 from ..fold.reading import Reading
 from ..targets import Declared, Target
 
@@ -68,6 +70,8 @@ class Options:
     max_bytes_per_batch: int = 256 * MIB
     guard: bool = True
     truncates: Truncates = "ordered"
+    choices: Choices = field(default_factory=Choices)
+    """The options of tables of their own."""
     adopt: bool = False
     tasks: int = 1
     events_in_driver: int = 50_000
@@ -79,6 +83,8 @@ class Options:
     def historic(self, source: Source) -> bool:
         """Whether a table's target is to keep history."""
         history = self.history
+        if (chosen := self.choices.of(source).history) is not None:
+            return chosen
         return history if isinstance(history, bool) else bool(of_table(dict.fromkeys(history, True), source))
 
 
@@ -103,14 +109,18 @@ class Batch:
     """
 
 
-def unmatched(options: Options, known: Mapping[Source, Target | None]) -> tuple[str, ...]:
-    """The named tables and columns (``table.column``) that no event has had yet, sorted: they may still come, or be misspelt."""
-    return tuple(sorted({*_tables(options, known), *_columns(options, known)}))
+def unmatched(options: Options, known: Mapping[Source, Target | None], columns: Mapping[Source, frozenset[str]]) -> tuple[str, ...]:
+    """The named tables and columns (``table.column``) that no event has had yet, sorted: they may still come, or be misspelt.
+
+    ``columns``: those that events of this run had, of tables whose options name columns to take, to leave out or to mask.
+    """
+    return tuple(sorted({*_tables(options, known), *_columns(options, known), *_chosen_columns(options, columns)}))
 
 
 def _tables(options: Options, known: Collection[Source]) -> Iterator[str]:
     history = () if isinstance(options.history, bool) else options.history
-    for table in {*(options.tables or ()), *history, *options.declared.columns, *options.declared.keys}:
+    named = {*options.declared.columns, *options.declared.keys, *options.choices.by_name}
+    for table in {*(options.tables or ()), *history, *named}:
         if not any(wanted((table,), source) for source in known):
             yield table
 
@@ -121,3 +131,11 @@ def _columns(options: Options, known: Mapping[Source, Target | None]) -> Iterato
         there = {column.name for target in found for column in target.columns}
         if found:
             yield from (f"{table}.{name}" for name in types if name not in there)
+
+
+def _chosen_columns(options: Options, columns: Mapping[Source, frozenset[str]]) -> Iterator[str]:
+    for table, one in options.choices.by_name.items():
+        had = [column for source, names in columns.items() if means(table, source) for column in names]
+        for name in {*one.masks, *one.without_columns, *(one.only_columns or ())} if had else ():
+            if not any(names_column(name, column) for column in had):
+                yield f"{table}.{name}"

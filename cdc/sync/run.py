@@ -16,7 +16,7 @@ from ...log.limits import WAIT_MAX, Duration, optional_duration
 from .backend import BackendOf
 from .engine import Engine
 from .lease import Stop, SyncInUse
-from .options import Batch, Options, unmatched
+from .options import Batch, Options
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,9 +45,7 @@ class SyncStatus:
     """Tables that stand still, and the events that cannot be applied."""
     last: Batch | None
     unmatched: tuple[str, ...] = ()
-    """Tables and columns (``table.column``) that ``tables``, ``columns``, ``keys`` or ``history`` name and no event has had yet. They may
-    still come, or are misspelt.
-    """
+    """Tables and columns (``table.column``) that the options name and no event has had yet. They may still come, or are misspelt."""
 
 
 class SyncRun:
@@ -106,9 +104,8 @@ class SyncRun:
     def status(self) -> SyncStatus:
         """The state of the run now."""
         engine = self._engine
-        missing = unmatched(self._options, engine.known)
         return SyncStatus(
-            self._thread.is_alive(), self._batches, self._events, engine.position, engine.stopped, self._last, missing
+            self._thread.is_alive(), self._batches, self._events, engine.position, engine.stopped, self._last, engine.unmatched
         )
 
     def __enter__(self) -> Self:

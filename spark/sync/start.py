@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+from ...cdc.choice.tables import TableOptions, Truncates, UnfitTimes, choices_of
 from ...cdc.events.unavailable import Unavailable
-from ...cdc.fold.fold import Truncates
-from ...cdc.fold.reading import Reading, UnfitTimes
+from ...cdc.fold.reading import Reading
 from ...cdc.sync.local import LocalBackend
 from ...cdc.sync.options import NO_STEPS, Batch, Options, Steps
 from ...cdc.sync.run import SyncRun
@@ -38,6 +38,8 @@ def sync(
     columns: Mapping[str, Mapping[str, str]] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
     history: bool | Collection[str] = False,
+    rename: Mapping[str, str] | None = None,
+    table_options: Mapping[str, TableOptions] | None = None,
     trigger: Literal["available_now"] | Duration = "available_now",
     max_events_per_batch: int = 100_000,
     max_bytes_per_batch: int = 256 * MIB,
@@ -59,12 +61,15 @@ def sync(
 
     - ``spark``: the session; None: without Spark, in this process and by deltalake (the extra ``delta``), with the same guarantees. For small
       targets: a batch costs little, and one core does all the work. History needs Spark. Either engine goes on where the other ended.
-    - ``tables``: only these, as ``table`` or ``schema.table``.
+    - ``tables``: only these, as ``table`` or ``schema.table``, also by patterns: ``*`` stands for any characters, dots too, and ``?`` for one.
+      Patterns may stand wherever a table is named. A table's own name goes before them.
     - ``columns``: types of columns by table, as Spark SQL names them; else they come from the target, the events' own schema, or JSON. How events
       without a schema write them may follow: ``timestamp from milliseconds`` (or seconds, microseconds, nanoseconds), ``decimal(12,2) from base64``
       (or text), ``binary from hex`` (or base64, base64-url-safe).
     - ``keys``: key columns by table, in place of the events' key.
     - ``history``: keep every version of a row (SCD type 2), in all tables or in these.
+    - ``rename``: names of targets by table, such as ``{"public.customers": "crm_customers", "sales.*": "{schema}_{table}"}``.
+    - ``table_options``: more options by table (`TableOptions`): columns to take or to leave out, masks, and others of a table's own.
     - ``trigger``: ``"available_now"`` ends with what is stored now; a duration (a `timedelta` or a number of seconds) goes on, with at
       least that time from batch to batch.
     - ``max_events_per_batch``, ``max_bytes_per_batch`` (of the events' bodies): the most that a batch has; one event is always taken. A batch
@@ -128,9 +133,12 @@ def sync(
             observed=os.fspath(into),
             hint="session(s3=S3(endpoint=…, region=…)); `penstock sync` does that by itself",
         )
-    if spark is None and history:
+    if isinstance(tables, str):
+        raise InvalidArgument("bad tables", operation="sync", expected="a list of names or patterns", observed=repr(tables))
+    chosen = choices_of(table_options, rename)
+    if spark is None and (history or any(one.history for one in chosen.by_name.values())):
         raise NotSupported("the sync without Spark keeps no history", operation="sync", object=name, hint="give it a Spark session")
-    declared = Declared.of(columns, keys)
+    declared = Declared.of(*chosen.declared(columns, keys))
     options = Options(
         place=place,
         topic=topic,
@@ -148,6 +156,7 @@ def sync(
         max_bytes_per_batch=max_bytes_per_batch,
         guard=guard == "position",
         truncates=truncates,
+        choices=chosen,
         adopt=adopt,
         events_in_driver=events_in_driver,
         merges_at_once=merges_at_once,

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -27,9 +28,21 @@ from ..lake.stored import run_async
 
 if TYPE_CHECKING:
     from ....aio import Lake
+    from .sync_file import SyncFile
 
 _END_S = 60.0
 _TAIL_BYTES = 4_000
+
+
+def _read_config(context: click.Context, _param: click.Parameter, path: Path | None) -> SyncFile | None:
+    """Take the file's settings for defaults."""
+    if path is None:
+        return None
+    from .sync_file import read_file
+
+    found = read_file(path, context.command.params)
+    context.default_map = {**(context.default_map or {}), **found.defaults}
+    return found
 
 
 @click.command(
@@ -37,10 +50,30 @@ _TAIL_BYTES = 4_000
     "every start."
 )
 @click.argument("topic", shell_complete=completion.topics)
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    is_eager=True,
+    callback=_read_config,
+    metavar="FILE",
+    help="Settings and options of tables, in TOML. What is given here beside it goes before it.",
+)
 @click.option("--into", metavar="URL", help="The folder of the target tables: a path, or s3://bucket/prefix.")
 @click.option("--name", metavar="NAME", help="The sync's name; by default the topic's.")
 @click.option(
-    "--table", "tables", multiple=True, metavar="TABLE", help="Only this table, as table or schema.table; may be repeated."
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="TABLE",
+    help="Only this table, as table or schema.table, or all that a pattern means, such as 'sales.*'; may be repeated.",
+)
+@click.option(
+    "--rename",
+    "renames",
+    multiple=True,
+    metavar="TABLE=NAME",
+    help="What a table's target is called, such as 'sales.*={schema}_{table}'; may be repeated.",
 )
 @click.option(
     "--column",
@@ -123,6 +156,7 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
         return _show_status(session, topic, name)
     if not given["into"]:
         raise click.UsageError("Where to? Give --into URL.")
+    config: SyncFile | None = given["config"]
     task = {
         "lake": session.lake_url,
         "topic": topic,
@@ -136,6 +170,8 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "tables": list(given["tables"]) or None,
             "columns": _columns(given["columns"]),
             "keys": _keys(given["keys"]),
+            "rename": {**(config.rename if config else {}), **_renames(given["renames"])},
+            "table_options": config.tables if config else {},
             "history": True if "all" in given["history"] else list(given["history"]),
             "guard": given["guard"],
             "truncates": given["truncates"],
@@ -322,6 +358,16 @@ def _keys(given: tuple[str, ...]) -> dict[str, list[str]]:
             raise click.UsageError(f"--key is TABLE=COLUMN,COLUMN,…, not {one!r}.")
         keys[table] = [column.strip() for column in columns.split(",")]
     return keys
+
+
+def _renames(given: tuple[str, ...]) -> dict[str, str]:
+    renames = {}
+    for one in given:
+        table, equals, name = one.partition("=")
+        if not equals or not table or not name:
+            raise click.UsageError(f"--rename is TABLE=NAME, not {one!r}.")
+        renames[table] = name
+    return renames
 
 
 def _s3(into: str) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from datetime import timedelta
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ....spark import S3, SyncRun, session, sync
+from ....spark import S3, SyncRun, TableOptions, session, sync
 from .sync_failed import as_ours
 
 
@@ -51,13 +51,15 @@ def main() -> int:
             elif s3 is not None:
                 environment = {"AWS_ENDPOINT_URL_S3": s3.endpoint, "AWS_REGION": s3.region}
                 os.environ |= {name: value for name, value in environment.items() if value}
+            options = task["options"]
+            options["table_options"] = {table: TableOptions(**one) for table, one in options["table_options"].items()}
             run = sync(
                 spark,
                 task["lake"],
                 task["topic"],
                 trigger="available_now" if interval_s is None else timedelta(seconds=interval_s),
                 listener=lambda batch: tell("batch", **asdict(batch)),
-                **task["options"],
+                **options,
             )
             words.follow(run)
             tell("running")

@@ -15,8 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.cdc.choice.tables import Truncates
 from penstock.cdc.events.types import exact_json
-from penstock.cdc.fold.fold import Truncates
 from penstock.cdc.sync.options import NO_STEPS, Batch, Options, Steps
 from penstock.cdc.targets import Declared
 from penstock.coordinator.lakes import LakePlace

@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from penstock.cdc.sync.options import NO_STEPS, PoisonEvent
-from penstock.spark import sync
+from penstock.spark import TableOptions, sync
 from tests.cdc import nasty
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
 from tests.cdc.test_fold import as_text
@@ -59,6 +59,24 @@ def test_events_become_rows_and_a_second_run_finds_nothing(spark: SparkSession, 
     third = sync(spark, lake, TOPIC, into=into, columns=types)
     assert third.await_termination()
     assert third.status.batches == 0
+
+
+def test_tasks_carry_functions_that_mask_columns(spark: SparkSession, tmp_path: Path) -> None:
+    lake, secret = str(tmp_path / "lake"), 7
+    send(lake, [event("c", "people", {"id": n}, {"id": n, "age": 40 + n, "note": "x"}, at=n) for n in range(4)])
+    options = TableOptions(masks={"age": lambda age: age * secret}, without_columns=["note"])
+    run = sync(
+        spark,
+        lake,
+        TOPIC,
+        into=tmp_path / "targets",
+        rename={"public.*": "{schema}-{table}"},
+        table_options={"people": options},
+        events_in_driver=0,
+    )
+    assert run.await_termination()
+    assert run.stopped == {}
+    assert rows(tmp_path / "targets" / "public-people") == [{"id": n, "age": (40 + n) * 7} for n in range(4)]
 
 
 @pytest.mark.thorough

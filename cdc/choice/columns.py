@@ -1,0 +1,114 @@
+"""Columns of events that a target is to have, and masks over them: applied to each event before its values, or its errors, are seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..events.debezium import Change
+from ..events.patterns import exactness, is_pattern, matches
+from ..events.types import Unfit
+from ..events.unavailable import Unavailable
+from .masks import Mask
+
+
+class Contradiction(Unfit):
+    """An event that the user's own choices do not allow for. It stops its table, whatever else is chosen for unfit events."""
+
+
+class ColumnRules:
+    """The rules of one table."""
+
+    def __init__(
+        self,
+        only: Sequence[str] | None,
+        without: Sequence[str],
+        masks: Mapping[str, Mask],
+        key: Sequence[str] | None,
+        unavailable: Unavailable,
+    ) -> None:
+        self._only, self._without, self._masks, self._declared_key = only, without, masks, key
+        self._unavailable = unavailable
+        self._known: dict[str, Mask | None] = {}
+        self._kept: dict[str, bool] = {}
+
+    def applied(self, change: Change) -> Change:
+        """The event as its target's table may know it. Raises `Contradiction`."""
+        key = tuple(self._declared_key or change.key)
+        for name in key:
+            self.check_key(name)
+        return change._replace(
+            key=self._masked(change.key),
+            row=self._masked(self._chosen(change.row, key)),
+            before=None if change.before is None else self._masked(self._chosen(change.before, key)),
+            schema_of_key=self._schema(change.schema_of_key),
+            schema_of_row=self._schema(change.schema_of_row),
+            types=None if change.types is None else {name: kind for name, kind in change.types.items() if self._typed(name)},
+        )
+
+    @property
+    def met(self) -> frozenset[str]:
+        """The columns that events have had."""
+        return frozenset(self._kept)
+
+    def mask(self, column: str) -> Mask | None:
+        """The mask of a column: by its name, or by the most exact pattern."""
+        if column not in self._known:
+            named = [name for name in self._masks if names_column(name, column)]
+            best = max(named, key=lambda name: (name == column, exactness(name)), default=None)
+            self._known[column] = None if best is None else self._masks[best]
+        return self._known[column]
+
+    def keeps(self, column: str) -> bool:
+        """Whether a column that is not of the key goes to the target."""
+        if column not in self._kept:
+            chosen = self._only is None or _named(self._only, column)
+            self._kept[column] = chosen and not _named(self._without, column)
+        return self._kept[column]
+
+    def check_key(self, name: str) -> None:
+        """Raise `Contradiction` for a column of the key that must stay as it is, and is to become something else."""
+        mask = self.mask(name)
+        if mask is not None and not mask.keeps_apart:
+            raise Contradiction(
+                f"column {name} is of the key, and the mask {mask.name} may make one row of two: mask it with sha256 (or a Mask that keeps_apart)"
+            )
+        if _named(self._without, name):
+            raise Contradiction(f"column {name} is of the key, and cannot be left out: mask it with sha256, or declare another key")
+
+    def _chosen(self, row: Mapping[str, Any], key: tuple[str, ...]) -> Mapping[str, Any]:
+        return {name: value for name, value in row.items() if self.keeps(name) or name in key}
+
+    def _masked(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        masked = dict(row)
+        for name, value in row.items():
+            mask = self.mask(name)
+            if mask is not None and value is not None and not self._unavailable.is_it(value):
+                try:
+                    masked[name] = mask.function(value)
+                except MemoryError:
+                    raise
+                except Exception as error:
+                    raise Contradiction(f"column {name}: its mask, {mask.name}, raised {type(error).__name__}") from error
+        return masked
+
+    def _typed(self, column: str) -> bool:
+        """Whether a column has the type that its events say."""
+        mask = self.mask(column)
+        return mask is None or mask.keeps_type
+
+    def _schema(self, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        fields = (schema or {}).get("fields")
+        if schema is None or not isinstance(fields, list):
+            return schema
+        told = [one for one in fields if not isinstance(one, dict) or self._typed(str(one.get("field")))]
+        return schema if len(told) == len(fields) else {**schema, "fields": told}
+
+
+def names_column(name: str, column: str) -> bool:
+    """Whether a name or a pattern means a column."""
+    return name == column or (is_pattern(name) and matches(name, column))
+
+
+def _named(names: Sequence[str], column: str) -> bool:
+    return any(names_column(name, column) for name in names)

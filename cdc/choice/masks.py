@@ -1,0 +1,100 @@
+"""Masks of columns: functions that put other values in the place of an event's, before anything else sees them."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Self, TypeAlias
+
+from ...log.errors import InvalidArgument
+from ..events.types import text_of
+
+_SHOWN = 4
+_STARS = "*" * 4
+_CONSTANT = "constant:"
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A function of a column's values: of what events have, before it is converted to the column's type. NULL stays NULL."""
+
+    function: Callable[[Any], Any]
+    keeps_apart: bool = False
+    """Whether two values never become one. A column of the key can have no other mask."""
+    keeps_type: bool = False
+    """Whether the column has the type that its events say. Otherwise the masked values tell it, or the user."""
+    name: str = "a function"
+
+    @classmethod
+    def of(cls, said: MaskLike) -> Self:
+        """The mask that the user names, or the function. Raises `InvalidArgument`."""
+        if isinstance(said, cls):
+            return said
+        if callable(said):
+            return cls(said, name=getattr(said, "__qualname__", cls.name))
+        if isinstance(said, str) and said.startswith(_CONSTANT):
+            constant = said.removeprefix(_CONSTANT)
+            return cls(_Constant(constant), name=said)
+        found = _NAMED.get(said) if isinstance(said, str) else None
+        if found is None:
+            near = difflib.get_close_matches(str(said), _NAMED, 1)
+            raise InvalidArgument(
+                "there is no such mask",
+                operation="sync",
+                expected=f"{', '.join(_NAMED)}, {_CONSTANT}TEXT, or from Python a function of one value",
+                observed=repr(said),
+                hint=f"did you mean {near[0]}?" if near else None,
+            )
+        function, keeps_apart, keeps_type = found
+        return cls(function, keeps_apart, keeps_type, str(said))
+
+
+MaskLike: TypeAlias = "Mask | str | Callable[[Any], Any]"
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """Gives one text for all values. An object, as a process that gets it by pickle must know it."""
+
+    text: str
+
+    def __call__(self, value: object) -> str:
+        return self.text
+
+
+def sha256(value: object) -> str:
+    """The SHA-256 of a value, as hexadecimal text. Equal values have equal ones, however events write them: 1, 1.0 and "1" are equal."""
+    data = value if isinstance(value, bytes) else plain_text(value).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(data).hexdigest()
+
+
+def last4(value: object) -> str:
+    """Four stars and the last four characters; of what has fewer than eight, only the stars."""
+    text = plain_text(value)
+    return _STARS + text[-_SHOWN:] if len(text) >= 2 * _SHOWN else _STARS
+
+
+def null(value: object) -> None:
+    """NULL."""
+
+
+def plain_text(value: object) -> str:
+    """A value as text. Numbers that are equal have the same."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        value = Decimal(repr(value))
+    if isinstance(value, Decimal) and value.is_finite():
+        value = value.normalize() if value else Decimal(0)
+    return text_of(value) if not isinstance(value, Decimal) or value.is_finite() else str(value)
+
+
+_NAMED: Mapping[str, tuple[Callable[[Any], Any], bool, bool]] = {
+    "sha256": (sha256, True, False),
+    "last4": (last4, False, False),
+    "null": (null, False, True),
+}
+"""The function by name, whether it keeps values apart, and whether it keeps their type."""

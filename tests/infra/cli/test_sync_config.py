@@ -1,0 +1,98 @@
+"""`penstock sync --config`: a file's settings and options of tables; each that is wrong is named, with its line, before anything is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cdc.choice.masks import sha256
+from tests.cdc.sync.streams import TOPIC, event, rows, send
+from tests.infra.cli.conftest import Penstock
+
+GOOD = """
+into = "INTO"
+engine = "deltalake"
+tables = ["sales.*", "crm.people"]   # all of the shop's
+max_bytes = "64MiB"
+
+[rename]
+"sales.*" = "{schema}_{table}"
+
+[table."sales.*"]
+columns = { amount = "decimal(12,2)" }
+
+[table."crm.people"]
+masks = { email = "sha256", "tax*" = "last4" }
+without_columns = ["note"]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "sync.toml"
+
+
+@pytest.mark.processes
+def test_a_file_says_what_to_sync_and_options_go_before_it(penstock: Penstock, lake: Path, tmp_path: Path, file: Path) -> None:
+    ann = {"id": 1, "email": "ann@x", "tax_id": "0123456789", "note": "x"}
+    send(
+        str(lake),
+        [
+            event("c", "orders", {"id": 1}, {"id": 1, "amount": "1.5"}, schema="sales"),
+            event("c", "people", {"id": 1}, ann, schema="crm"),
+            event("c", "other", {"id": 1}, {"id": 1}, schema="hr"),
+        ],
+    )
+    file.write_text(GOOD.replace("INTO", str(tmp_path / "a")))
+    assert penstock("sync", TOPIC, "--config", file, "--once").out == "3 events in 1 batches.\n"
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {"sales_orders", "people"}
+    assert rows(tmp_path / "a" / "people") == [{"id": 1, "email": sha256("ann@x"), "tax_id": "****6789"}]
+    more = ["--into", tmp_path / "b", "--name", "other", "--table", "hr.*", "--rename", "hr.*=staff"]
+    said = penstock("sync", TOPIC, "--config", file, "--once", *more)
+    assert {path.name for path in (tmp_path / "b").iterdir()} == {"staff"}
+    assert [line.partition(" is named")[0] for line in said.err.splitlines() if "is it misspelt?" in line] == [
+        "crm.people",
+        "sales.*",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("into = ", "the file is no TOML"),
+        ('into = "x"\nintto = "y"', "line 2: intto| did you mean into?"),
+        ('into = "x"\n\ntabels = ["a"]', "line 3: tabels| did you mean tables?"),
+        ('tables = "a"', "bad tables|line 1: tables|a list of texts"),
+        ("max_events = 1.5", "bad max_events|a whole number"),
+        ("max_events = 0", "bad max_events|0 is not in the range"),
+        ('max_bytes = "much"', "bad max_bytes|'much' is no size"),
+        ('interval = "soon"', "bad interval|'soon' is no duration"),
+        ('engine = "flink"', "bad engine|'flink' is not one of"),
+        ('history = "yes"', "bad history|true, false or a list of tables"),
+        ("rename = 1", "bad rename|names of targets by table"),
+        ('[rename]\nsales.orders = "x"', "bad rename|a name with a dot, or a pattern, stands in quotes"),
+        ('[rename]\n"a" = "{shema}"', "line 2: rename.a|this is no name of a target|{shema}"),
+        ("table = 1", 'sections such as [table."sales.orders"]'),
+        ("[table]\norders = 1", 'line 2: table.orders|sections such as [table."orders"]'),
+        ("[table.orders]\nkey = ['id']\nmask = {a = 'null'}", "line 3: table.orders.mask|did you mean masks?"),
+        ("[table.sales.orders]\nkey = ['id']", 'there is no such option of a table|in quotes: [table."sales.orders"]'),
+        ("[table.orders]\nkey = 'id'", "bad key|line 2: table.orders.key|a list of columns"),
+        ("[table.orders]\nkey = ['id']\n[table.lines]\nkey = []", "bad key|line 4: table.lines.key"),
+        ("[table.orders]\ncolumns = {amount = 'decmal'}", "line 2: table.orders.columns|'decmal'"),
+        ("[table.orders]\nmasks = {email = 'sha265'}", "there is no such mask|line 2: table.orders.masks|did you mean sha256?"),
+        ("[table.orders]\nkey = ['id']\nmasks = {'i*' = 'null'}", "line 1: table.orders|column id is of the key"),
+        ("[table.orders]\nhistory = 'yes'", "bad history|true or false"),
+    ],
+)
+def test_what_is_wrong_is_named(penstock: Penstock, file: Path, content: str, told: str) -> None:
+    file.write_text(content)
+    said = " ".join(penstock("sync", TOPIC, "--config", file, code=2).err.split())
+    assert str(file) in said
+    for part in told.split("|"):
+        assert part.strip() in said
+
+
+def test_a_file_that_is_not_there_and_a_wrong_rename(penstock: Penstock, tmp_path: Path) -> None:
+    assert "does not exist" in penstock("sync", TOPIC, "--config", tmp_path / "none.toml", code=2).err
+    assert "--rename is TABLE=NAME, not 'orders'." in penstock("sync", TOPIC, "--into", "x", "--rename", "orders", code=2).err
