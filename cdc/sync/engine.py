@@ -23,7 +23,7 @@ from ...coordinator.lakes import lakes
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
 from ..events.sources import Source, united, wanted
-from ..fold.fold import Folded, Plan, Refused
+from ..fold.fold import Folded, Refused
 from ..fold.seen import Seen
 from ..fold.shape import Shape, new_columns
 from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, name_taken, target_names
@@ -45,15 +45,7 @@ class Engine:
 
     def __init__(self, options: Options, backend: Backend) -> None:
         self._options = options
-        self._plan = Plan(
-            {},
-            options.tables,
-            options.declared.keys,
-            options.guard,
-            reading=options.reading,
-            truncates=options.truncates,
-            choices=options.choices,
-        )
+        self._plan = options.plan()
         self._reading = options.place.reading
         self._view = TopicView(self._reading, options.topic)
         self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")

@@ -12,7 +12,7 @@ from ...log.limits import MIB
 from ..choice.columns import names_column
 from ..choice.tables import Choices, Truncates
 from ..events.sources import Source, means, of_table, wanted
-from ..fold.fold import Refused
+from ..fold.fold import Plan, Refused
 from ..fold.reading import Reading
 from ..targets import Declared, Target
 
@@ -79,6 +79,19 @@ class Options:
     merges_at_once: int | None = None
     """The most targets that are merged into side by side; None: as the backend thinks best."""
     steps: Steps = NO_STEPS
+
+    def plan(self, *, one_queue: bool = False) -> Plan:
+        """The inputs of folds that are no target's."""
+        return Plan(
+            {},
+            self.tables,
+            self.declared.keys,
+            self.guard,
+            reading=self.reading,
+            truncates=self.truncates,
+            one_queue=one_queue,
+            choices=self.choices,
+        )
 
     def historic(self, source: Source) -> bool:
         """Whether a table's target is to keep history."""

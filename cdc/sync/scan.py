@@ -92,7 +92,7 @@ def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int 
     ends = {queue: start for queue, (start, _) in task.ranges.items()}
     sizes = dict.fromkeys(ends, 0)
     taken = before
-    with closing(_events(task)) as events:
+    with closing(events_of(task)) as events:
         for queue, offset, time_us, told, size in events:
             if bytes_max is not None and taken and taken + size > bytes_max:
                 return Taken(fold.result(), ends, sizes)
@@ -115,7 +115,7 @@ def no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _events(task: ReadTask) -> Generator[tuple[int, int, int, bytes | TypedEvent | None, int], None, None]:
+def events_of(task: ReadTask) -> Generator[tuple[int, int, int, bytes | TypedEvent | None, int], None, None]:
     """Queue, offset, store time, content and size of each event."""
     with closing(read(task)) as batches:
         for batch in batches:

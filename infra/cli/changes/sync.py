@@ -142,6 +142,7 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
     metavar="NUMBER",
     help="How many targets are merged into side by side; by default 2 to 4, by the machine's cores, with the engine deltalake.",
 )
+@click.option("--dry-run", is_flag=True, help="Read all events of the topic, say what would become of each table, and do nothing.")
 @click.option("--status", is_flag=True, help="Only show how far the sync is.")
 @group_options
 @click.pass_obj
@@ -183,6 +184,10 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "merges_at_once": given["merges_at_once"],
         },
     }
+    if given["dry_run"]:
+        from .sync_preview import show_preview
+
+        return show_preview(session, topic, given["into"], given["engine"], task["options"])
     with TemporaryFile() as noise, _started(task, noise) as job, session.signals.held(job.stop):
         return _follow(session, job, session.signals.interruptible)
 

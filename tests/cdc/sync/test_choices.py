@@ -115,6 +115,16 @@ def test_masks_and_left_out_columns_end_to_end(place: Place) -> None:
     assert place.targets() == {"people": [{"id": sha256(2), **kept}]}
 
 
+def test_what_the_events_own_schema_says_of_a_masked_column_does_not_count(place: Place) -> None:
+    fields = [{"field": "id", "type": "int64"}, {"field": "age", "type": "int32"}, {"field": "none", "type": "int32"}]
+    told = event("c", "people", {"id": 1}, {"id": 1, "age": 7, "none": 1, "more": 1}, at=1)
+    told["value"] = {"schema": {"fields": [{"field": "after", "fields": fields}]}, "payload": told["value"]}
+    place.send(told)
+    masks: dict[str, MaskLike] = {"id": "sha256", "age": "constant:x", "none": "null"}
+    assert place.sync(table_options={"*": TableOptions(masks=masks, without_columns=["more"])}).stopped == {}
+    assert place.targets() == {"people": [{"id": sha256(1), "age": "x", "none": None}]}
+
+
 def test_a_column_of_an_option_that_no_event_has_is_told(place: Place) -> None:
     place.send(made("people", 1, email="ann@x"))
     options = TableOptions(masks={"e-mail": "null", "em*": "null"}, without_columns=["tmp_*", "email"], only_columns=["id", "mail"])

@@ -96,3 +96,59 @@ def test_what_is_wrong_is_named(penstock: Penstock, file: Path, content: str, to
 def test_a_file_that_is_not_there_and_a_wrong_rename(penstock: Penstock, tmp_path: Path) -> None:
     assert "does not exist" in penstock("sync", TOPIC, "--config", tmp_path / "none.toml", code=2).err
     assert "--rename is TABLE=NAME, not 'orders'." in penstock("sync", TOPIC, "--into", "x", "--rename", "orders", code=2).err
+
+
+def test_a_dry_run_says_what_would_be_made_and_does_nothing(penstock: Penstock, lake: Path, tmp_path: Path, file: Path) -> None:
+    ann = {"id": 1, "email": "ann@x", "tax_id": "0123456789", "note": "x"}
+    send(
+        str(lake),
+        [
+            event("c", "orders", {"id": 1}, {"id": 1, "amount": "1.5"}, schema="sales"),
+            event("u", "orders", {"id": 1}, {"id": 1, "amount": "2.5"}, schema="sales"),
+            event("c", "people", {"id": 1}, ann, schema="crm"),
+            event("c", "keyless", None, {"n": 1}, schema="sales"),
+            event("c", "other", {"id": 1}, {"id": 1}, schema="hr"),
+        ],
+        queues=1,
+    )
+    into = tmp_path / "targets"
+    file.write_text(GOOD.replace("INTO", str(into)) + "\n[table.orers]\nhistory = false\n")
+    before = {path: path.stat().st_mtime_ns for path in lake.rglob("*")}
+    said = penstock("sync", TOPIC, "--config", file, "--dry-run", code=1)
+    assert said.out.splitlines() == [
+        f"crm.people: 1 events into {into}/people: to be made",
+        "  key      id",
+        "  columns  id bigint, email string, tax_id string",
+        "  masks    email sha256, tax_id last4",
+        "  left out note",
+        "sales.keyless: 1 events: STANDS STILL",
+        "  reason   it stands still at queue 0, offset 3: it has no key, and no key is declared for its table",
+        f"sales.orders: 2 events into {into}/sales_orders: to be made",
+        "  key      id",
+        "  columns  id bigint, amount decimal(12,2)",
+        "4 events of 3 tables; 1 others.",
+    ]
+    assert "orers is named by an option" in said.err
+    assert before == {path: path.stat().st_mtime_ns for path in lake.rglob("*")}
+    assert not into.exists()
+    (plan,) = penstock("sync", TOPIC, "--config", file, "--dry-run", "--table", "people", "--json").rows
+    assert [(one["table"], one["what"], one["events"], one["masks"]["email"]) for one in plan["tables"]] == [
+        ("crm.people", "make", 1, "sha256")
+    ]
+    assert plan["unmatched"] == ["orers", "sales.*"]
+
+
+@pytest.mark.processes
+def test_a_dry_run_looks_at_targets_that_are_there(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+    send(str(lake), [event("c", "orders", {"id": 1}, {"id": 1}), event("c", "bills", {"id": 1}, {"id": 1})])
+    into = tmp_path / "targets"
+    penstock("sync", TOPIC, "--into", into, "--engine", "deltalake", "--once", "--table", "orders")
+    send(str(lake), [event("u", "orders", {"id": 1}, {"id": 1, "n": 1})])
+    (plan,) = penstock("sync", TOPIC, "--into", into, "--engine", "deltalake", "--dry-run", "--json").rows
+    assert [(one["table"], one["what"], one["columns"]) for one in plan["tables"]] == [
+        ("public.bills", "make", {"id": "bigint"}),
+        ("public.orders", "go on", {"id": "bigint", "n": "bigint"}),
+    ]
+    said = penstock("sync", TOPIC, "--into", into, "--name", "other", "--engine", "deltalake", "--dry-run", code=1).out
+    assert "public.orders: 2 events: STANDS STILL" in said
+    assert "the target was written by someone else" in said

@@ -1,0 +1,131 @@
+"""What a sync would make of the events that a topic has, found without a lease and without writing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ...consumers.ranges.task import ReadTask
+from ...consumers.ranges.topic_view import TopicView
+from ..events.sources import Source, named_apart
+from ..fold.fold import Refused
+from ..fold.look import Look
+from ..fold.shape import Shape, key_of, new_columns
+from ..targets import Owner, Progress, Target, TargetRefused, name_taken, target_names
+from .backend import TargetTables
+from .existing import check_history, check_writable, folder_of, known_target
+from .options import Options, unmatched
+from .scan import EVENT, TYPED_EVENT, events_of, events_planned
+
+What = Literal["make", "go on", "refuse", "wait"]
+
+
+@dataclass(frozen=True, slots=True)
+class TablePreview:
+    """What becomes of one table."""
+
+    table: str
+    what: What
+    """Its target is to be made, or is there; it stands still (``refuse``), or has no event yet that makes a target (``wait``)."""
+    events: int
+    target: str | None = None
+    key: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Types by column, also of those that the target lacks yet."""
+    masks: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    history: bool = False
+    reason: str | None = None
+    """Why it stands still, or where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What becomes of all tables."""
+
+    tables: tuple[TablePreview, ...]
+    ignored: int
+    """The number of events that change no row of these tables."""
+    broken: Mapping[int, Refused]
+    """The first event whose table cannot be told, by queue: the sync would end there."""
+    unmatched: tuple[str, ...]
+
+
+def preview(options: Options, tables: TargetTables, *, keeps_history: bool) -> Preview:
+    """Read all events that the topic keeps. Raises the lake's errors, and those of the targets' store."""
+    view = TopicView(options.place.reading, options.topic)
+    standing = view.refresh()
+    planned = events_planned(view.planned_schema(), options.topic)
+    look = Look(options.plan(one_queue=len(standing.kept) == 1))
+    task = ReadTask(
+        place=options.place.reading,
+        topic=options.topic,
+        life=standing.life,
+        ranges={queue: kept for queue, kept in standing.kept.items() if kept[0] < kept[1]},
+        columns=EVENT if planned is None else TYPED_EVENT,
+        planned=planned,
+    )
+    for queue, offset, time_us, told, _ in events_of(task) if task.ranges else ():
+        look.add(queue, offset, told, time_us)
+    folded = look.result()
+    sources = sorted({*look.events, *folded.refused})
+    owner = Owner(options.topic, standing.life, options.name)
+    found = _Found(options, tables, owner, look, folded.refused, named_apart(sources), keeps_history)
+    first = sorted(sources, key=lambda source: min(look.seen(source).first(()).items(), default=(0, 0))[::-1])
+    previews = [found.of(source) for source in first]  # in the order in which a sync gives names to targets
+    missing = unmatched(options, dict.fromkeys(sources), folded.columns)
+    return Preview(tuple(sorted(previews, key=lambda one: one.table)), folded.ignored, folded.broken, missing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found in the topic, from which each table's preview is made."""
+
+    options: Options
+    tables: TargetTables
+    owner: Owner
+    look: Look
+    refused: Mapping[Source, Mapping[int, Refused]]
+    names: Mapping[Source, str]
+    keeps_history: bool
+    taken: dict[str, Source] = field(default_factory=dict)
+    """The folders that tables have by now."""
+
+    def of(self, source: Source) -> TablePreview:
+        first = min((one.place, one.reason) for one in self.refused[source].values()) if source in self.refused else None
+        reason = None if first is None else f"it stands still at queue {first[0][0]}, offset {first[0][1]}: {first[1]}"
+        known = TablePreview(self.names[source], "refuse" if reason else "wait", self.look.events[source], reason=reason)
+        try:
+            shape = Shape.of(source, self.look.seen(source), self.options.declared)
+            if (rules := self.look.rules(source)) is not None:
+                masks = {column: mask.name for column in sorted(rules.met) if (mask := rules.mask(column)) is not None}
+                left_out = [column for column in sorted(rules.met) if not rules.keeps(column) and column not in shape.key]
+                known = replace(known, masks=masks, left_out=tuple(left_out))
+            return self._with_target(known, source, shape) if shape.key else known
+        except TargetRefused as error:
+            return replace(known, what="refuse", reason=str(error))
+
+    def _with_target(self, known: TablePreview, source: Source, shape: Shape) -> TablePreview:
+        chosen, history = self.options.choices.folder(source), self.options.historic(source)
+        names = target_names(source, self.taken) if chosen is None else [chosen]
+        folder, there = folder_of(source, names, self.tables.find)
+        if self.taken.setdefault(folder, source) != source:
+            raise name_taken(source)
+        path, target, more = self.tables.path(folder), Target(source, folder, key_of(shape), shape.key, history=history), []
+        if there is not None:
+            adopted = Progress() if self.options.adopt else None
+            target = known_target(
+                source, folder, there, shape, path=path, owner=self.owner, adopted=adopted, kept=Progress(), cut=None
+            )
+            check_history(target, path=path, wanted=history, kept=self.keeps_history)
+            more = new_columns(target, shape)
+            check_writable(more, there.others, path=path)
+        return replace(
+            known,
+            what="make" if there is None else "go on",
+            target=path,
+            key=target.key,
+            columns={column.name: column.type for column in (*target.columns, *more)},
+            history=target.history,
+        )

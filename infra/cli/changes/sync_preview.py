@@ -1,0 +1,98 @@
+"""`penstock sync --dry-run`: what would become of each table, by a look at the topic and at the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...console import output
+from ...console.exit_codes import OTHER
+from ...console.session import Session
+
+if TYPE_CHECKING:
+    from ....cdc.sync.options import Options
+    from ....cdc.sync.preview import Preview, TablePreview
+
+_WHAT = {
+    "make": "to be made",
+    "go on": "is there",
+    "refuse": "STANDS STILL",
+    "wait": "has no event yet that makes a target",
+}
+
+
+def show_preview(session: Session, topic: str, into: str, engine: str, given: Mapping[str, Any]) -> int:
+    """Show what a sync would do. ``given``: the options as `penstock.spark.sync` takes them."""
+    from ....cdc.delta.tables import DeltaTables
+    from ....cdc.sync.preview import preview
+
+    options = _options(session, topic, into, given)
+    with output.progress(f"reading {topic}"):
+        found = preview(options, DeltaTables(options.into, guard=options.guard), keeps_history=engine == "spark")
+    if session.as_json:
+        output.emit(
+            {
+                "kind": "plan",
+                "tables": [asdict(one) for one in found.tables],
+                "ignored": found.ignored,
+                "broken": [asdict(one) for one in found.broken.values()],
+                "unmatched": found.unmatched,
+            }
+        )
+    else:
+        _show(found)
+    return OTHER if found.broken or any(one.what == "refuse" for one in found.tables) else 0
+
+
+def _options(session: Session, topic: str, into: str, given: Mapping[str, Any]) -> Options:
+    from ....cdc.choice.tables import TableOptions, choices_of
+    from ....cdc.events.unavailable import Unavailable
+    from ....cdc.fold.reading import Reading
+    from ....cdc.sync.options import Options
+    from ....cdc.targets import Declared
+    from ....coordinator.lakes import LakePlace
+
+    choices = choices_of({table: TableOptions(**one) for table, one in given["table_options"].items()}, given["rename"])
+    declared = Declared.of(*choices.declared(given["columns"], given["keys"]))
+    return Options(
+        place=LakePlace.of(session.lake_url, read_only=True),
+        topic=topic,
+        into=into,
+        name=given["name"],
+        tables=None if given["tables"] is None else frozenset(given["tables"]),
+        history=given["history"] if isinstance(given["history"], bool) else frozenset(given["history"]),
+        declared=declared,
+        reading=Reading(Unavailable.of(given["unavailable_value"]), given["unfit_times"], declared.forms),
+        guard=given["guard"] == "position",
+        truncates=given["truncates"],
+        choices=choices,
+        adopt=given["adopt"],
+    )
+
+
+def _show(found: Preview) -> None:
+    for one in found.tables:
+        into = f" into {output.printable(one.target)}" if one.target else ""
+        output.say(f"{output.printable(one.table)}: {one.events:,} events{into}: {_WHAT[one.what]}")
+        for name, said in _details(one):
+            output.say(f"  {name:8} {output.printable(said)}")
+    output.say(f"{sum(one.events for one in found.tables):,} events of {len(found.tables):,} tables; {found.ignored:,} others.")
+    for refused in found.broken.values():
+        click.echo(f"the sync would end at queue {refused.place[0]}, offset {refused.place[1]}: {refused.reason}", err=True)
+    for name in found.unmatched:
+        click.echo(f"{name} is named by an option, but no event has had it yet: is it misspelt?", err=True)
+
+
+def _details(one: TablePreview) -> list[tuple[str, str]]:
+    said = {
+        "key": ", ".join(one.key),
+        "columns": ", ".join(f"{name} {kind}" for name, kind in one.columns.items()),
+        "masks": ", ".join(f"{name} {mask}" for name, mask in one.masks.items()),
+        "left out": ", ".join(one.left_out),
+        "history": "of every version of a row" if one.history else "",
+        "reason": one.reason or "",
+    }
+    return [(name, text) for name, text in said.items() if text]
