@@ -84,7 +84,9 @@ def one_line(error: Exception) -> str:
     return (lines[0] if lines else type(error).__name__)[:_REASON]
 
 
-def until_committed(commit: Callable[[], T], lost: type[Exception], path: str, *, check: Callable[[], None]) -> T:
+def until_committed(
+    commit: Callable[[], T], lost: type[Exception] | tuple[type[Exception], ...], path: str, *, check: Callable[[], None]
+) -> T:
     """Call ``commit``, and call it again when another commit came between (``lost``): nothing was committed then. Raises `RetryError`, and
     the errors of ``check``, which is called before each attempt.
     """

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...log.errors import InvalidArgument, MissingDependency, NotSupported
+from ...log.limits import MIB
 from ..changes import Key, Old
 from ..events.types import arrow_type, normal_type
 from ..fold.fold import Truncate
 from ..targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, TargetRefused, Written, encode_metadata
+from .compaction import FILES_MIN, Compacted
 from .location import Location
 from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _METADATA = "userMetadata"
 _MAPPING = "delta.columnMapping.mode"
 _STORE = "Object Store error"
+_FILE_SIZE, _FILE_BYTES = "delta.targetFileSize", 100 * MIB
 
 
 class DeltaTables:
@@ -194,6 +197,27 @@ class DeltaTables:
             return True
 
         return until_committed(merge, CommitFailedError, self.path(target.name), check=check)
+
+    def compact(self, name: str) -> Compacted | None:
+        """Put a target's small files together, in one commit that changes no row. None: another commit came between, or there are few."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from deltalake import CommitProperties
+        from deltalake.exceptions import CommitFailedError
+
+        table = self._open(name)
+        if table is None:
+            return None
+        said = table.metadata().configuration.get(_FILE_SIZE, "")
+        size = int(said) if said.isdecimal() else _FILE_BYTES
+        sizes = pa.table(table.get_add_actions()).column("size_bytes")
+        if (pc.sum(pc.less(sizes, size // 2)).as_py() or 0) < FILES_MIN:
+            return None
+        try:
+            done = table.optimize.compact(target_size=size, commit_properties=CommitProperties(max_commit_retries=0))
+        except CommitFailedError:
+            return None
+        return Compacted(done["numFilesRemoved"], done["numFilesAdded"])
 
     def refusal(self, error: Exception) -> str | None:
         """Why a target did not take what it was given, in a line. None: that is not the target's fault."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ...log.errors import PenstockError, ReopenError
 from ..changes import Key, Old
+from ..delta.compaction import Compacted
 from ..delta.merging import one_line
 from ..fold.fold import Meet, Truncate
 from ..targets import Column, Found, Owner, Target, TargetRefused, Written
@@ -37,6 +38,7 @@ class TargetTables(Protocol):
         partial: bool = True,
         check: Callable[[], None],
     ) -> bool: ...
+    def compact(self, name: str) -> Compacted | None: ...
     def refusal(self, error: Exception) -> str | None: ...
 
 

@@ -22,6 +22,7 @@ from ...consumers.ranges.topic_view import TopicView
 from ...coordinator.lakes import lakes
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
+from ..delta.compaction import Compaction
 from ..events.sources import Source, united, wanted
 from ..fold.fold import Folded, Refused
 from ..fold.seen import Seen
@@ -51,6 +52,7 @@ class Engine:
         self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
         self._backend = backend
         self._tables = self._backend.tables
+        self._compaction = Compaction(self._tables, every=options.compact_every)
         self._lease: SyncLease | None = None
         self._targets: dict[Source, Target] = {}
         self._names: dict[Source, str] = {}
@@ -102,6 +104,7 @@ class Engine:
 
     def close(self) -> None:
         """Release the lease, so that another driver may go on at once."""
+        self._compaction.close()
         lease, self._lease = self._lease, None
         if lease is not None:
             lakes.open(self._options.place).run(lease.give_up)
@@ -337,6 +340,7 @@ class Engine:
                 continue
             self._targets[source], self._progress[target.name] = target, target.progress
             merged[target.name] = folded.counts[source]
+            self._compaction.merged(target)
         for source, bars in folded.refused.items():
             self._stopped.add(source, bars.values(), self._position | {queue: end for queue, (_, end) in ranges.items()})
         return merged

@@ -78,6 +78,8 @@ class Options:
     """The most events of a batch that is folded in the driver, also with Spark."""
     merges_at_once: int | None = None
     """The most targets that are merged into side by side; None: as the backend thinks best."""
+    compact_every: int = 100
+    """The number of commits to a target after which its small files are put together; 0: never."""
     steps: Steps = NO_STEPS
 
     def plan(self, *, one_queue: bool = False) -> Plan:

@@ -45,6 +45,7 @@ def sync(
     max_bytes_per_batch: int = 256 * MIB,
     events_in_driver: int = 50_000,
     merges_at_once: int | None = None,
+    compact_every: int = 100,
     guard: Literal["position", "offset"] = "position",
     truncates: Truncates = "ordered",
     unfit_times: UnfitTimes = "stop",
@@ -76,6 +77,8 @@ def sync(
       that ran out of memory, or whose driver died, is taken again smaller, and batches grow again from there.
     - ``events_in_driver``: batches of at most this many events are folded in this process, which is quicker than starting tasks; 0: all by tasks.
     - ``merges_at_once``: how many targets are merged into side by side. By default 2 to 4, by the machine's cores, without Spark; 1 with it.
+    - ``compact_every``: after so many commits to a target its small files are put together, beside the sync and without a change of any row;
+      0: never. Files that only older versions have stay until somebody removes them (VACUUM).
     - ``guard``: ``"position"`` passes over events older than the row they meet, by the source's position, which targets keep in
       ``__position``; ``"offset"`` trusts the topic's order.
     - ``truncates``: ``"ordered"`` applies those that have a position, and all where the topic has one queue. Another one stops its table, as
@@ -115,13 +118,16 @@ def sync(
             "bad truncates", operation="sync", expected="'ordered', 'queue' or 'ignore'", observed=repr(truncates)
         )
     limits = {
-        "max_events_per_batch": max_events_per_batch,
-        "max_bytes_per_batch": max_bytes_per_batch,
-        "merges_at_once": 1 if merges_at_once is None else merges_at_once,
+        "max_events_per_batch": (max_events_per_batch, 1),
+        "max_bytes_per_batch": (max_bytes_per_batch, 1),
+        "merges_at_once": (1 if merges_at_once is None else merges_at_once, 1),
+        "compact_every": (compact_every, 0),
     }
-    for limit, value in limits.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InvalidArgument(f"bad {limit}", operation="sync", expected="a whole number of 1 or more", observed=repr(value))
+    for limit, (value, least) in limits.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InvalidArgument(
+                f"bad {limit}", operation="sync", expected=f"a whole number of {least} or more", observed=repr(value)
+            )
     if unfit_times not in get_args(UnfitTimes):
         raise InvalidArgument("bad unfit_times", operation="sync", expected="'stop' or 'null'", observed=repr(unfit_times))
     if spark is not None and "://" in os.fspath(into) and "?" in os.fspath(into):
@@ -160,6 +166,7 @@ def sync(
         adopt=adopt,
         events_in_driver=events_in_driver,
         merges_at_once=merges_at_once,
+        compact_every=compact_every,
         tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),
         steps=steps,
     )

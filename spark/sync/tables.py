@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ...cdc.changes import Key, Old
+from ...cdc.delta.compaction import Compacted
 from ...cdc.delta.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
 from ...cdc.events.types import arrow_type, normal_type
 from ...cdc.fold.fold import Truncate
@@ -163,15 +164,25 @@ class Tables:
 
         ``partial``: some rows have only some columns. ``check`` is called before each attempt.
         """
-        from delta.exceptions import DeltaConcurrentModificationException
-
         # The commit that may come between is a compaction.
         return until_committed(
             lambda: self._merge(target, rows, owner, truncate=truncate, partial=partial),
-            DeltaConcurrentModificationException,
+            conflicts(),
             self.path(target.name),
             check=check,
         )
+
+    def compact(self, name: str) -> Compacted | None:
+        """Put a target's small files together, in one commit that changes no row. None: another commit came between, or there are none."""
+        from delta.tables import DeltaTable
+
+        session = self.session.newSession()  # without the settings of a merge, which may be under way
+        try:
+            (done,) = DeltaTable.forPath(session, self.path(name)).optimize().executeCompaction().select("metrics").collect()
+        except conflicts():
+            return None
+        removed, added = done.metrics.numFilesRemoved, done.metrics.numFilesAdded
+        return Compacted(removed, added) if removed else None
 
     def refusal(self, error: Exception) -> str | None:
         """Why a target did not take what it was given, in a line. None: that is not the target's fault."""
@@ -248,6 +259,13 @@ class Tables:
         finally:
             for name, known in before.items():
                 conf.unset(name) if known is None else conf.set(name, known)
+
+
+def conflicts() -> tuple[type[Exception], ...]:
+    """The errors of a commit that lost against another one. They have no base class in common."""
+    from delta import exceptions
+
+    return tuple(getattr(exceptions, name) for name in exceptions.__all__)
 
 
 def _to_be_mapped(columns: Iterable[Column]) -> bool:

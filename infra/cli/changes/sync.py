@@ -142,6 +142,14 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
     metavar="NUMBER",
     help="How many targets are merged into side by side; by default 2 to 4, by the machine's cores, with the engine deltalake.",
 )
+@click.option(
+    "--compact-every",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    metavar="COMMITS",
+    help="Put a target's small files together after so many commits to it, beside the sync; 0: never.",
+)
 @click.option("--dry-run", is_flag=True, help="Read all events of the topic, say what would become of each table, and do nothing.")
 @click.option("--status", is_flag=True, help="Only show how far the sync is.")
 @group_options
@@ -182,6 +190,7 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "max_events_per_batch": given["max_events"],
             "max_bytes_per_batch": given["max_bytes"],
             "merges_at_once": given["merges_at_once"],
+            "compact_every": given["compact_every"],
         },
     }
     if given["dry_run"]:

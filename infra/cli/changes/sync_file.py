@@ -57,6 +57,7 @@ SETTINGS = {
     "max_events": ("max_events", _NUMBER),
     "max_bytes": ("max_bytes", _SIZE),
     "merges_at_once": ("merges_at_once", _NUMBER),
+    "compact_every": ("compact_every", _NUMBER),
 }
 """The settings of the file: the option of the command that each stands for, and what its value must be."""
 _RENAME, _TABLE = "rename", "table"

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from delta.exceptions import ConcurrentAppendException, DeltaConcurrentModificationException
 
 from penstock.cdc.sync.run import SyncRun
 from penstock.spark import sync
+from penstock.spark.sync.tables import conflicts
 from tests.cdc.sync.forgetting import forget_commits
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 
@@ -93,3 +95,21 @@ def test_a_quiet_target_whose_log_was_cleaned_up_is_gone_on_with(spark: SparkSes
     assert run.await_termination()
     assert run.stopped == {}
     assert rows(into / "t") == [{"id": 1}, {"id": 2}]
+
+
+def test_all_errors_of_lost_commits_are_known() -> None:
+    lost = conflicts()
+    assert DeltaConcurrentModificationException in lost
+    assert not issubclass(ConcurrentAppendException, DeltaConcurrentModificationException)
+    assert issubclass(ConcurrentAppendException, lost)
+
+
+def test_small_files_are_put_together_beside_a_sync(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    send(lake, [row(number, "a") for number in range(4)], queues=1)
+    one = sync(spark, lake, TOPIC, into=into, max_events_per_batch=1, compact_every=2)
+    assert one.await_termination()
+    assert one.stopped == {}
+    assert rows(into / "a") == [{"id": number} for number in range(4)]
+    done = spark.sql(f"DESCRIBE HISTORY delta.`{into / 'a'}`").toArrow().column("operation").to_pylist()
+    assert "OPTIMIZE" in done

@@ -1,0 +1,76 @@
+"""Compaction of targets beside a sync: a thread of its own puts small files together while batches go on.
+
+No row changes, so it needs no lease. A merge that meets it is tried again, and a compaction that meets a merge is left to a later one.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, Protocol
+
+from ..targets import Target
+
+log = logging.getLogger("penstock.spark")
+
+FILES_MIN = 16
+"""The least number of small files that are worth a commit."""
+
+
+class Compacted(NamedTuple):
+    """What a compaction did."""
+
+    removed: int
+    """The number of files that it put together."""
+    added: int
+
+
+class CompactedTables(Protocol):
+    """Targets that can be compacted."""
+
+    def compact(self, name: str) -> Compacted | None:
+        """Put a target's small files together. None: another commit came between, or there are few of them."""
+        ...
+
+
+def is_due(commits: int, every: int) -> bool:
+    """Whether a target is to be looked at after this commit of the syncs to it; ``every`` 0: never.
+
+    Counted by the target itself, runs of a batch each come to it too.
+    """
+    return every > 0 and commits % every == 0
+
+
+class Compaction:
+    """Compacts targets, one at a time, for one thread that merges."""
+
+    def __init__(self, tables: CompactedTables, *, every: int) -> None:
+        """``every``: the number of commits to a target between two looks at it; 0: none is compacted."""
+        self._tables = tables
+        self._every = every
+        self._threads: ThreadPoolExecutor | None = None
+        self._waiting: dict[str, Future[None]] = {}
+
+    def merged(self, target: Target) -> None:
+        """Note a commit to a target."""
+        before = self._waiting.get(target.name)
+        if not is_due(target.progress.commits, self._every) or (before is not None and not before.done()):
+            return
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(1, thread_name_prefix="penstock-sync-compact")
+        self._waiting[target.name] = self._threads.submit(self._compact, target.name)
+
+    def close(self) -> None:
+        """Wait for the compaction under way, and begin no other."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(cancel_futures=True)
+
+    def _compact(self, name: str) -> None:
+        try:
+            done = self._tables.compact(name)
+        except Exception as error:  # noqa: BLE001 - the sync goes on, and the next look at the target tries again
+            log.warning("the target %s could not be compacted: %s", name, error)
+            return
+        if done is not None:
+            log.info("the target %s was compacted: %d files became %d", name, done.removed, done.added)

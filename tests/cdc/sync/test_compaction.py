@@ -1,0 +1,121 @@
+"""Targets stay in few files beside a sync, and nobody waits or loses a row for that."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from penstock.cdc.delta.compaction import FILES_MIN, Compacted, Compaction, is_due
+from penstock.cdc.delta.tables import DeltaTables
+from penstock.cdc.events.sources import Source
+from penstock.cdc.targets import Column, Progress, Target
+from penstock.log.errors import InvalidArgument
+from penstock.spark import sync
+from tests.cdc.sync.streams import TOPIC, event, rows, send
+
+TARGET = Target(Source("s", "t"), "t", (Column("id", "bigint"),), ("id",))
+
+
+def at(commits: int, name: str = "t") -> Target:
+    return replace(TARGET, name=name, progress=Progress(commits=commits))
+
+
+class Tables:
+    """Tables that note what is compacted, and wait for a word."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def compact(self, name: str) -> Compacted | None:
+        self.begun.set()
+        assert self.go_on.wait(30)
+        self.names.append(name)
+        if name == "bad":
+            raise OSError("the disk is full")
+        return Compacted(3, 1)
+
+
+@pytest.mark.parametrize(("commits", "every", "due"), [(99, 100, False), (100, 100, True), (200, 100, True), (7, 0, False)])
+def test_a_target_is_looked_at_after_so_many_commits_of_its_own(commits: int, every: int, due: bool) -> None:
+    assert is_due(commits, every) is due
+
+
+def test_one_target_is_compacted_at_a_time_and_none_twice_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    tables = Tables()
+    compaction = Compaction(tables, every=2)
+    for commits in (1, 2, 4):
+        compaction.merged(at(commits))
+    assert tables.begun.wait(30)
+    compaction.merged(at(6))
+    tables.go_on.set()
+    compaction.close()
+    assert tables.names == ["t"]
+    compaction.merged(at(8))
+    compaction.close()
+    assert tables.names == ["t", "t"]
+
+
+def test_what_goes_wrong_is_told_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    tables = Tables()
+    tables.go_on.set()
+    compaction = Compaction(tables, every=1)
+    compaction.merged(at(1, "bad"))
+    compaction.close()
+    compaction.merged(at(1, "good"))
+    compaction.close()
+    assert tables.names[0] == "bad"
+    assert "the target bad could not be compacted: the disk is full" in caplog.text
+
+
+def many_batches(tmp_path: Path, batches: int, compact_every: int) -> Path:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    send(lake, [event("c", "a", {"id": n}, {"id": n}, at=n + 1) for n in range(batches)], queues=1)
+    run = sync(None, lake, TOPIC, into=into, max_events_per_batch=1, compact_every=compact_every)
+    assert run.await_termination()
+    assert run.stopped == {}
+    assert [row["id"] for row in rows(into / "a")] == sorted(range(batches), key=lambda n: repr({"id": n}))
+    return into / "a"
+
+
+def test_a_sync_puts_small_files_together(tmp_path: Path) -> None:
+    batches = 2 * FILES_MIN
+    path = many_batches(tmp_path, batches, compact_every=FILES_MIN)
+    table = DeltaTable(str(path))
+    assert len(table.file_uris()) < batches
+    assert "OPTIMIZE" in {commit["operation"] for commit in table.history()}
+    lake = str(tmp_path / "lake")
+    send(lake, [event("u", "a", {"id": 3}, {"id": 3}, at=900), event("c", "a", {"id": 900}, {"id": 900}, at=901)], queues=1)
+    again = sync(None, lake, TOPIC, into=path.parent)
+    assert again.await_termination()
+    assert again.stopped == {}
+    assert len(rows(path)) == batches + 1
+
+
+def test_none_is_compacted_if_nobody_wants_it(tmp_path: Path) -> None:
+    path = many_batches(tmp_path, FILES_MIN + 2, compact_every=0)
+    assert len(DeltaTable(str(path)).file_uris()) == FILES_MIN + 2
+
+
+def test_few_files_and_no_table_are_left_alone(tmp_path: Path) -> None:
+    path = many_batches(tmp_path, FILES_MIN - 1, compact_every=1)
+    tables = DeltaTables(str(path.parent), guard=True)
+    assert tables.compact("a") is None
+    assert tables.compact("no such table") is None
+    assert "OPTIMIZE" not in {commit["operation"] for commit in DeltaTable(str(path)).history()}
+
+
+def test_large_files_are_not_written_again(tmp_path: Path) -> None:
+    path = many_batches(tmp_path, FILES_MIN, compact_every=0)
+    DeltaTable(str(path)).alter.set_table_properties({"delta.targetFileSize": "100"})
+    assert DeltaTables(str(path.parent), guard=True).compact("a") is None
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, True, "often"])
+def test_a_wrong_number_is_refused(tmp_path: Path, wrong: int) -> None:
+    with pytest.raises(InvalidArgument, match="bad compact_every"):
+        sync(None, str(tmp_path / "lake"), TOPIC, into=tmp_path / "targets", compact_every=wrong)
