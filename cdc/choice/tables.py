@@ -20,6 +20,11 @@ earlier events of their queue, for tables all of whose events come by one queue.
 UnfitTimes: TypeAlias = Literal["stop", "null"]
 """The handling of times that no column of their type can hold: they stop their table, or are NULL. A column of type string holds all times."""
 
+Policy: TypeAlias = Literal["stop", "null", "reject"]
+"""What an event does that cannot be applied. ``stop``: its table stands still. ``null``: NULL takes the place of a value that does not fit its
+column; what else cannot be applied stops the table. ``reject``: it is not applied. The last two are kept aside, with the reason.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
@@ -45,6 +50,9 @@ class TableOptions:
     """The truncates that count, as in `sync`."""
     unfit_times: UnfitTimes | None = None
     """The handling of times that fit no column of a time, as in `sync`."""
+
+    policy: Policy | None = None
+    """The handling of events that cannot be applied, as in `sync`."""
 
     def checked(self, table: str) -> TableOptions:
         """The same, its masks as `Mask`. Raises `InvalidArgument`, which names the option."""
@@ -83,6 +91,7 @@ _CHECKS: Sequence[tuple[str, Any, str]] = (
     ("history", lambda value: isinstance(value, bool), "true or false"),
     ("truncates", lambda value: value in get_args(Truncates), "'ordered', 'queue' or 'ignore'"),
     ("unfit_times", lambda value: value in get_args(UnfitTimes), "'stop' or 'null'"),
+    ("policy", lambda value: value in get_args(Policy), "'stop', 'null' or 'reject'"),
 )
 
 

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import ALWAYS, NEVER, Key, Net, Place, move, put, remove, truncated
-from ..choice.columns import ColumnRules
-from ..choice.tables import Choices, Truncates
+from ..choice.columns import ColumnRules, Contradiction
+from ..choice.tables import Choices, Policy, Truncates
 from ..events.debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
 from ..events.sources import Source, of_table, wanted
 from ..events.typed import TypedEvent
 from ..events.types import KEEP, Unfit, characters
 from ..events.usual import usual_change
 from ..targets import Target, Told
+from .aside import Aside, key_text
 from .reading import Reading, RowReader, said
 from .seen import Seen
 
@@ -80,6 +81,14 @@ class Plan:
     one_queue: bool = False
     """Whether the topic has one queue only, so that a truncate without a position removes what came before it."""
     choices: Choices = field(default_factory=Choices)
+    policy: Policy = "stop"
+    unwritable: Mapping[Source, Mapping[str, str]] = field(default_factory=dict)
+    """Columns that a target refuses, by table, with the reason. Events that have them are rejected."""
+
+    def policy_of(self, source: Source | None) -> Policy:
+        """What events of a table do that cannot be applied; also of one that does not say its table."""
+        chosen = None if source is None else self.choices.of(source).policy
+        return chosen or self.policy
 
     def truncates_of(self, source: Source) -> Truncates:
         """The truncates of a table that count."""
@@ -88,8 +97,8 @@ class Plan:
 
     def reading_of(self, source: Source) -> Reading:
         """How a table's values are read."""
-        chosen = self.choices.of(source).unfit_times
-        return self.reading if chosen is None else replace(self.reading, unfit_times=chosen)
+        times = self.choices.of(source).unfit_times or self.reading.unfit_times
+        return replace(self.reading, unfit_times=times, unfit_nulls=self.policy_of(source) == "null")
 
 
 Meet: TypeAlias = Callable[[Source, Seen], Target | None]
@@ -124,6 +133,8 @@ class Folded:
     """The number of events that are applied already."""
     columns: dict[Source, frozenset[str]] = field(default_factory=dict)
     """The columns that events have, by table, of tables that get only some of them, or masked ones."""
+    aside: list[Aside] = field(default_factory=list)
+    """What is not applied, or not as it is."""
 
 
 class _Table(RowReader):
@@ -169,6 +180,9 @@ class Fold:
         """The tables with a target that had events. Others cost nothing."""
         self._rules: dict[Source, ColumnRules | None] = {}
         self._truncates: dict[Source, Truncates] = {}
+        self._policies: dict[Source | None, Policy] = {}
+        self._told: tuple[bytes | TypedEvent | None, int] = (None, 0)
+        """The event under way, and when it was stored."""
         self._folded = Folded()
         self._wanted: dict[Source, bool] = {}
         """Whether a table without a target is among those that were asked for."""
@@ -176,6 +190,8 @@ class Fold:
         """The columns whose names can be written."""
         self._keyless: dict[Source, dict[int, Refused]] = {}
         """The first event without a key, by table and queue. It cannot be applied if no other event of its table has a key."""
+        self._keyless_aside: dict[Source, list[Aside]] = {}
+        """All of them, of tables whose events are rejected then."""
 
     def add(self, queue: int, offset: int, told: bytes | TypedEvent | None, time_us: int = 0) -> None:
         """Take one event, as its message has it: a body, a typed row, or a tombstone. ``time_us`` is when it was stored."""
@@ -183,6 +199,7 @@ class Fold:
         if queue in folded.broken:
             return
         event: object = None
+        self._told = told, time_us
         try:
             if isinstance(told, TypedEvent):
                 event = told
@@ -213,22 +230,22 @@ class Fold:
         try:
             if (rules := self._rules_of(source)) is not None:
                 change = rules.applied(change)
-            self._check_order(change)
-            if table is None:
-                self._see(source, change, (queue, offset))
-            else:
-                self._apply(table, change, (queue, offset), time_us)
-                if change.position is not None and self._plan.guard:
-                    table.tell(queue, change.position)
-        except Unfit as error:
+            self._fold(table, change, (queue, offset), time_us)
+        except Contradiction as error:
             self._refuse(source, (queue, offset), str(error))
+        except Unfit as error:
+            if table is not None:
+                table.nulled.clear()
+            self._unfit(source, (queue, offset), str(error), change)
 
     def result(self) -> Folded:
         """The result for all events taken."""
         folded = self._folded
         folded.columns = {source: rules.met for source, rules in self._rules.items() if rules is not None and rules.met}
         for source, keyless in self._keyless.items():
-            if not folded.seen[source].key:
+            if not folded.seen[source].key and source in self._keyless_aside:
+                folded.aside += self._keyless_aside[source]
+            elif not folded.seen[source].key:
                 folded.refused[source] = folded.refused.get(source, {}) | keyless
         for source, table in self._tables.items():
             if nets := [one for queue in table.nets.values() for one in queue.items()]:
@@ -277,6 +294,8 @@ class Fold:
         source = event.source if isinstance(event, TypedEvent) else table_of(event)
         if is_control(event) or (source is not None and not wanted(self._plan.tables, source)):
             self._folded.ignored += 1
+        elif source is None and self._policy_of(None) == "reject":
+            self._folded.aside.append(self._aside(None, (queue, offset), _reason(error)))
         elif source is None:
             self._folded.broken[queue] = Refused((queue, offset), _reason(error))
         else:
@@ -284,7 +303,7 @@ class Fold:
             if table is not None and (table.target.stopped or offset < table.done.get(queue, 0)):
                 self._folded.passed += 1
             elif queue not in self._folded.refused.get(source, ()):
-                self._refuse(source, (queue, offset), _reason(error))
+                self._unfit(source, (queue, offset), _reason(error))
 
     def _check_order(self, change: Change) -> None:
         positioned = change.position is not None and self._plan.guard
@@ -298,8 +317,51 @@ class Fold:
         self._folded.refused.setdefault(source, {}).setdefault(queue, bar)
         return True
 
+    def _check_writable(self, change: Change) -> None:
+        """Raise `Unfit` for an event with a column that its target is known to refuse."""
+        if refused := self._plan.unwritable.get(change.source):
+            for name, reason in refused.items():
+                if name in change.row:
+                    raise Unfit(reason)
+
+    def _unfit(self, source: Source, place: Place, reason: str, change: Change | None = None) -> None:
+        """Let an event that cannot be applied stop its table, or keep it aside."""
+        if self._policy_of(source) == "reject":
+            self._folded.aside.append(self._aside(source, place, reason, change))
+        else:
+            self._refuse(source, place, reason)
+
+    def _note_nulls(self, table: _Table, change: Change, place: Place) -> None:
+        for column, reason in table.nulled:
+            aside = self._aside(change.source, place, f"column {column}: {reason}", change)
+            self._folded.aside.append(replace(aside, action="null", column=column))
+        table.nulled.clear()
+
+    def _aside(self, source: Source | None, place: Place, reason: str, change: Change | None = None) -> Aside:
+        told, time_us = self._told
+        hidden = source is not None and self._rules_of(source) is not None
+        body = told.decode("utf-8", "replace") if isinstance(told, bytes) and not hidden else None
+        return Aside(place, source, "rejected", reason, time_us, key=None if change is None else key_text(change.key), body=body)
+
+    def _policy_of(self, source: Source | None) -> Policy:
+        if source not in self._policies:
+            self._policies[source] = self._plan.policy_of(source)
+        return self._policies[source]
+
     def _refuse(self, source: Source, place: Place, reason: str) -> None:
         self._folded.refused.setdefault(source, {})[place[0]] = Refused(place, reason)
+
+    def _fold(self, table: _Table | None, change: Change, place: Place, time_us: int) -> None:
+        self._check_order(change)
+        self._check_writable(change)
+        if table is None:
+            self._see(change.source, change, place)
+            return
+        self._apply(table, change, place, time_us)
+        if change.position is not None and self._plan.guard:
+            table.tell(place[0], change.position)
+        if table.nulled:
+            self._note_nulls(table, change, place)
 
     # --- Known tables -----------------------------------------------------------------------------------------------------------
 
@@ -469,6 +531,8 @@ class Fold:
             if not key:
                 reason = "it has no key, and no key is declared for its table"
                 self._keyless.setdefault(source, {}).setdefault(place[0], Refused(place, reason))
+                if self._policy_of(source) == "reject":
+                    self._keyless_aside.setdefault(source, []).append(self._aside(source, place, reason, change))
             seen.note(change, place, known, unavailable)
 
     def _check_names(self, change: Change) -> None:
@@ -519,6 +583,7 @@ def combined(parts: list[Folded]) -> Folded:
         for source, columns in part.columns.items():
             whole.columns[source] = whole.columns.get(source, frozenset()) | columns
         whole.broken.update(part.broken)
+        whole.aside += part.aside
         whole.ignored += part.ignored
         whole.passed += part.passed
     return whole

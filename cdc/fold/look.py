@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from ..changes import Place
 from ..choice.columns import ColumnRules
 from ..events.debezium import Change
 from ..events.sources import Source
+from .aside import Aside
 from .fold import Fold, Plan
 from .seen import Seen
 
@@ -22,6 +24,9 @@ class Look(Fold):
     def _see(self, source: Source, change: Change, place: Place, *, known: frozenset[str] = frozenset()) -> None:
         self.events[source] += 1
         super()._see(source, change, place, known=known)
+
+    def _aside(self, source: Source | None, place: Place, reason: str, change: Change | None = None) -> Aside:
+        return replace(super()._aside(source, place, reason, change), key=None, body=None)
 
     def seen(self, source: Source) -> Seen:
         """The columns and the key of a table that had events."""

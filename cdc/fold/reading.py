@@ -24,6 +24,8 @@ class Reading:
     unfit_times: UnfitTimes = "stop"
     forms: Mapping[str, Mapping[str, Written]] = field(default_factory=dict)
     """How events write a column when their schema does not say so, by table and column."""
+    unfit_nulls: bool = False
+    """Whether NULL takes the place of every value that does not fit its column, but not in a key."""
 
 
 class RowReader:
@@ -42,6 +44,9 @@ class RowReader:
         self.unsaid = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
         """The forms, and readers of text whose form a connector of several modes does not say."""
         self.nulls = reading.unfit_times == "null"
+        self.unfit_nulls = reading.unfit_nulls
+        self.nulled: list[tuple[str, str]] = []
+        """The columns of the last row whose values did not fit, and why, if NULL takes their place."""
         self.names = frozenset(name for name, _ in self.columns)
         self.key_places = target.key_places
         self.key_names = frozenset(target.key)
@@ -66,10 +71,13 @@ class RowReader:
                 value = row.get(name, KEEP)
                 try:
                     found.append(value if value is None or value is KEEP else convert(value))
-                except UnfitTime:
-                    if not self.nulls or name in self.key_names:
+                except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
+                    quiet = self.nulls and isinstance(error, UnfitTime)
+                    if name in self.key_names or not (quiet or self.unfit_nulls):
                         raise
                     found.append(None)
+                    if not quiet:
+                        self.nulled.append((name, str(error)))
         except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
             raise Unfit(f"column {name}: {error}") from error
         return tuple(found)

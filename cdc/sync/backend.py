@@ -62,6 +62,10 @@ class Backend(Protocol):
         """How many threads may make rows, and merge, at once. Each does so for a table of its own."""
         ...
 
+    def rows_of(self, rows: pa.Table) -> Any:  # noqa: ANN401 - as its targets' `merge` takes them
+        """Rows that the driver has made itself."""
+        ...
+
     def fold(self, scan: Scan, meet: Meet) -> FoundChanges:
         """Fold a batch. ``meet``: called for tables without a target, if the fold runs in this process."""
         ...

@@ -7,7 +7,7 @@ The targets' commits decide what is applied; the sync's own record only says whe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
@@ -24,10 +24,12 @@ from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
 from ..delta.compaction import Compaction
 from ..events.sources import Source, united, wanted
+from ..fold.aside import Aside, counted
 from ..fold.fold import Folded, Refused
 from ..fold.seen import Seen
 from ..fold.shape import Shape, new_columns
 from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, name_taken, target_names
+from .aside import AsideTable
 from .backend import Backend, FoundChanges, check_done, refusal_of
 from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone, target_named_otherwise
 from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
@@ -84,6 +86,11 @@ class Engine:
         self._telling = Lock()
         self._columns: dict[Source, frozenset[str]] = {}
         """The columns that events of this run had, by table, of tables whose options name columns."""
+        self._aside: AsideTable | None = None
+        self._set_aside: Sequence[Aside] = ()
+        """What the batch under way keeps aside."""
+        self._unwritable: dict[Source, dict[str, str]] = {}
+        """Columns that a target refuses, by table, with the reason, where events that have them are rejected."""
 
     # --- Beginning and end ------------------------------------------------------------------------------------------------------
 
@@ -97,6 +104,11 @@ class Engine:
         self._owner = Owner(options.topic, standing.life, options.name)
         try:
             self._begin(standing)
+            self._aside = AsideTable(
+                self._backend, self._own, options.rejected, guard=options.guard, adopt=options.adopt, above=self._above()
+            )
+            if options.keeps_aside:
+                self._aside.find()
             self._halve(max(halved, self._lease.halved + (_AFTER_DEATH if self._lease.after_death else 0)))
         except BaseException:
             self.close()
@@ -208,7 +220,17 @@ class Engine:
             (first, *_) = broken.values()
             raise PoisonEvent.at(first, self._options.topic)
         lag = sum(limit - self._position[queue] for queue, limit in self.ends().items())
-        return Batch(self._batches, events, clock.monotonic_s() - begun_s, merged, lag, behind(self._progress), self.epoch)
+        return Batch(
+            self._batches,
+            events,
+            clock.monotonic_s() - begun_s,
+            merged,
+            lag,
+            behind(self._progress),
+            counted(self._set_aside, "rejected"),
+            counted(self._set_aside, "null"),
+            self.epoch,
+        )
 
     def ends(self) -> dict[int, int]:
         """Where every queue ends, as of the last `look`."""
@@ -281,7 +303,7 @@ class Engine:
         broken: dict[int, Refused] = {}
         reached = {queue: end for queue, (_, end) in ranges.items()}
         bytes_max: int | None = self._bytes_max
-        self._bars = {}
+        self._bars, self._set_aside = {}, ()
         while ranges:
             self._reached("fold", "before")
             found = self._backend.fold(self._scan(ranges, bytes_max), self._meet)
@@ -322,11 +344,14 @@ class Engine:
             for one in taken
         )
         targets = {source: replace(target, stopped=source in self._stopped) for source, target in self._targets.items()}
-        plan = replace(self._plan, targets=targets, bars=self._bars, one_queue=len(self.ends()) == 1)
+        one_queue = len(self.ends()) == 1
+        plan = replace(self._plan, targets=targets, bars=self._bars, one_queue=one_queue, unwritable=self._unwritable)
         return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps, bytes_max)
 
     def _merged(self, found: FoundChanges, folded: Folded, ranges: Ranges) -> dict[str, int]:
         merged = {}
+        if folded.aside:
+            self._keep_aside(folded.aside, ranges)
         # Small ones come first: a table with much to write keeps no other one waiting.
         sources = sorted(folded.counts, key=lambda source: (folded.counts[source], self._targets[source].name))
         targets = [self._after(source, folded, ranges) for source in sources]
@@ -344,6 +369,17 @@ class Engine:
         for source, bars in folded.refused.items():
             self._stopped.add(source, bars.values(), self._position | {queue: end for queue, (_, end) in ranges.items()})
         return merged
+
+    def _keep_aside(self, events: Sequence[Aside], ranges: Ranges) -> None:
+        """Write events to the side table, before any target passes over them."""
+        side, name = self._aside, self._options.rejected
+        assert side is not None, "open comes first"
+        self._reached("set aside", "before", name)
+        side.make(check=self._held.check)
+        self._reached("set aside", "in", name)
+        side.write(events, self._position | {queue: end for queue, (_, end) in ranges.items()}, check=self._held.check)
+        self._set_aside = events
+        self._reached("set aside", "after", name)
 
     def _after(self, source: Source, folded: Folded, ranges: Ranges) -> Target:
         """A target as it is once the batch is merged into it."""
@@ -433,6 +469,9 @@ class Engine:
         if not error.columns:
             self._stopped.add(source, refused, self._position)
             return
+        if self._plan.policy_of(source) == "reject":
+            self._unwritable.setdefault(source, {}).update(dict.fromkeys(error.columns, str(error)))
+            return
         bars = self._bars.setdefault(source, {})
         for one in refused:
             bars[one.place[0]] = min(one, bars.get(one.place[0], one), key=lambda refused: refused.place)
@@ -480,8 +519,6 @@ class Engine:
         """Add a target that is there. Raises `TargetRefused`."""
         options, path = self._options, self._tables.path(name)
         told = self._record is not None and wanted(self._record.chosen, source)
-        # The number is above that of any commit of the syncs that it is taken over from.
-        above = lakes.open(self._reading).lake.runtime.clock.wall_ms()
         target = known_target(
             source,
             name,
@@ -489,7 +526,7 @@ class Engine:
             shape,
             path=path,
             owner=self._own,
-            adopted=Progress(commits=above) if options.adopt else None,
+            adopted=Progress(commits=self._above()) if options.adopt else None,
             kept=self._progress.get(name),
             cut=None if told else self._earliest,
         )
@@ -499,6 +536,10 @@ class Engine:
             self._tables.add_columns(target, [Column(POSITION, "bigint")])
         self._targets[source], self._names[source] = target, name
         self._others[source] = found.others
+
+    def _above(self) -> int:
+        """A number above that of any commit of a sync by now."""
+        return lakes.open(self._reading).lake.runtime.clock.wall_ms()
 
     def _add_columns(self, source: Source, shape: Shape) -> bool:
         target = self._targets[source]

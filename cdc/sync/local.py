@@ -28,6 +28,9 @@ class LocalBackend:
         self.tables = DeltaTables(options.into, guard=options.guard)
         self.merges_at_once = options.merges_at_once or max(2, min(_AT_ONCE, os.cpu_count() or 1))
 
+    def rows_of(self, rows: pa.Table) -> pa.Table:
+        return rows
+
     def fold(self, scan: Scan, meet: Meet) -> FoundHere:
         return FoundHere(scan, meet)
 

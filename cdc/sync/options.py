@@ -10,15 +10,19 @@ from ...coordinator.lakes import LakePlace
 from ...log.errors import PenstockError
 from ...log.limits import MIB
 from ..choice.columns import names_column
-from ..choice.tables import Choices, Truncates
+from ..choice.tables import Choices, Policy, Truncates
 from ..events.sources import Source, means, of_table, wanted
 from ..fold.fold import Plan, Refused
 from ..fold.reading import Reading
 from ..targets import Declared, Target
 
+ASIDE = "_rejected"
+"""The name of the side table unless told otherwise."""
 Moment = Literal["before", "in", "after"]
-STEPS = ("read", "fold", "create", "add columns", "merge", "progress")
-"""The steps in order: choose the events, fold them, make a target, give it columns, merge into each target, keep the sync's progress."""
+STEPS = ("read", "fold", "create", "add columns", "set aside", "merge", "progress")
+"""The steps in order: choose the events, fold them, make a target, give it columns, keep unfit events aside, merge into each target, keep the
+sync's progress.
+"""
 
 
 class Steps(Protocol):
@@ -72,6 +76,9 @@ class Options:
     truncates: Truncates = "ordered"
     choices: Choices = field(default_factory=Choices)
     """The options of tables of their own."""
+    policy: Policy = "stop"
+    rejected: str = ASIDE
+    """The folder of the side table of unfit events."""
     adopt: bool = False
     tasks: int = 1
     events_in_driver: int = 50_000
@@ -81,6 +88,11 @@ class Options:
     compact_every: int = 100
     """The number of commits to a target after which its small files are put together; 0: never."""
     steps: Steps = NO_STEPS
+
+    @property
+    def keeps_aside(self) -> bool:
+        """Whether unfit events of any table are kept aside."""
+        return any(policy not in (None, "stop") for policy in (self.policy, *(one.policy for one in self.choices.by_name.values())))
 
     def plan(self, *, one_queue: bool = False) -> Plan:
         """The inputs of folds that are no target's."""
@@ -93,6 +105,7 @@ class Options:
             truncates=self.truncates,
             one_queue=one_queue,
             choices=self.choices,
+            policy=self.policy,
         )
 
     def historic(self, source: Source) -> bool:
@@ -118,6 +131,10 @@ class Batch:
     """The number of a target's last events that lie behind what their queues told before, by the source's positions. Those whose rows are
     there change nothing. Such events come after a connector's restart; if they do not end, the source has moved to another server.
     """
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    """The number of events by table that were not applied, and stand in the side table. Events without a table count under ``?``."""
+    nulled: Mapping[str, int] = field(default_factory=dict)
+    """The number of values by table in whose place is NULL, which stand there too."""
     epoch: int = 0
     """The epoch of the lease under which it was applied. If it is higher than that of the batch before, the run had lost its lease and took
     it again.

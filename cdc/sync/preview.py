@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...consumers.ranges.task import ReadTask
 from ...consumers.ranges.topic_view import TopicView
+from ..choice.tables import Policy
 from ..events.sources import Source, named_apart
 from ..fold.fold import Refused
 from ..fold.look import Look
@@ -36,6 +38,10 @@ class TablePreview:
     masks: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     history: bool = False
+    policy: Policy = "stop"
+    """What its events do that cannot be applied."""
+    rejected: int = 0
+    """The number of events that would not be applied, as far as that can be told without a target."""
     reason: str | None = None
     """Why it stands still, or where."""
 
@@ -69,9 +75,10 @@ def preview(options: Options, tables: TargetTables, *, keeps_history: bool) -> P
     for queue, offset, time_us, told, _ in events_of(task) if task.ranges else ():
         look.add(queue, offset, told, time_us)
     folded = look.result()
-    sources = sorted({*look.events, *folded.refused})
+    sources = sorted({*look.events, *folded.refused, *(one.source for one in folded.aside if one.source is not None)})
     owner = Owner(options.topic, standing.life, options.name)
-    found = _Found(options, tables, owner, look, folded.refused, named_apart(sources), keeps_history)
+    rejected = Counter(one.source for one in folded.aside)
+    found = _Found(options, tables, owner, look, folded.refused, rejected, named_apart(sources), keeps_history)
     first = sorted(sources, key=lambda source: min(look.seen(source).first(()).items(), default=(0, 0))[::-1])
     previews = [found.of(source) for source in first]  # in the order in which a sync gives names to targets
     missing = unmatched(options, dict.fromkeys(sources), folded.columns)
@@ -87,6 +94,7 @@ class _Found:
     owner: Owner
     look: Look
     refused: Mapping[Source, Mapping[int, Refused]]
+    rejected: Mapping[Source | None, int]
     names: Mapping[Source, str]
     keeps_history: bool
     taken: dict[str, Source] = field(default_factory=dict)
@@ -96,6 +104,7 @@ class _Found:
         first = min((one.place, one.reason) for one in self.refused[source].values()) if source in self.refused else None
         reason = None if first is None else f"it stands still at queue {first[0][0]}, offset {first[0][1]}: {first[1]}"
         known = TablePreview(self.names[source], "refuse" if reason else "wait", self.look.events[source], reason=reason)
+        known = replace(known, policy=self.options.plan().policy_of(source), rejected=self.rejected.get(source, 0))
         try:
             shape = Shape.of(source, self.look.seen(source), self.options.declared)
             if (rules := self.look.rules(source)) is not None:

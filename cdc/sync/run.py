@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from ...coordinator.lakes import lakes
@@ -46,6 +47,10 @@ class SyncStatus:
     last: Batch | None
     unmatched: tuple[str, ...] = ()
     """Tables and columns (``table.column``) that the options name and no event has had yet. They may still come, or are misspelt."""
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    """The number of events by table that this run did not apply, and wrote to the side table."""
+    nulled: Mapping[str, int] = field(default_factory=dict)
+    """The number of values by table in whose place this run put NULL. The side table has them too."""
 
 
 class SyncRun:
@@ -71,6 +76,7 @@ class SyncRun:
         self._ends: Mapping[int, int] | None = None
         """Where every queue ended when the run began; None: the run does not end by itself."""
         self._last: Batch | None = None
+        self._rejected, self._nulled = Counter[str](), Counter[str]()
         self._thread = threading.Thread(target=self._run, name="penstock-sync", daemon=True)
         self._thread.start()
 
@@ -105,7 +111,15 @@ class SyncRun:
         """The state of the run now."""
         engine = self._engine
         return SyncStatus(
-            self._thread.is_alive(), self._batches, self._events, engine.position, engine.stopped, self._last, engine.unmatched
+            self._thread.is_alive(),
+            self._batches,
+            self._events,
+            engine.position,
+            engine.stopped,
+            self._last,
+            engine.unmatched,
+            dict(self._rejected),
+            dict(self._nulled),
         )
 
     def __enter__(self) -> Self:
@@ -196,6 +210,8 @@ class SyncRun:
                 batch = replace(batch, number=self._batches + 1)
                 self._warn(batch)
                 self._batches, self._events, self._last = batch.number, self._events + batch.events, batch
+                self._rejected.update(batch.rejected)
+                self._nulled.update(batch.nulled)
                 if self._listener is not None:
                     self._listener(batch)
                 if batch.lag and (ends is None or any(engine.position[queue] < end for queue, end in ends.items())):

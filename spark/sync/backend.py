@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from ...cdc.changes import Key, Old
 from ...cdc.fold.fold import Meet, Truncate
 from ...cdc.sync.backend import FoundChanges
@@ -32,6 +34,9 @@ class SparkBackend:
         self._session = spark.newSession()
         self._events_in_driver = options.events_in_driver
         self.tables = Tables(self._session, options.into, guard=options.guard)
+
+    def rows_of(self, rows: pa.Table) -> DataFrame:
+        return frame_of(self._session, rows)
 
     def fold(self, scan: Scan, meet: Meet) -> FoundChanges:
         few = scan.events <= self._events_in_driver
@@ -67,11 +72,15 @@ class FoundInDriver:
         return self._found.summary()
 
     def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> DataFrame:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        found = self._found.rows(target, truncate, old)
-        found = found if found.num_rows else found.schema.empty_table()  # Spark needs a chunk of every column
-        return self._session.createDataFrame(found, from_arrow_schema(found.schema, prefer_timestamp_ntz=True))
+        return frame_of(self._session, self._found.rows(target, truncate, old))
 
     def drop(self) -> None:
         self._found.drop()
+
+
+def frame_of(session: SparkSession, rows: pa.Table) -> DataFrame:
+    """Rows of this process, for Spark."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    rows = rows if rows.num_rows else rows.schema.empty_table()  # Spark needs a chunk of every column
+    return session.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))

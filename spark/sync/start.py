@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from ...cdc.choice.tables import TableOptions, Truncates, UnfitTimes, choices_of
+from ...cdc.choice.tables import Policy, TableOptions, Truncates, UnfitTimes, choices_of
 from ...cdc.events.unavailable import Unavailable
 from ...cdc.fold.reading import Reading
+from ...cdc.sync.aside import check_aside_name
 from ...cdc.sync.local import LocalBackend
-from ...cdc.sync.options import NO_STEPS, Batch, Options, Steps
+from ...cdc.sync.options import ASIDE, NO_STEPS, Batch, Options, Steps
 from ...cdc.sync.run import SyncRun
 from ...cdc.targets import Declared, check_into
 from ...coordinator.lakes import LakeLike, LakePlace
@@ -49,6 +50,8 @@ def sync(
     guard: Literal["position", "offset"] = "position",
     truncates: Truncates = "ordered",
     unfit_times: UnfitTimes = "stop",
+    policy: Policy = "stop",
+    rejected: str = ASIDE,
     unavailable_value: str | Collection[str] = (),
     adopt: bool = False,
     coordination: str | None = None,
@@ -86,13 +89,17 @@ def sync(
       ``"ignore"`` applies none.
     - ``unfit_times``: infinite times, those before the year 1 or after 9999, and nanoseconds fit no column of a time: ``"stop"`` their table, or
       ``"null"``. A column that is declared as string holds them as text.
+    - ``policy``: what an event does that cannot be applied. ``"stop"``: its table stands still there. ``"null"``: NULL takes the place of values
+      that do not fit their columns; other events stop their tables. ``"reject"``: it is passed over, as are events that name no table.
+    - ``rejected``: the name of the Delta table beside the targets that has what was passed over or became NULL, with the reasons; it begins with
+      ``_``, as no target does.
     - ``unavailable_value``: the connector's ``unavailable.value.placeholder`` where it is not Debezium's own; several if it was changed.
     - ``adopt``: write to targets that something else has written.
     - ``listener``: called with every batch that was applied, in the run's own thread.
 
-    An event that cannot be applied stops its table, and no other: `SyncRun.stopped` names it. Raises `SyncInUse` when another driver runs a
-    sync of this name and stays alive, `TopicNotFound`, `InvalidArgument`, and the lake's errors. `SyncRun.await_termination` raises later
-    errors.
+    By default an event that cannot be applied stops its table, and no other: `SyncRun.stopped` names it. Raises `SyncInUse` when another
+    driver runs a sync of this name and stays alive, `TopicNotFound`, `InvalidArgument`, and the lake's errors. `SyncRun.await_termination`
+    raises later errors.
 
     A run may lose its lease, because its machine stood still or its table did not answer. Then it commits nothing more under that lease. It
     takes the lease again and goes on from the targets' progress, with a warning in the log (`penstock.spark`). It ends with `SyncInUse` if
@@ -130,6 +137,8 @@ def sync(
             )
     if unfit_times not in get_args(UnfitTimes):
         raise InvalidArgument("bad unfit_times", operation="sync", expected="'stop' or 'null'", observed=repr(unfit_times))
+    if policy not in get_args(Policy):
+        raise InvalidArgument("bad policy", operation="sync", expected="'stop', 'null' or 'reject'", observed=repr(policy))
     if spark is not None and "://" in os.fspath(into) and "?" in os.fspath(into):
         raise InvalidArgument(
             "Spark's session knows where its stores are, not the URL of a folder",
@@ -163,6 +172,8 @@ def sync(
         guard=guard == "position",
         truncates=truncates,
         choices=chosen,
+        policy=policy,
+        rejected=check_aside_name(rejected),
         adopt=adopt,
         events_in_driver=events_in_driver,
         merges_at_once=merges_at_once,

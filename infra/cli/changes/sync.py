@@ -106,6 +106,21 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
     help="What infinite times, years before 1 and after 9999, and nanoseconds do, in columns of times: stop the table, or become NULL.",
 )
 @click.option(
+    "--policy",
+    type=click.Choice(["stop", "null", "reject"]),
+    default="stop",
+    show_default=True,
+    help="What an event does that cannot be applied: stop its table; leave NULL in place of values that do not fit; or be passed over. The "
+    "last two are written to a table beside the targets.",
+)
+@click.option(
+    "--rejected",
+    default="_rejected",
+    show_default=True,
+    metavar="NAME",
+    help="The name of that table; it begins with _, as no target does.",
+)
+@click.option(
     "--unavailable-value",
     "unavailable_values",
     multiple=True,
@@ -185,6 +200,8 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "guard": given["guard"],
             "truncates": given["truncates"],
             "unfit_times": given["unfit_times"],
+            "policy": given["policy"],
+            "rejected": given["rejected"],
             "unavailable_value": list(given["unavailable_values"]),
             "adopt": given["adopt"],
             "max_events_per_batch": given["max_events"],
@@ -278,6 +295,7 @@ def _show_batch(session: Session, batch: Mapping[str, Any], *, after: int | None
     rate = batch["events"] / batch["seconds"] if batch["seconds"] else 0.0
     tables = ", ".join(f"{name} {count:,}" for name, count in batch["merged"].items()) or "nothing to write"
     click.echo(f"batch {batch['number']}: {batch['events']:,} events ({rate:,.0f}/s): {tables}; {batch['lag']:,} to come", err=True)
+    _show_aside(batch)
     _show_behind(batch["behind"])
 
 
@@ -286,10 +304,19 @@ def _show_end(session: Session, end: Mapping[str, Any]) -> int:
         output.emit({"kind": "end", **end})
     else:
         click.echo(f"{end['events']:,} events in {end['batches']:,} batches.")
+        _show_aside(end)
         _show_stopped(end["stopped"])
         for name in end["unmatched"]:
             click.echo(f"{name} is named by an option, but no event has had it yet: is it misspelt?", err=True)
     return OTHER if end["stopped"] else 0
+
+
+def _show_aside(report: Mapping[str, Any]) -> None:
+    for table, count in report["rejected"].items():
+        name = "events that name no table" if table == "?" else table
+        click.echo(f"{name}: {count:,} rejected, as they cannot be applied; the table of rejected events says why", err=True)
+    for table, count in report["nulled"].items():
+        click.echo(f"{table}: {count:,} values became NULL, as they do not fit; the table of rejected events has them", err=True)
 
 
 def _show_stopped(stopped: Mapping[str, Any]) -> None:

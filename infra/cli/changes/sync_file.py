@@ -51,6 +51,8 @@ SETTINGS = {
     "guard": ("guard", _TEXT),
     "truncates": ("truncates", _TEXT),
     "unfit_times": ("unfit_times", _TEXT),
+    "policy": ("policy", _TEXT),
+    "rejected": ("rejected", _TEXT),
     "unavailable_values": ("unavailable_values", _TEXTS),
     "engine": ("engine", _TEXT),
     "interval": ("interval", _TEXT),

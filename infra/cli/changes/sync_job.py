@@ -66,7 +66,15 @@ def main() -> int:
             run.await_termination()
             status = run.status
             stopped = {table: [asdict(stop) for stop in stops] for table, stops in status.stopped.items()}
-            tell("end", batches=status.batches, events=status.events, stopped=stopped, unmatched=status.unmatched)
+            tell(
+                "end",
+                batches=status.batches,
+                events=status.events,
+                rejected=status.rejected,
+                nulled=status.nulled,
+                stopped=stopped,
+                unmatched=status.unmatched,
+            )
             if spark is not None:
                 spark.stop()
     except Exception as error:  # noqa: BLE001 - the parent tells the user

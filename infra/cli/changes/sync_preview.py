@@ -69,6 +69,7 @@ def _options(session: Session, topic: str, into: str, given: Mapping[str, Any]) 
         guard=given["guard"] == "position",
         truncates=given["truncates"],
         choices=choices,
+        policy=given["policy"],
         adopt=given["adopt"],
     )
 
@@ -93,6 +94,8 @@ def _details(one: TablePreview) -> list[tuple[str, str]]:
         "masks": ", ".join(f"{name} {mask}" for name, mask in one.masks.items()),
         "left out": ", ".join(one.left_out),
         "history": "of every version of a row" if one.history else "",
+        "unfit": "" if one.policy == "stop" else {"null": "values become NULL", "reject": "events are rejected"}[one.policy],
+        "rejected": f"{one.rejected:,} events, or more: no value was converted" if one.rejected else "",
         "reason": one.reason or "",
     }
     return [(name, text) for name, text in said.items() if text]

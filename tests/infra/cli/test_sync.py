@@ -59,7 +59,15 @@ def test_it_runs_until_told_to_end_and_its_status_names_what_stands_still(pensto
     assert (batch["kind"], batch["events"], batch["merged"]) == ("batch", 3, {"bills": 1, "lines": 1})
     bytes_are = "if these are bytes, as decimal.handling.mode=precise writes them, declare 'decimal(12,2) from base64'"
     stop = {"queue": 0, "offset": 1, "reason": f"column amount: 'much' does not fit decimal(12,2): {bytes_are}"}
-    assert json.loads(end) == {"kind": "end", "batches": 1, "events": 3, "stopped": {"public.bills": [stop]}, "unmatched": []}
+    assert json.loads(end) == {
+        "kind": "end",
+        "batches": 1,
+        "events": 3,
+        "rejected": {},
+        "nulled": {},
+        "stopped": {"public.bills": [stop]},
+        "unmatched": [],
+    }
     assert rows(into / "lines") == [{"id": 1, "n": 1}]
     (status,) = penstock("sync", TOPIC, "--status", "--json", code=1).rows
     assert (status["lag"], status["tables"], status["stopped"]) == (0, ["bills", "lines"], {"public.bills": [stop]})

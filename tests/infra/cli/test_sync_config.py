@@ -136,6 +136,12 @@ def test_a_dry_run_says_what_would_be_made_and_does_nothing(penstock: Penstock, 
         ("crm.people", "make", 1, "sha256")
     ]
     assert plan["unmatched"] == ["orers", "sales.*"]
+    send(str(lake), [b"{half", event("c", "orders", {"id": None}, {"id": None}, schema="sales")], queues=1)
+    said = penstock("sync", TOPIC, "--config", file, "--dry-run", code=1)
+    assert "the sync would end at queue 0, offset 5: this is no JSON" in said.err
+    rejecting = penstock("sync", TOPIC, "--config", file, "--dry-run", "--policy", "reject").out
+    assert "  unfit    events are rejected\n  rejected 1 events, or more: no value was converted\n" in rejecting
+    assert "STANDS STILL" not in rejecting
 
 
 @pytest.mark.processes

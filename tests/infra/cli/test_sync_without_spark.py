@@ -51,6 +51,21 @@ def test_an_event_that_cannot_be_applied_is_named(penstock: Penstock, lake: Path
     assert len(rows(tmp_path / "targets" / "bills")) == 2
 
 
+def test_events_that_are_rejected_or_leave_null_are_told(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+    send(str(lake), [*EVENTS, event("c", "bills", {"id": 3}, {"id": 3, "amount": "much"}, at=4), b"{half"], queues=1)
+    into = tmp_path / "targets"
+    said = penstock("sync", TOPIC, "--into", into, *OPTIONS, "--policy", "reject", "--rejected", "_bad")
+    assert "public.bills: 1 rejected, as they cannot be applied; the table of rejected events says why" in said.err
+    assert "events that name no table: 1 rejected" in said.err
+    assert sorted(row["offset"] for row in rows(into / "_bad")) == [3, 4]
+    options = ["--into", tmp_path / "nulls", "--name", "nulls", "--policy", "null", "--table", "bills"]
+    send(str(lake), [event("c", "bills", {"id": 4}, {"id": 4})], queues=1)
+    with_null = penstock("sync", TOPIC, *options, *OPTIONS, code=1)  # an event of no table still ends it
+    assert "this is no JSON" in with_null.err
+    assert "values became NULL" not in with_null.err
+    assert sorted(row["id"] for row in rows(tmp_path / "nulls" / "bills")) == [1, 2, 3]
+
+
 def test_events_that_lie_behind_are_told_of(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
     send(str(lake), [*EVENTS, event("u", "bills", {"id": 2}, {"id": 2, "amount": "0.00"}, at=1)], queues=1)
     behind = "bills: its last 1 events lie behind what was told before, and change no newer row"

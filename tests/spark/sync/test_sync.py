@@ -79,6 +79,21 @@ def test_tasks_carry_functions_that_mask_columns(spark: SparkSession, tmp_path: 
     assert rows(tmp_path / "targets" / "public-people") == [{"id": n, "age": (40 + n) * 7} for n in range(4)]
 
 
+@folded
+def test_rejected_events_stand_aside_once_by_either_engine(spark: SparkSession, tmp_path: Path, events_in_driver: int) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    types = {"bills": {"amount": "decimal(12,2)"}}
+    for engine in (spark, None, spark):
+        send(lake, [event("c", "bills", {"id": n}, {"id": n, "amount": "1" if n % 2 else "many"}) for n in range(4)])
+        run = sync(engine, lake, TOPIC, into=into, columns=types, policy="reject", events_in_driver=events_in_driver)
+        assert run.await_termination()
+        assert (run.stopped, run.status.rejected) == ({}, {"public.bills": 2})
+    assert [row["id"] for row in rows(into / "bills")] == [1, 3]
+    aside = rows(into / "_rejected")
+    assert len({(row["queue"], row["offset"]) for row in aside}) == len(aside) == 6
+    assert spark.read.format("delta").load(str(into / "_rejected")).count() == 6
+
+
 @pytest.mark.thorough
 @folded
 def test_the_nasty_stream_ends_with_the_tables_written_by_hand(spark: SparkSession, tmp_path: Path, events_in_driver: int) -> None:
