@@ -8,7 +8,7 @@ wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...log.errors import InvalidArgument, MissingDependency, NotSupported
 from ...log.limits import MIB
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _METADATA = "userMetadata"
 _MAPPING = "delta.columnMapping.mode"
 _STORE = "Object Store error"
+_KEPT_MAX = 128
 _FILE_SIZE, _FILE_BYTES = "delta.targetFileSize", 100 * MIB
 
 
@@ -46,6 +47,8 @@ class DeltaTables:
         self._into = Location.of(into)
         self._options = dict(self._into.options) or None
         self._guard = guard
+        self._kept: dict[str, tuple[DeltaTable, Mapping[str, Any]]] = {}
+        """Tables after this object's merges, with the commit that each was left at, the last used at the end."""
 
     def path(self, name: str) -> str:
         return self._into.inside(name).root
@@ -172,7 +175,7 @@ class DeltaTables:
             changed[POSITION] = inserted[POSITION] = f"s.{POSITION}"
 
         def merge() -> bool:
-            table = self._table(target)
+            table = self._as_of_now(target)
             if (table.transaction_version(APP_ID) or 0) >= target.progress.commits:
                 return False
             merging = table.merge(
@@ -194,6 +197,7 @@ class DeltaTables:
                 table.create_write_transaction(
                     [], "append", table.schema(), commit_properties=_properties(owner, target, once=True)
                 )
+            self._keep(target.name, table)
             return True
 
         return until_committed(merge, CommitFailedError, self.path(target.name), check=check)
@@ -238,6 +242,25 @@ class DeltaTables:
         except TableNotFoundError:
             return None
 
+    def _as_of_now(self, target: Target) -> DeltaTable:
+        """A target's table as it is now. Its log is not read anew if this object's merge is the newest commit."""
+        from deltalake.exceptions import DeltaError
+
+        table, left_at = self._kept.pop(target.name, (None, None))
+        if table is not None:
+            try:
+                if _newest_commit(table) == left_at:  # else others have committed, or it was deleted and made again
+                    return table
+            except DeltaError:
+                pass  # it is opened anew, and that tells
+        return self._table(target)
+
+    def _keep(self, name: str, table: DeltaTable) -> None:
+        if (commit := _newest_commit(table)) is not None:
+            self._kept[name] = table, commit
+        if len(self._kept) > _KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+
     def _table(self, target: Target) -> DeltaTable:
         table = self._open(target.name)
         if table is None:
@@ -272,6 +295,11 @@ def _properties(owner: Owner, target: Target, *, once: bool = False) -> CommitPr
     return CommitProperties(
         custom_metadata={_METADATA: encode_metadata(owner, target)}, max_commit_retries=retries, app_transactions=transactions
     )
+
+
+def _newest_commit(table: DeltaTable) -> Mapping[str, Any] | None:
+    """The newest commit of the log now; None if ``table`` does not have it."""
+    return next((commit for commit in table.history(1) if commit["version"] == table.version()), None)
 
 
 def _written(table: DeltaTable) -> Written | None:
