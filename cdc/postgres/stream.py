@@ -9,7 +9,7 @@ may be confirmed.
 
 from __future__ import annotations
 
-import select
+import selectors
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,7 +74,9 @@ class Stream:
 
     def wait(self, timeout_s: float) -> None:
         """Return when something may have come, or after ``timeout_s``."""
-        select.select([self._pg.socket], [], [], timeout_s)
+        with selectors.DefaultSelector() as selector:  # select knows no descriptor above 1,023
+            selector.register(self._pg.socket, selectors.EVENT_READ)
+            selector.select(timeout_s)
 
     def confirm(self, lsn: int, now_us: int, *, ask: bool = False) -> None:
         """Tell the server that all before ``lsn`` is stored and need not be kept. With ``ask`` the server answers how far it is."""

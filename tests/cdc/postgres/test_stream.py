@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import resource
+import socket
 import struct
 from typing import Any
 
@@ -19,6 +22,7 @@ class Connection:
         self.consumed = 0
         self.told: list[bytes] = []
         self.executed: list[bytes] = []
+        self.socket = -1
         self.pgconn = self
 
     def execute(self, query: bytes) -> None:
@@ -71,3 +75,16 @@ def test_what_was_confirmed_is_never_taken_back() -> None:
     found.confirm(0, 0, ask=True)
     assert [struct.unpack(">cQQQqB", told)[1:4] for told in connection.told] == [(500, 500, 500)] * 2
     assert [told[-1] for told in connection.told] == [0, 1]
+
+
+def test_it_waits_in_a_process_with_many_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_048), hard))
+    ours, theirs = socket.socketpair()
+    with ours, theirs, socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD, 1_500)) as high:
+        found, connection = stream()
+        connection.socket = high.fileno()
+        theirs.send(b"x")
+        found.wait(60)
+        assert high.recv(1) == b"x"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
