@@ -43,8 +43,12 @@ class ColumnRules:
             before=None if change.before is None else self._masked(self._chosen(change.before, key)),
             schema_of_key=self._schema(change.schema_of_key),
             schema_of_row=self._schema(change.schema_of_row),
-            types=None if change.types is None else {name: kind for name, kind in change.types.items() if self._typed(name)},
+            types=None if change.types is None else self.types(change.types),
         )
+
+    def types(self, told: Mapping[str, str]) -> dict[str, str]:
+        """The types of columns that are still those of the source."""
+        return {name: kind for name, kind in told.items() if self._typed(name)}
 
     @property
     def met(self) -> frozenset[str]:

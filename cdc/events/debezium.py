@@ -13,6 +13,7 @@ import msgspec
 from ...log.errors import InvalidArgument
 from ...log.format.stored_json import whole_number
 from .sources import Source, source_of
+from .table_types import FIELD
 
 OPERATIONS = ("c", "u", "d", "r", "t", "m")
 _PUTS = ("c", "u", "r")
@@ -46,6 +47,8 @@ class Change(NamedTuple):
     """The types of the columns, by Spark's names, where the topic's schema says them. Values are Python's own of these types then."""
     modes: bool = False
     """Whether a Debezium connector wrote it. These write a type as their modes say, and tell their version."""
+    types_name: str | None = None
+    """The name of the object that has the types of the columns (`table_types`)."""
 
     @property
     def table(self) -> str:
@@ -187,6 +190,7 @@ def parse_change(event: object) -> Change | None:
         schema_of_key=schema_of_key,
         schema_of_row=None if schema is None else _row_schema(schema),
         modes=isinstance(source.get("version"), str),
+        types_name=name if isinstance(name := source.get(FIELD), str) else None,
     )
 
 

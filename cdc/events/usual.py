@@ -31,6 +31,7 @@ class _Source(msgspec.Struct, gc=False):
     row: Any = None
     ts_us: Any = None
     ts_ms: Any = None
+    types: Any = None
 
 
 class _Transaction(msgspec.Struct, gc=False):
@@ -86,4 +87,5 @@ def usual_change(body: bytes) -> Change | None:
         None,
         None,
         isinstance(source.version, str),
+        source.types if isinstance(source.types, str) else None,
     )

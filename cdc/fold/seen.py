@@ -27,11 +27,15 @@ class Seen:
     """The offset of the first event that has a column, by column and queue; a truncate's under an empty name."""
     truncated: int | None = None
     """The highest position of a truncate."""
+    types: set[str] = field(default_factory=set)
+    """The names of the objects that have the types of the table's columns, as rows gave them."""
 
     def note(self, change: Change, place: Place, known: frozenset[str], unavailable: Unavailable) -> None:
         """Note a row's columns that are not ``known``. A placeholder for a value that was not logged says nothing of its type."""
         queue, offset = place
         is_it = unavailable.is_it
+        if change.types_name is not None:
+            self.types.add(change.types_name)
         for row, schema in ((change.row, change.schema_of_row), (change.key, change.schema_of_key)):
             if schema is None and change.types is None:
                 # Most rows are like earlier ones, from which nothing new is to be learned.
@@ -80,6 +84,7 @@ class Seen:
             elif name not in self.connect:
                 self.columns[name] = joined(self.columns.get(name), kind)
         self.connect |= other.connect
+        self.types |= other.types
         for name, places in other.places.items():
             self.places.setdefault(name, {}).update(places)  # a queue belongs to one task
         if other.truncated is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..events.sources import Source, named, of_table, united
@@ -19,11 +20,11 @@ class Shape:
     key: tuple[str, ...]
 
     @classmethod
-    def of(cls, source: Source, seen: Seen, declared: Declared) -> Shape:
+    def of(cls, source: Source, seen: Seen, declared: Declared, told: Mapping[str, str] | None = None) -> Shape:
         """The shape of what was seen. Raises `TargetRefused` for columns that no target can have. A column that was only null so far waits
-        until it has a value.
+        until it has a value, unless its type is declared or ``told`` by the source's catalogue.
         """
-        types = united(declared.columns, source)
+        types = {**(told or {}), **united(declared.columns, source)}
         typed = {name: types.get(name, kind) for name, kind in seen.columns.items()}
         columns = [Column(name, kind) for name, kind in typed.items() if kind is not None]
         names: dict[str, str] = {}

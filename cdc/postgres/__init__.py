@@ -5,6 +5,6 @@ Needs the extra ``postgres`` (psycopg), which is imported when a capture begins.
 
 from .capture import Capture, CaptureOptions, Progress
 from .errors import SlotInUse, SlotLost, SourceUnavailable
-from .state import StateStore
+from .state import StateStore, TypesStore
 
-__all__ = ["Capture", "CaptureOptions", "Progress", "SlotInUse", "SlotLost", "SourceUnavailable", "StateStore"]
+__all__ = ["Capture", "CaptureOptions", "Progress", "SlotInUse", "SlotLost", "SourceUnavailable", "StateStore", "TypesStore"]

@@ -27,7 +27,7 @@ from .outbox import Outbox
 from .pgoutput import Row
 from .positions import base_of, lsn_text, split
 from .snapshot import Snapshot
-from .state import CaptureState, StateStore
+from .state import CaptureState, StateStore, TypesStore
 from .stream import open_stream
 from .typed import CatalogColumn, TypedEvents, evolved_fields
 from .values import Conversions
@@ -142,9 +142,10 @@ class Capture:
         pause: Callable[[float], None],
         reached: Callable[[str], None] = lambda point: None,
         schema: TopicSchemas | None = None,
+        types: TypesStore | None = None,
     ) -> None:
-        """``schema``: that of the topic, where events are typed."""
-        self._schema = schema
+        """``schema``: that of the topic, where events are typed. ``types``: where the types of tables' columns are kept, where they are not."""
+        self._schema, self._types = schema, types
         self._dsn, self._options, self._clock, self._pause, self._reached = dsn, options, clock, pause, reached
         self._producer, self._states, self._life = producer, states, life
         self._catalog = Catalog(dsn)
@@ -217,10 +218,10 @@ class Capture:
                 reread=self._reread,
                 now_ms=self._clock.wall_ms,
                 on_table=None if self._schema is None else self._shape,
+                keep_types=None if self._types is None else self._types.keep,
             )
             self._snapshot = Snapshot(
                 self._catalog,
-                self._conversions,
                 self._envelopes,
                 self._producer,
                 self._states,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...log.errors import InvalidArgument, NotSupported, PermissionDenied
 from .errors import load_psycopg, slot_lost, translated
-from .pgoutput import Relation
+from .pgoutput import Column, Relation
 from .positions import lsn_of, lsn_text
 from .typed import CatalogColumn
 from .values import PostgresType
@@ -214,16 +214,16 @@ class Catalog:
         """The definition of a type; None when there is no such type any more."""
         rows = self.ask(
             "SELECT t.typbasetype, CASE WHEN t.typsubscript = 'array_subscript_handler'::regproc THEN t.typelem ELSE 0 END,"
-            " coalesce(e.typdelim, ',')::text FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s"
+            " coalesce(e.typdelim, ',')::text, t.typtypmod FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s"
             if self._version() >= 140000
             else "SELECT t.typbasetype, CASE WHEN t.typlen = -1 AND t.typelem <> 0 AND t.typcategory = 'A' THEN t.typelem ELSE 0 END,"
-            " coalesce(e.typdelim, ',')::text FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s",
+            " coalesce(e.typdelim, ',')::text, t.typtypmod FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s",
             oid,
         )
         return PostgresType(oid, *rows[0]) if rows else None
 
-    def columns(self, publication: str, table: SourceTable) -> tuple[list[tuple[str, int]], str | None]:
-        """The columns of a table that a publication publishes, with their types, and the filter of its rows."""
+    def columns(self, publication: str, table: SourceTable) -> tuple[list[Column], str | None]:
+        """The columns of a table that a publication publishes, and the filter of its rows."""
         later = self._version() >= 150000
         [(names, where)] = self.ask(
             f"SELECT {'attnames::text[], rowfilter' if later else 'NULL::text[], NULL::text'} FROM pg_publication_tables"  # noqa: S608
@@ -233,11 +233,14 @@ class Catalog:
             table.name,
         )
         columns = self.ask(
-            "SELECT attname::text, atttypid::int8 FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+            "SELECT attname::text, atttypid::int8, atttypmod FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
             " AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
             f"{_quoted(table.schema)}.{_quoted(table.name)}",
         )
-        return [(name, oid) for name, oid in columns if names is None or name in names], where
+        found = [
+            Column(name, oid, name in table.key, modifier) for name, oid, modifier in columns if names is None or name in names
+        ]
+        return found, where
 
     def typed_columns(self, schema: str, table: str) -> list[CatalogColumn]:
         """The columns of a table with their types; empty when there is no such table any more."""

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...log.errors import DataDamaged, InvalidArgument
-from .pgoutput import UNCHANGED, Begin, Delete, Insert, Relation, Row, Text, Truncate, Unchanged, Update
+from ..events.table_types import FIELD, TableTypes
+from .pgoutput import UNCHANGED, Begin, Column, Delete, Insert, Relation, Row, Text, Truncate, Unchanged, Update
 from .positions import Positions, split
 from .values import Conversion, Conversions, key_text
 
@@ -49,6 +50,8 @@ class Table:
     conversions: tuple[Conversion, ...]
     key: tuple[int, ...]
     """The places of the key's columns, in the table's order, whatever the index's order is: the stream does not tell that."""
+    types: str | None = None
+    """The name of the object that has the columns' types, where there is one."""
 
     @property
     def qualified(self) -> str:
@@ -120,10 +123,12 @@ class Envelopes:
         reread: Reread,
         now_ms: Callable[[], int],
         on_table: Callable[[Table], None] | None = None,
+        keep_types: Callable[[TableTypes], None] | None = None,
     ) -> None:
         """``on_table`` is told of each table before its events come, for a topic with a schema. There events have their envelopes, and no
-        bodies.
+        bodies. ``keep_types`` keeps the types of a table before its events come, which name them.
         """
+        self._keep_types = keep_types
         self._typed, self._on_table = on_table is not None, on_table or (lambda table: None)
         self._source = source
         self._conversions = conversions
@@ -146,14 +151,18 @@ class Envelopes:
                 observed=f"without {', '.join(missing)}" if missing else "none",
                 hint="give it a primary key again, or take it out of the publication",
             )
-        table = self._tables[relation.oid] = Table(
-            relation.schema,
-            relation.table,
-            names,
-            tuple(self._conversions.of(column.type_oid) for column in relation.columns),
-            tuple(sorted(names.index(name) for name in key)),
-        )
+        table = self._tables[relation.oid] = self.table(relation.schema, relation.table, relation.columns, key)
         self._on_table(table)
+
+    def table(self, schema: str, name: str, columns: Sequence[Column], key: Sequence[str]) -> Table:
+        """A table with these columns. Their types are kept by then."""
+        names, types = tuple(column.name for column in columns), None
+        if self._keep_types is not None:
+            known = {column.name: self._conversions.column_type(column.type_oid, column.modifier) for column in columns}
+            self._keep_types(told := TableTypes(schema, name, known))
+            types = told.name
+        conversions = tuple(self._conversions.of(column.type_oid) for column in columns)
+        return Table(schema, name, names, conversions, tuple(sorted(names.index(name) for name in key)), types)
 
     def begin(self, begin: Begin) -> None:
         """Note that a transaction begins."""
@@ -229,22 +238,25 @@ class Envelopes:
         commit_lsn, order = split(position)
         now_ms = self._now_ms()
         committed_us = begin.committed_us or 1000 * now_ms
+        source = {
+            "connector": "postgresql",
+            "name": self._source.name,
+            "ts_ms": committed_us // 1000,
+            "ts_us": committed_us,
+            "snapshot": "false" if begin.commit_lsn else "true",
+            "db": self._source.database,
+            "sequence": f'["{commit_lsn}","{lsn}"]',
+            "schema": table.schema,
+            "table": table.name,
+            "txId": begin.transaction or None,
+            "lsn": lsn,
+        }
+        if table.types is not None:
+            source[FIELD] = table.types
         value = {
             "before": before,
             "after": after,
-            "source": {
-                "connector": "postgresql",
-                "name": self._source.name,
-                "ts_ms": committed_us // 1000,
-                "ts_us": committed_us,
-                "snapshot": "false" if begin.commit_lsn else "true",
-                "db": self._source.database,
-                "sequence": f'["{commit_lsn}","{lsn}"]',
-                "schema": table.schema,
-                "table": table.name,
-                "txId": begin.transaction or None,
-                "lsn": lsn,
-            },
+            "source": source,
             "transaction": {"id": f"{begin.transaction}:{begin.commit_lsn}", "total_order": order},
             "op": op,
             "ts_ms": now_ms,

@@ -65,6 +65,8 @@ class Column:
     type_oid: int
     is_key: bool
     """Whether it is part of the replica identity: with REPLICA IDENTITY FULL every column is."""
+    modifier: int = -1
+    """The type's modifier, such as a numeric's precision and scale; -1: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +203,9 @@ def _relation(data: bytes) -> Relation:
     for _ in range(count):
         is_key = bool(data[place] & 1)
         name, place = _text(data, place + 1)
-        type_oid, _ = _COLUMN.unpack_from(data, place)
+        type_oid, modifier = _COLUMN.unpack_from(data, place)
         place += 8
-        columns.append(Column(name, type_oid, is_key))
+        columns.append(Column(name, type_oid, is_key, modifier))
     # The namespace pg_catalog is written as an empty name.
     return Relation(_u32(data, 1), schema or "pg_catalog", table, identity, tuple(columns))
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from ...log.errors import LimitExceeded
 from ...log.produce.producer import Producer
 from .catalog import Catalog, SourceTable
-from .envelopes import Envelopes, Event, Table
+from .envelopes import Envelopes, Event
 from .errors import load_psycopg, translated
 from .outbox import Outbox, table_of
 from .pgoutput import Begin
 from .positions import base_of, lsn_text
 from .state import CaptureState, Chunk, StateStore
-from .values import Conversions
 
 if TYPE_CHECKING:
     from psycopg.sql import Composed
@@ -35,7 +34,6 @@ class Snapshot:
     def __init__(
         self,
         catalog: Catalog,
-        conversions: Conversions,
         envelopes: Envelopes,
         producer: Producer,
         states: StateStore,
@@ -46,7 +44,7 @@ class Snapshot:
         outbox: Outbox,
     ) -> None:
         self._outbox = outbox
-        self._catalog, self._conversions, self._envelopes = catalog, conversions, envelopes
+        self._catalog, self._envelopes = catalog, envelopes
         self._producer, self._states, self._publication = producer, states, publication
         self._reached, self._stopped = reached, stopped
         self.rows = 0
@@ -97,14 +95,8 @@ class Snapshot:
     ) -> Iterator[tuple[list[tuple[str, ...]], list[Event]]]:
         """The keys and the events of each chunk."""
         columns, where = self._catalog.columns(self._publication, table)
-        names = tuple(name for name, _ in columns)
-        shape = Table(
-            table.schema,
-            table.name,
-            names,
-            tuple(self._conversions.of(oid) for _, oid in columns),
-            tuple(sorted(names.index(name) for name in table.key)),
-        )
+        shape = self._envelopes.table(table.schema, table.name, columns, table.key)
+        names = shape.columns
         ordered_by = [names.index(name) for name in table.key]
         position, limit = max(self._producer.last_sequence + 1, 1), base_of(slot_lsn)
         events = [self._envelopes.truncated(shape, slot_lsn, position)] if truncate else []

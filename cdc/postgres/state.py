@@ -14,10 +14,9 @@ from ...log.errors import FencedError
 from ...log.format.stored_json import Number, Stored, parse_stored
 from ...log.paths import topic_folder
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+from ..events.table_types import CAPTURES, TableTypes, types_key
 
 FORMAT = 1
-CAPTURES = "captures/"
-"""The folder of the objects in the lake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +93,21 @@ class StateStore:
             if found.data != data:  # our own write, whose answer was lost, would be the same
                 raise FencedError("another capture of this slot runs", operation="capture", object=self.key) from error
             self._version = found.version
+
+
+class TypesStore:
+    """Keeps the types of tables' columns where syncs find them."""
+
+    def __init__(self, store: ObjectStore, run: Runner, *, topic: str) -> None:
+        self._store, self._run, self._topic = store, run, topic
+        self._kept: set[str] = set()
+
+    def keep(self, types: TableTypes) -> None:
+        """Return when the object is there. Whatever stands under its name is of the same content, so it is put without a condition."""
+        if types.name not in self._kept:
+            key = types_key(self._topic, types.name)
+            self._run(lambda: self._store.put(key, types.data, mode=Put.REPLACE))
+            self._kept.add(types.name)
 
 
 class _ChunkForm(Stored, frozen=True):

@@ -32,6 +32,10 @@ UNAVAILABLE_BYTES = base64.b64encode(UNAVAILABLE.encode()).decode()
 Convert: TypeAlias = Callable[[str], Any]
 
 BOOL, BYTEA, INT8, INT2, INT4, OID, FLOAT4, FLOAT8, TIMESTAMP, TIMESTAMPTZ = 16, 17, 20, 21, 23, 26, 700, 701, 1114, 1184
+DATE, NUMERIC = 1082, 1700
+_DIGITS_MAX = 38
+_MODIFIER_BASE = 4
+"""The length of the header, which PostgreSQL adds to a numeric's modifier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class PostgresType:
     element: int = 0
     """An array's element type."""
     delimiter: str = ","
+    modifier: int = -1
+    """The modifier that a domain gives its base type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,30 @@ _BUILT_IN = {
     TIMESTAMPTZ: Conversion(_zoned),
 } | dict.fromkeys((INT2, INT4, INT8, OID), Conversion(int))
 
+_COLUMN_TYPES = {
+    BOOL: "boolean",
+    BYTEA: "binary",
+    INT2: "smallint",
+    INT4: "int",
+    INT8: "bigint",
+    OID: "bigint",
+    FLOAT4: "float",
+    FLOAT8: "double",
+    DATE: "date",
+    TIMESTAMP: "timestamp_ntz",
+    TIMESTAMPTZ: "timestamp",
+}
+"""Types of columns, by Spark's names. All others but numerics are text."""
+
+
+def _numeric_type(modifier: int) -> str:
+    """A numeric without a precision, or with digits that no decimal has, is text."""
+    if modifier < _MODIFIER_BASE:
+        return "string"
+    precision, scale = divmod(modifier - _MODIFIER_BASE, 1 << 16)
+    scale = (scale & 0x7FF ^ 0x400) - 0x400  # since PostgreSQL 15 it may be negative
+    return f"decimal({precision},{scale})" if precision <= _DIGITS_MAX and 0 <= scale <= precision else "string"
+
 
 class Conversions:
     """Conversions by type. It asks once, by number, for each type that is not built in here."""
@@ -95,13 +125,28 @@ class Conversions:
     def __init__(self, describe: Callable[[int], PostgresType | None]) -> None:
         self._describe = describe
         self._known: dict[int, Conversion] = dict(_BUILT_IN)
+        self._described: dict[int, PostgresType | None] = {}
 
     def of(self, type_oid: int) -> Conversion:
         """The conversion of one type; a type that nobody knows any more is text."""
         known = self._known.get(type_oid)
         if known is None:
-            known = self._known[type_oid] = self._found(self._describe(type_oid))
+            known = self._known[type_oid] = self._found(self._asked(type_oid))
         return known
+
+    def column_type(self, type_oid: int, modifier: int) -> str:
+        """The type, by Spark's name, of a target's column for columns of this type. A domain has that of its base type."""
+        if type_oid == NUMERIC:
+            return _numeric_type(modifier)
+        if type_oid in _COLUMN_TYPES:
+            return _COLUMN_TYPES[type_oid]
+        described = self._asked(type_oid)
+        return self.column_type(described.base, described.modifier) if described is not None and described.base else "string"
+
+    def _asked(self, type_oid: int) -> PostgresType | None:
+        if type_oid not in self._described:
+            self._described[type_oid] = self._describe(type_oid)
+        return self._described[type_oid]
 
     def _found(self, described: PostgresType | None) -> Conversion:
         if described is None:

@@ -36,6 +36,7 @@ from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_rec
 from .options import Batch, Options, PoisonEvent, unmatched
 from .scan import EVENT, TYPED_EVENT, Scan, events_planned
 from .side_by_side import side_by_side
+from .source_types import SourceTypes
 from .stops import Stops
 
 _AFTER_DEATH = 2
@@ -55,6 +56,7 @@ class Engine:
         self._backend = backend
         self._tables = self._backend.tables
         self._compaction = Compaction(self._tables, every=options.compact_every)
+        self._source_types = SourceTypes(options)
         self._lease: SyncLease | None = None
         self._targets: dict[Source, Target] = {}
         self._names: dict[Source, str] = {}
@@ -436,7 +438,7 @@ class Engine:
             if source in self._stopped:
                 continue
             try:
-                shape = Shape.of(source, seen, self._options.declared)
+                shape = Shape.of(source, seen, self._options.declared, self._source_types.joined(source, seen.types))
                 changed |= (
                     self._add_columns(source, shape) if source in self._targets else self._add_table(source, shape, seen, folded)
                 )

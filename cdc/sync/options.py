@@ -108,6 +108,11 @@ class Options:
             policy=self.policy,
         )
 
+    def types_of(self, source: Source, told: Mapping[str, str]) -> Mapping[str, str]:
+        """The types of a table's columns, by what the source's catalogue has told of them. Masked columns are no longer of these types."""
+        rules = self.choices.rules(source, of_table(self.declared.keys, source), self.reading.unavailable)
+        return told if rules is None else rules.types(told)
+
     def historic(self, source: Source) -> bool:
         """Whether a table's target is to keep history."""
         history = self.history

@@ -19,6 +19,7 @@ from .backend import TargetTables
 from .existing import check_history, check_writable, folder_of, known_target
 from .options import Options, unmatched
 from .scan import EVENT, TYPED_EVENT, events_of, events_planned
+from .source_types import SourceTypes
 
 What = Literal["make", "go on", "refuse", "wait"]
 
@@ -77,8 +78,8 @@ def preview(options: Options, tables: TargetTables, *, keeps_history: bool) -> P
     folded = look.result()
     sources = sorted({*look.events, *folded.refused, *(one.source for one in folded.aside if one.source is not None)})
     owner = Owner(options.topic, standing.life, options.name)
-    rejected = Counter(one.source for one in folded.aside)
-    found = _Found(options, tables, owner, look, folded.refused, rejected, named_apart(sources), keeps_history)
+    rejected, names, types = Counter(one.source for one in folded.aside), named_apart(sources), SourceTypes(options)
+    found = _Found(options, tables, owner, look, folded.refused, rejected, names, keeps_history, types)
     first = sorted(sources, key=lambda source: min(look.seen(source).first(()).items(), default=(0, 0))[::-1])
     previews = [found.of(source) for source in first]  # in the order in which a sync gives names to targets
     missing = unmatched(options, dict.fromkeys(sources), folded.columns)
@@ -97,6 +98,7 @@ class _Found:
     rejected: Mapping[Source | None, int]
     names: Mapping[Source, str]
     keeps_history: bool
+    source_types: SourceTypes
     taken: dict[str, Source] = field(default_factory=dict)
     """The folders that tables have by now."""
 
@@ -106,7 +108,8 @@ class _Found:
         known = TablePreview(self.names[source], "refuse" if reason else "wait", self.look.events[source], reason=reason)
         known = replace(known, policy=self.options.plan().policy_of(source), rejected=self.rejected.get(source, 0))
         try:
-            shape = Shape.of(source, self.look.seen(source), self.options.declared)
+            seen = self.look.seen(source)
+            shape = Shape.of(source, seen, self.options.declared, self.source_types.joined(source, seen.types))
             if (rules := self.look.rules(source)) is not None:
                 masks = {column: mask.name for column in sorted(rules.met) if (mask := rules.mask(column)) is not None}
                 left_out = [column for column in sorted(rules.met) if not rules.keeps(column) and column not in shape.key]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from ...cdc.postgres.state import CAPTURES
+from ...cdc.events.table_types import CAPTURES, types_folder
 from ...cdc.sync.lease import SYNCS, sync_group
 from ...consumers.dead_letters.redrive_cell import REDRIVES
 from ...coordinator.cells.keys import (
@@ -126,7 +126,8 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
             made = Access(put=(*(paths.settings for paths in worked_on), *states))
             return _united(_append(paths) for paths in worked_on) | _looked_up(*states) | made | _TRIALS
         case Role.SYNC:  # tries the store out before its cells are written there
-            return _united(_read(paths) for paths in worked_on) | _TRIALS
+            types = tuple(f"{types_folder(paths.topic)}{ANY}" for paths in worked_on)
+            return _united(_read(paths) for paths in worked_on) | _looked_up(*types) | _TRIALS
         case Role.MAINTENANCE:
             return _united(_keep_up(paths) for paths in worked_on) | _TRIALS
 

@@ -43,6 +43,7 @@ SOURCES = some(
     ts_us=ANY,
     ts_ms=ANY,
     lsn=ANY,
+    types=ANY,
 )
 ENVELOPES = some(
     op=st.sampled_from(["c", "u", "d", "r", "t", "m", "x", None]),

@@ -103,7 +103,7 @@ def _check_password(dsn: str) -> None:
 
 @contextmanager
 def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> Iterator[Capture]:
-    from ....cdc.postgres import Capture, StateStore
+    from ....cdc.postgres import Capture, StateStore, TypesStore
     from ....cdc.postgres.capture import Checked
     from ....cdc.postgres.catalog import Catalog
     from ....cdc.postgres.typed import fields_of_table
@@ -155,6 +155,7 @@ def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> 
                 clock=lake.runtime.clock,
                 pause=time.sleep,
                 schema=_TopicSchema(portal, lake, topic) if options.typed else None,
+                types=None if options.typed else TypesStore(lake.store, portal.run, topic=topic),
             )
         finally:
             portal.run(lake.close)

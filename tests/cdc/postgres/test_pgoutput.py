@@ -38,6 +38,9 @@ RECORDED: dict[str, Message] = {
     "520000a2067075626c6963006600660002016b0000000019ffffffff01760000000019ffffffff": Relation(
         41478, "public", "f", "f", (Column("k", 25, True), Column("v", 25, True))
     ),
+    "520000a2067075626c6963006100640001016e00000006a4000c0006": Relation(
+        41478, "public", "a", "d", (Column("n", 1700, True, (12 << 16 | 2) + 4),)
+    ),
     "490000a2064e00027400000002c3a96e": Insert(41478, ("é", None)),
     "550000a1ff4e00037400000001317400000004676c6164740000000179": Update(41471, None, None, ("1", "glad", "y")),
     "550000a1ff4e0003740000000133740000000373616475": Update(41471, None, None, ("3", "sad", UNCHANGED)),

@@ -16,6 +16,7 @@ from penstock.cdc.postgres.catalog import SourceTable, check_history
 from penstock.cdc.postgres.envelopes import Envelopes, Source
 from penstock.cdc.postgres.errors import SlotLost
 from penstock.cdc.postgres.outbox import Outbox
+from penstock.cdc.postgres.pgoutput import Column
 from penstock.cdc.postgres.positions import base_of
 from penstock.cdc.postgres.snapshot import Snapshot
 from penstock.cdc.postgres.state import CaptureState, Chunk
@@ -35,8 +36,8 @@ class Catalog:
         self._lsn = lsn
         self.queries: list[str] = []
 
-    def columns(self, *_: object) -> tuple[list[tuple[str, int]], None]:
-        return [("id", 20), ("name", 25)], None
+    def columns(self, *_: object) -> tuple[list[Column], None]:
+        return [Column("id", 20, True), Column("name", 25, False)], None
 
     def current_lsn(self) -> int:
         return self._lsn
@@ -86,11 +87,12 @@ class Saved:
 
 
 def read(saved: Saved, state: CaptureState, rows: int, *, lsn: int = LSN, stop_after: int = 1_000) -> tuple[CaptureState, Catalog]:
-    catalog, conversions = Catalog(rows), Conversions(lambda oid: None)
-    envelopes = Envelopes(Source("db", "slot"), conversions, keys=lambda _: ("id",), reread=lambda *_: None, now_ms=lambda: 1)
+    catalog = Catalog(rows)
+    envelopes = Envelopes(
+        Source("db", "slot"), Conversions(lambda oid: None), keys=lambda _: ("id",), reread=lambda *_: None, now_ms=lambda: 1
+    )
     reading = Snapshot(
         catalog,  # type: ignore[arg-type]
-        conversions,
         envelopes,
         saved,  # type: ignore[arg-type]
         saved,  # type: ignore[arg-type]

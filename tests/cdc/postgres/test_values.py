@@ -20,6 +20,9 @@ TYPES = {
     1020: PostgresType(1020, element=603, delimiter=";"),
     90001: PostgresType(90001, base=values.INT8),
     90002: PostgresType(90002, element=90001),
+    90003: PostgresType(90003, base=values.NUMERIC, modifier=(12 << 16 | 2) + 4),
+    90004: PostgresType(90004, base=90003),
+    90005: PostgresType(90005, base=values.NUMERIC),
 }
 
 
@@ -108,3 +111,32 @@ def test_a_type_is_asked_for_once() -> None:
         conversions.of(1007)
         conversions.of(values.INT4)
     assert asked == [1007]
+
+
+@pytest.mark.parametrize(
+    ("oid", "modifier", "name"),
+    [
+        (values.INT2, -1, "smallint"),
+        (values.OID, -1, "bigint"),
+        (values.DATE, -1, "date"),
+        (values.TIMESTAMP, 3, "timestamp_ntz"),
+        (values.TIMESTAMPTZ, -1, "timestamp"),
+        (values.NUMERIC, -1, "string"),
+        (values.NUMERIC, (12 << 16 | 2) + 4, "decimal(12,2)"),
+        (values.NUMERIC, (38 << 16 | 38) + 4, "decimal(38,38)"),
+        (values.NUMERIC, (39 << 16) + 4, "string"),
+        (values.NUMERIC, (2 << 16 | 4) + 4, "string"),  # a scale above the precision
+        (values.NUMERIC, (5 << 16 | 0x7FD) + 4, "string"),  # a scale of -3
+        (values.NUMERIC, (1000 << 16 | 1000) + 4, "string"),
+        (1043, 20, "string"),
+        (1007, -1, "string"),
+        (90001, -1, "bigint"),
+        (90002, -1, "string"),
+        (90003, -1, "decimal(12,2)"),
+        (90004, -1, "decimal(12,2)"),
+        (90005, -1, "string"),
+        (99999, -1, "string"),  # nobody knows it any more
+    ],
+)
+def test_columns_of_targets_have_types_that_hold_the_values(oid: int, modifier: int, name: str) -> None:
+    assert Conversions(TYPES.get).column_type(oid, modifier) == name

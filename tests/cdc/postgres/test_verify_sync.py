@@ -35,7 +35,8 @@ def test_times_that_no_timestamp_holds_are_equal_as_text(database: Database, cap
     database.run("INSERT INTO times VALUES " + ", ".join(f"('{time}', '{time}')" for time in times))
     capture()
     into = str(tmp_path / "targets")
-    penstock("sync", TOPIC, "--lake", capture.lake, "--into", into, "--engine", "deltalake", "--once")
+    text = [word for name in ("at", "local") for word in ("--column", f"times.{name}=string")]
+    penstock("sync", TOPIC, "--lake", capture.lake, "--into", into, "--engine", "deltalake", "--once", *text)
     assert "times: equal (5 rows in the source, 5 in the target)" in penstock("verify-sync", database.dsn, into, "--table", "times")
 
 

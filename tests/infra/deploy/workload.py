@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from penstock.aio import Lake
-from penstock.cdc.postgres.state import CaptureState, StateStore
+from penstock.cdc.events.table_types import TableTypes
+from penstock.cdc.postgres.state import CaptureState, StateStore, TypesStore
 from penstock.cdc.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
 from penstock.cdc.sync.lease import read_record as read_record_of_sync
+from penstock.cdc.sync.source_types import read_types
 from penstock.consumers.handlers.results import ConsumeResult
 from penstock.consumers.membership import Subscription
 from penstock.consumers.metrics import MemoryMetrics
@@ -59,6 +61,7 @@ TABLE, CELLS = "arn:aws:dynamodb:eu-west-1:123456789012:table/cells", "prod/"
 _QUEUES = 2
 FIFO = TopicSettings(message_type="FIFO", queues=_QUEUES, retention=timedelta(days=3))  # type: ignore[arg-type]
 _SOON, _PATIENCE = timedelta(seconds=1), 120
+TYPES = TableTypes("public", "orders", {"id": "bigint"})
 _AT_ONCE = ProducerOptions(linger=timedelta(0))
 _LARGE = TopicLimits(body_bytes=16 * MIB)
 _FEW_IN_MEMORY = TimerOptions(flush_rows=1)
@@ -144,6 +147,7 @@ class World:
             states = StateStore(store, _at_once, topic="shop", slot="penstock")
             states.load()
             states.save(state)
+        TypesStore(store, _at_once, topic="shop").keep(TYPES)
         self.stores[Role.CAPTURE].allowed += store.allowed
         self.stores[Role.CAPTURE].refused += store.refused
 
@@ -163,6 +167,7 @@ class World:
                 with pytest.raises(SyncInUse):
                     await SyncLease(beside.coordination, beside.runtime, "shop", "shop").take(patience_s=0)
             table = await (await lake.reader("shop")).to_arrow()
+            assert await read_types(lake.store, "shop", TYPES.name) == TYPES
             offsets = dict.fromkeys(range(_QUEUES), 1)
             for life in (1, 2):
                 await lease.save(SyncRecord(life, "s3://lakes/tables", offsets))
@@ -255,8 +260,8 @@ class World:
 def everything(policies: Mapping[Role, Document], *, named: tuple[str, ...] = (), dynamodb: bool = False) -> World:
     """A life of a lake, weeks long."""
     world = World(policies, named=named, dynamodb=dynamodb)
-    world.kernel.run(_everything(world))
     world.capture()
+    world.kernel.run(_everything(world))
     return world
 
 

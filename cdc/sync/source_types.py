@@ -1,0 +1,57 @@
+"""The types that the source's catalogue has for columns, read from the objects that events name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from ...coordinator.lakes import lakes
+from ...log.errors import DataDamaged, NewerFormatError, PermissionDenied
+from ...log.stores.protocol import ObjectMissing, ObjectStore
+from ..events.sources import Source
+from ..events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
+from .options import Options
+
+log = logging.getLogger("penstock.spark")
+
+
+async def read_types(store: ObjectStore, topic: str, name: str) -> TableTypes:
+    """The types that an object has. Raises `ObjectMissing`, `DataDamaged`, `NewerFormatError`, and the store's errors."""
+    key = types_key(topic, name)
+    return decode_types((await store.get(key)).data, name, where=key)
+
+
+class SourceTypes:
+    """Reads each object once. One that is not there, or cannot be read, stops nothing: then types are those of the values."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._known: dict[str, TableTypes | None] = {}
+        self._warned = False
+
+    def joined(self, source: Source, names: Iterable[str]) -> Mapping[str, str]:
+        """The types of columns that hold the values of all these forms of a table; empty where nothing tells them. Raises
+        `StoreUnavailable`.
+        """
+        known = (self._of(name) for name in sorted(names) if is_types_name(name))
+        return self._options.types_of(source, joined_types(types for types in known if types is not None))
+
+    def _of(self, name: str) -> TableTypes | None:
+        if name not in self._known:
+            self._known[name] = self._read(name)
+        return self._known[name]
+
+    def _read(self, name: str) -> TableTypes | None:
+        topic, opened = self._options.topic, lakes.open(self._options.place.reading)
+        try:
+            return opened.run(lambda: read_types(opened.lake.store, topic, name))
+        except ObjectMissing:
+            self._warn(f"{types_key(topic, name)} is not there: was the topic copied without it?")
+        except (DataDamaged, NewerFormatError, PermissionDenied) as error:
+            self._warn(str(error))
+        return None
+
+    def _warn(self, why: str) -> None:
+        if not self._warned:
+            log.warning("events name the types of their columns, which cannot be read, so new columns get those of JSON: %s", why)
+        self._warned = True

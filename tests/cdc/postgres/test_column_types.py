@@ -1,0 +1,217 @@
+"""A capture sends the types of its tables' columns, and targets have them from the first batch: on a real server, with nothing declared."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+
+from penstock.cdc.postgres import Capture
+from penstock.infra.cli import main
+from penstock.spark import SyncRun, TableOptions, sync
+from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
+from tests.cdc.sync.streams import rows
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+
+THINGS = """
+CREATE TYPE mood AS ENUM ('sad', 'so-so'); CREATE TYPE pair AS (a int, b text);
+CREATE DOMAIN cents AS numeric(12, 2); CREATE DOMAIN small_cents AS cents CHECK (value < 10);
+CREATE TABLE things (id bigint PRIMARY KEY, small smallint, n int, o oid, r real, f double precision, yes boolean, amount numeric(12, 2),
+    whole numeric(5), free numeric, huge numeric(50, 2), tiny numeric(2, 4), paid small_cents, raw bytea, day date, made timestamp,
+    at timestamptz, m money, t time, tz timetz, i interval, j json, jb jsonb, u uuid, net inet, bits bit(3), range int4range, mood mood,
+    pair pair, ints int[], c char(5), v varchar(9), note text, nothing date)
+"""
+ROW = """-1, 70000, 4294967295, 0.1, 'NaN', true, 12.50, 99999, '1e40', 1, 0.0012, 3.25, '\\x00ff', '0099-12-31',
+    '2026-11-22 03:04:05.5', '2026-11-22 03:04:05.678901+05:30', 12.5, '24:00:00', '12:00:00+02', '1 year', '{"a":  1.0}', '{"a":  1.0}',
+    'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '10.0.0.1/8', B'101', '[1,5)', 'so-so', ROW(1, 'x'), ARRAY[1, NULL], 'ab', 'v', 'ß', NULL"""
+TYPES = {
+    "id": "int64", "small": "int16", "n": "int32", "o": "int64", "r": "float", "f": "double", "yes": "bool", "amount": "decimal128(12, 2)",
+    "whole": "decimal128(5, 0)", "free": "string", "huge": "string", "tiny": "string", "paid": "decimal128(12, 2)", "raw": "binary",
+    "day": "date32[day]", "made": "timestamp[us]", "at": "timestamp[us, tz=UTC]",
+    **dict.fromkeys(("m", "t", "tz", "i", "j", "jb", "u", "net", "bits", "range", "mood", "pair", "ints", "c", "v", "note"), "string"),
+    "nothing": "date32[day]",
+}  # fmt: skip
+VALUES: dict[str, Any] = {
+    "small": -1, "n": 70000, "o": 4294967295, "yes": True, "amount": Decimal("12.50"), "whole": Decimal(99999), "free": "1" + "0" * 40,
+    "huge": "1.00", "tiny": "0.0012", "paid": Decimal("3.25"), "raw": b"\x00\xff", "day": date(99, 12, 31),
+    "made": datetime(2026, 11, 22, 3, 4, 5, 500_000), "at": datetime(2026, 11, 21, 21, 34, 5, 678901, UTC),  # noqa: DTZ001 - no zone
+    "ints": "[1,null]", "nothing": None,
+}  # fmt: skip
+
+
+def types(target: Path) -> dict[str, str]:
+    said = {field.name: str(field.type) for field in pa.schema(DeltaTable(str(target)).schema().to_arrow())}
+    return {name: type_.removesuffix("_view") for name, type_ in said.items() if not name.startswith("__")}
+
+
+def applied(capture: Capturing, into: Path, **options: Any) -> SyncRun:
+    run = sync(None, capture.lake, TOPIC, into=into, **options)
+    assert run.await_termination()
+    return run
+
+
+def kept(capture: Capturing) -> list[Path]:
+    return sorted(Path(capture.lake, "captures", TOPIC, "types").glob("*"))
+
+
+def named(capture: Capturing) -> list[str]:
+    return [value["source"]["types"] for value in capture.values()]
+
+
+def penstock(*args: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, [*args])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_targets_have_the_source_s_types_from_the_first_batch(database: Database, capture: Capturing, tmp_path: Path) -> None:
+    database.run(f"{THINGS}; INSERT INTO things VALUES (1, {ROW})")
+    capture()
+    database.run(f"INSERT INTO things VALUES (2, {ROW}); INSERT INTO things VALUES (3)")
+    capture()
+    into = tmp_path / "targets"
+    assert not applied(capture, into).stopped
+    assert types(into / "things") == TYPES
+    first, second, third = sorted(rows(into / "things"), key=lambda row: row["id"])
+    assert str(first.pop("f")) == str(second.pop("f")) == "nan"
+    assert VALUES.items() <= first.items()
+    assert {**first, "id": 2} == second
+    assert {name for name, value in third.items() if value is not None} == {"id"}
+    assert "things: equal (3 rows" in penstock("verify-sync", database.dsn, str(into), "--table", "things")
+
+
+def test_types_are_kept_once_for_each_form_of_a_table(database: Database, capture: Capturing) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY, n numeric(5, 1)); INSERT INTO a VALUES (1, 1.5)")
+    capture()
+    database.run("INSERT INTO a VALUES (2, 2.5); UPDATE a SET n = 3; DELETE FROM a WHERE id = 1; TRUNCATE a")
+    capture()
+    database.run("INSERT INTO a VALUES (3, 0)")
+    capture()
+    (one,) = kept(capture)
+    assert set(named(capture)) == {one.name}
+    assert json.loads(one.read_bytes()) == {
+        "format": 1,
+        "schema": "public",
+        "table": "a",
+        "columns": {"id": "int", "n": "decimal(5,1)"},
+    }
+    database.run("ALTER TABLE a ALTER n TYPE numeric(7, 2); INSERT INTO a VALUES (4, 0); ALTER TABLE a ALTER n TYPE numeric(5, 1)")
+    database.run("INSERT INTO a VALUES (5, 0)")
+    capture()
+    names = named(capture)
+    assert len(kept(capture)) == len(set(names)) == 2
+    assert names[-1] == one.name != names[-2]
+
+
+def test_events_have_the_types_of_their_own_time(database: Database, capture: Capturing, tmp_path: Path) -> None:
+    """Not those of the time at which the capture reads them: a table may have changed again by then."""
+    database.run("CREATE TABLE a (id int PRIMARY KEY, gone date, old int)")
+    capture()
+    database.run("INSERT INTO a VALUES (1, '2026-11-22', 1); ALTER TABLE a RENAME old TO new; INSERT INTO a VALUES (2, NULL, 2)")
+    database.run("ALTER TABLE a DROP gone; ALTER TABLE a ADD more bytea; INSERT INTO a VALUES (3, 3)")
+    database.run("ALTER TABLE a ALTER new TYPE bigint; INSERT INTO a VALUES (4, 4000000000, 'x'); ALTER TABLE a DROP new")
+    capture()
+    into = tmp_path / "targets"
+    assert not applied(capture, into).stopped
+    assert types(into / "a") == {"id": "int32", "gone": "date32[day]", "old": "int32", "new": "int64", "more": "binary"}
+    assert sorted(rows(into / "a"), key=lambda row: row["id"]) == [
+        {"id": 1, "gone": date(2026, 11, 22), "old": 1, "new": None, "more": None},
+        {"id": 2, "gone": None, "old": None, "new": 2, "more": None},
+        {"id": 3, "gone": None, "old": None, "new": 3, "more": None},
+        {"id": 4, "gone": None, "old": None, "new": 4_000_000_000, "more": b"x"},
+    ]
+
+
+def test_columns_that_come_later_have_their_types_too(database: Database, capture: Capturing, tmp_path: Path) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)")
+    capture()
+    applied(capture, tmp_path / "targets")
+    database.run(
+        "ALTER TABLE a ADD n numeric(4, 2); UPDATE a SET id = 2; ALTER TABLE a ADD day date; INSERT INTO a VALUES (3, 1.5)"
+    )
+    capture()
+    applied(capture, tmp_path / "targets")
+    assert types(tmp_path / "targets" / "a") == {"id": "int32", "n": "decimal128(4, 2)", "day": "date32[day]"}
+
+
+def test_tables_of_one_name_have_types_of_their_own(database: Database, capture: Capturing, tmp_path: Path) -> None:
+    database.run("CREATE SCHEMA old; CREATE TABLE a (id int PRIMARY KEY, v date); CREATE TABLE old.a (id int PRIMARY KEY, v bytea)")
+    database.run("INSERT INTO a VALUES (1, '2026-11-22'); INSERT INTO old.a VALUES (1, 'x')")
+    capture()
+    applied(capture, tmp_path)
+    found = sorted(str(types(folder)["v"]) for folder in tmp_path.glob("*a") if folder.name != "lake")
+    assert found == ["binary", "date32[day]"]
+
+
+def test_a_declared_type_goes_first(database: Database, capture: Capturing, tmp_path: Path) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY, n numeric(5, 2), at timestamptz)")
+    database.run("INSERT INTO a VALUES (1, 1.5, 'infinity')")
+    capture()
+    columns = {"a": {"id": "bigint", "n": "decimal(10,4)", "at": "string"}}
+    assert not applied(capture, tmp_path / "targets", columns=columns).stopped
+    assert rows(tmp_path / "targets" / "a") == [{"id": 1, "n": Decimal("1.5000"), "at": "infinity"}]
+
+
+def test_types_are_there_before_the_events_that_name_them(
+    database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1)")
+
+    def end(reached: str) -> None:
+        if reached in ("chunk sent", "batch sent"):
+            assert {path.name for path in kept(capture)} >= set(named(capture))
+            assert kept(capture)
+            raise KeyboardInterrupt
+
+    for change in ("ALTER TABLE a ADD v date; INSERT INTO a VALUES (2, NULL)", "SELECT"):
+        with monkeypatch.context() as patch:
+            patch.setattr("penstock.cdc.postgres.Capture", partial(Capture, reached=end))
+            capture(code=1)
+        capture()
+        database.run(change)
+    assert {path.name for path in kept(capture)} == set(named(capture))
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged", "another's", "newer"])
+def test_without_its_types_a_target_has_those_of_json_and_the_log_says_so_once(
+    database: Database, capture: Capturing, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY, n numeric(5, 2)); INSERT INTO a VALUES (1, 1.5)")
+    database.run("CREATE TABLE b (id int PRIMARY KEY, n numeric(5, 2)); INSERT INTO b VALUES (1, 1.5)")
+    capture()
+    first, second = kept(capture)
+    others = {first: second.read_bytes(), second: first.read_bytes()}
+    for path, other in others.items():
+        match how:
+            case "gone":
+                path.unlink()
+            case "damaged":
+                path.write_bytes(b"{")
+            case "newer":
+                path.write_bytes(b'{"format": 2}')
+            case _:
+                path.write_bytes(other)
+    with caplog.at_level(logging.WARNING, "penstock.spark"):
+        assert not applied(capture, tmp_path / "targets").stopped
+    assert types(tmp_path / "targets" / "a") == types(tmp_path / "targets" / "b") == {"id": "int64", "n": "string"}
+    (said,) = [one.getMessage() for one in caplog.records if "types of their columns" in one.getMessage()]
+    assert f"captures/{TOPIC}/types/" in said
+
+
+def test_a_masked_column_has_no_longer_the_source_s_type(database: Database, capture: Capturing, tmp_path: Path) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY, n numeric(5, 2), day date, gone bytea)")
+    database.run("INSERT INTO a VALUES (1, 1.5, '2026-11-22', 'x')")
+    capture()
+    options = {"*.a": TableOptions(masks={"n": "sha256", "day": "null"}, without_columns=["gone"])}
+    assert not applied(capture, tmp_path / "targets", table_options=options).stopped
+    assert types(tmp_path / "targets" / "a") == {"id": "int32", "n": "string", "day": "date32[day]"}

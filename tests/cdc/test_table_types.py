@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.cdc.events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
+from penstock.log.errors import DataDamaged, NewerFormatError
+
+TABLE = TableTypes("public", "a", {"id": "int", "ß": "decimal(5,2)"})
+
+
+def test_an_object_is_called_by_its_content() -> None:
+    assert decode_types(TABLE.data, TABLE.name, where="here") == TABLE
+    assert is_types_name(TABLE.name)
+    assert TableTypes("public", "a", {"ß": "decimal(5,2)", "id": "int"}).name != TABLE.name
+    assert types_key("%DLQ%x", TABLE.name) == f"captures/dlq.x/types/{TABLE.name}"
+
+
+def test_a_type_that_no_target_can_have_is_text() -> None:
+    later = TableTypes("public", "a", {"id": "int", "v": "variant"})
+    assert decode_types(later.data, later.name, where="here").columns == {"id": "int", "v": "string"}
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"format":1}', TABLE.data + b" ", TABLE.data.replace(b"5,2", b"5,3")])
+def test_an_object_that_is_not_what_its_name_says(data: bytes) -> None:
+    with pytest.raises(DataDamaged):
+        decode_types(data, TABLE.name, where="here")
+
+
+def test_an_object_of_a_later_version() -> None:
+    with pytest.raises(NewerFormatError):
+        decode_types(json.dumps({"format": 2, "columns": []}).encode(), TABLE.name, where="here")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef\n"])
+def test_names_that_an_event_may_not_give(name: str) -> None:
+    assert not is_types_name(name)
+
+
+def test_a_column_of_several_forms_holds_the_values_of_all() -> None:
+    wider = TableTypes("public", "a", {"id": "bigint", "more": "date"})
+    other = TableTypes("public", "a", {"more": "timestamp"})
+    assert joined_types([TABLE, wider, other]) == {"id": "bigint", "ß": "decimal(5,2)", "more": "string"}
+    assert joined_types([]) == {}
