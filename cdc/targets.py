@@ -173,6 +173,10 @@ class Target:
         names = [column.name for column in self.columns]
         return tuple(names.index(name) for name in self.key)
 
+    def type_of(self, name: str) -> str | None:
+        """The type of a column; None where it is not there."""
+        return next((column.type for column in self.columns if column.name == name), None)
+
     def reached(self, ends: Mapping[int, int], truncated: int | None, told: ByQueue | None = None) -> Target:
         return replace(self, progress=self.progress.reached(ends, truncated, told))
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _METADATA = "userMetadata"
-_MAPPING = "delta.columnMapping.mode"
+MAPPING = "delta.columnMapping.mode"
 _STORE = "Object Store error"
 _KEPT_MAX = 128
 _FILE_SIZE, _FILE_BYTES = "delta.targetFileSize", 100 * MIB
@@ -60,23 +60,12 @@ class DeltaTables:
 
     def find(self, name: str) -> Found | None:
         """The Delta table that is there for a target; None where there is none."""
-        table = self._open(name)
-        if table is None:
-            return None
-        import pyarrow as pa
-
-        columns, others = [], []
-        for one in pa.schema(table.schema().to_arrow()):
-            kind = _type_name(one.type)
-            if kind is None or one.name.startswith("__"):
-                others.append(one.name)
-            else:
-                columns.append(Column(one.name, kind))
-        return Found(tuple(columns), frozenset(others), _written(table))
+        table = self.open(name)
+        return None if table is None else found_in(table)
 
     def written(self, name: str) -> Written | None:
         """The metadata of the newest commit of a sync."""
-        table = self._open(name)
+        table = self.open(name)
         return None if table is None else _written(table)
 
     def create(self, target: Target, owner: Owner) -> None:
@@ -97,7 +86,7 @@ class DeltaTables:
             configuration={PROPERTY: encode_metadata(owner, target)},
             raise_if_key_not_exists=False,
             storage_options=self._options,
-            commit_properties=_properties(owner, target),
+            commit_properties=properties_of(owner, target),
         )
 
     def add_columns(self, target: Target, columns: Sequence[Column]) -> None:
@@ -107,7 +96,7 @@ class DeltaTables:
 
         fields = Schema.from_arrow(pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])).fields
         table = self._table(target)
-        if table.metadata().configuration.get(_MAPPING, "none") != "none":
+        if table.metadata().configuration.get(MAPPING, "none") != "none":
             raise TargetRefused(
                 "the target has column mapping, and this engine cannot give such a table columns",
                 operation="sync",
@@ -184,7 +173,7 @@ class DeltaTables:
                 source_alias="s",
                 target_alias="t",
                 streamed_exec=False,  # so that files without the batch's range of keys are not read
-                commit_properties=_properties(owner, target, once=True),
+                commit_properties=properties_of(owner, target, once=True),
             ).when_matched_delete(f"NOT s.{PUT} AND {counts}")
             if changed:
                 merging = merging.when_matched_update(changed, f"s.{PUT} AND {counts}")
@@ -195,7 +184,7 @@ class DeltaTables:
             merging.execute()
             if table.version() == version:  # no row has changed, so there was no commit, which has to carry the target's progress
                 table.create_write_transaction(
-                    [], "append", table.schema(), commit_properties=_properties(owner, target, once=True)
+                    [], "append", table.schema(), commit_properties=properties_of(owner, target, once=True)
                 )
             self._keep(target.name, table)
             return True
@@ -209,7 +198,7 @@ class DeltaTables:
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
 
-        table = self._open(name)
+        table = self.open(name)
         if table is None:
             return None
         said = table.metadata().configuration.get(_FILE_SIZE, "")
@@ -233,7 +222,8 @@ class DeltaTables:
             return None
         return one_line(error)
 
-    def _open(self, name: str) -> DeltaTable | None:
+    def open(self, name: str) -> DeltaTable | None:
+        """The newest version of a table; None where there is none."""
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
@@ -262,10 +252,24 @@ class DeltaTables:
             del self._kept[next(iter(self._kept))]
 
     def _table(self, target: Target) -> DeltaTable:
-        table = self._open(target.name)
+        table = self.open(target.name)
         if table is None:
             raise InvalidArgument("the target has gone", operation="sync", object=self.path(target.name))
         return table
+
+
+def found_in(table: DeltaTable) -> Found:
+    """What a version of a table is."""
+    import pyarrow as pa
+
+    columns, others = [], []
+    for one in pa.schema(table.schema().to_arrow()):
+        kind = _type_name(one.type)
+        if kind is None or one.name.startswith("__"):
+            others.append(one.name)
+        else:
+            columns.append(Column(one.name, kind))
+    return Found(tuple(columns), frozenset(others), _written(table))
 
 
 def quoted(name: str) -> str:
@@ -286,7 +290,8 @@ def _spread(target: Target, rows: pa.Table) -> tuple[pa.Table, Mapping[str, str]
     return spread, names
 
 
-def _properties(owner: Owner, target: Target, *, once: bool = False) -> CommitProperties:
+def properties_of(owner: Owner, target: Target, *, once: bool = False) -> CommitProperties:
+    """The properties of a commit that records the target's progress. ``once``: that is for one commit of its number."""
     from deltalake import CommitProperties, Transaction
 
     transactions = [Transaction(APP_ID, target.progress.commits)] if once else None

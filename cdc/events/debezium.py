@@ -13,7 +13,6 @@ import msgspec
 from ...log.errors import InvalidArgument
 from ...log.format.stored_json import whole_number
 from .sources import Source, source_of
-from .table_types import FIELD
 
 OPERATIONS = ("c", "u", "d", "r", "t", "m")
 _PUTS = ("c", "u", "r")
@@ -190,7 +189,7 @@ def parse_change(event: object) -> Change | None:
         schema_of_key=schema_of_key,
         schema_of_row=None if schema is None else _row_schema(schema),
         modes=isinstance(source.get("version"), str),
-        types_name=name if isinstance(name := source.get(FIELD), str) else None,
+        types_name=name if isinstance(name := source.get("types"), str) else None,
     )
 
 

@@ -21,8 +21,6 @@ from .wider import widest
 
 CAPTURES = "captures/"
 """The folder of what captures keep besides their topics."""
-FIELD = "types"
-"""The field of an event's ``source`` that names the object."""
 _FORMAT = 1
 _DIGEST_BYTES = 8
 _NAME = re.compile(r"[0-9a-f]{16}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from ...log.errors import InvalidArgument
 from .floats import double, single
@@ -48,7 +48,7 @@ _FRACTION = re.compile(r"[.,](\d{6})(\d+)")
 _BEYOND = re.compile(
     r"[+-]?infinity|.* BC|[+-]\d{4,}-.*|\d{5,}-.*|0000-.*|.*[.,]\d{6,}[1-9]\d*(?:Z|[+-][\d:]+)?", re.IGNORECASE | re.DOTALL
 )
-_TEMPORAL = ("date", "timestamp", "timestamp_ntz")
+TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 _USUAL_CHARACTERS = 32
 """The length of ``2026-11-20 12:17:33.190844+00:00``: no shorter text has room for more than six digits elsewhere."""
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
@@ -60,6 +60,14 @@ _LEVELS = 200
 
 class Unfit(ValueError):
     """A value that its column cannot hold."""
+
+    column: str | None = None
+    """The column's name, where it is known."""
+
+    def of(self, column: str) -> Self:
+        """The same error, of a value in this column."""
+        self.column = column
+        return self
 
 
 class UnfitTime(Unfit):
@@ -161,7 +169,7 @@ def converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
             check_levels(value)
             if is_it(value):
                 return KEEP
-            beyond = name in _TEMPORAL and (
+            beyond = name in TEMPORAL and (
                 isinstance(error, OverflowError) or (isinstance(value, str) and _BEYOND.fullmatch(value))
             )
             raise (UnfitTime if beyond else Unfit)(f"{_shown(value)} does not fit {name}{_why(error)}") from error

@@ -45,6 +45,14 @@ class Version:
     place: Place
 
 
+class NamedTypes(NamedTuple):
+    """The types of a table's columns, by the name of the object that has them."""
+
+    position: int
+    """The position of the event that gave the name; `NEVER` where it had none."""
+    name: str
+
+
 class Truncate(NamedTuple):
     """The last truncate of a table; truncates compare by their positions."""
 
@@ -59,6 +67,10 @@ class Refused:
 
     place: Place
     reason: str
+    column: str | None = None
+    """The column whose value does not fit."""
+    types_name: str | None = None
+    """The name that the event gives of its columns' types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +147,8 @@ class Folded:
     """The columns that events have, by table, of tables that get only some of them, or masked ones."""
     aside: list[Aside] = field(default_factory=list)
     """What is not applied, or not as it is."""
+    types: dict[Source, NamedTypes] = field(default_factory=dict)
+    """The types that the newest event of each table names, also one that cannot be applied."""
 
 
 class _Table(RowReader):
@@ -150,6 +164,8 @@ class _Table(RowReader):
         """The highest truncate of this range, by queue. Removing rows of other queues is left to the caller that puts the queues together."""
         self.new_truncate: Truncate | None = None
         self.count = 0
+        self.last: dict[int, Change] = {}
+        """The last event by queue."""
         self.newest = {queue: told.position for queue, told in target.progress.told.items()}
         """The highest position told, by queue."""
         self.behind = {queue: told.behind if plan.guard else 0 for queue, told in target.progress.told.items()}
@@ -236,7 +252,7 @@ class Fold:
         except Unfit as error:
             if table is not None:
                 table.nulled.clear()
-            self._unfit(source, (queue, offset), str(error), change)
+            self._unfit(source, (queue, offset), str(error), change, error.column)
 
     def result(self) -> Folded:
         """The result for all events taken."""
@@ -263,6 +279,11 @@ class Fold:
                 folded.told[source] = changed
             if table.new_truncate is not None:
                 folded.truncates[source] = table.new_truncate
+            named = [
+                NamedTypes(_or_never(one.position), one.types_name) for one in table.last.values() if one.types_name is not None
+            ]
+            if named:
+                folded.types[source] = max(named)
         return folded
 
     def _known(self, source: Source) -> _Table | None:
@@ -324,12 +345,12 @@ class Fold:
                 if name in change.row:
                     raise Unfit(reason)
 
-    def _unfit(self, source: Source, place: Place, reason: str, change: Change | None = None) -> None:
+    def _unfit(self, source: Source, place: Place, reason: str, change: Change | None = None, column: str | None = None) -> None:
         """Let an event that cannot be applied stop its table, or keep it aside."""
         if self._policy_of(source) == "reject":
             self._folded.aside.append(self._aside(source, place, reason, change))
         else:
-            self._refuse(source, place, reason)
+            self._refuse(source, place, reason, column, None if change is None else change.types_name)
 
     def _note_nulls(self, table: _Table, change: Change, place: Place) -> None:
         for column, reason in table.nulled:
@@ -348,8 +369,8 @@ class Fold:
             self._policies[source] = self._plan.policy_of(source)
         return self._policies[source]
 
-    def _refuse(self, source: Source, place: Place, reason: str) -> None:
-        self._folded.refused.setdefault(source, {})[place[0]] = Refused(place, reason)
+    def _refuse(self, source: Source, place: Place, reason: str, column: str | None = None, types_name: str | None = None) -> None:
+        self._folded.refused.setdefault(source, {})[place[0]] = Refused(place, reason, column, types_name)
 
     def _fold(self, table: _Table | None, change: Change, place: Place, time_us: int) -> None:
         self._check_order(change)
@@ -357,6 +378,7 @@ class Fold:
         if table is None:
             self._see(change.source, change, place)
             return
+        table.last[place[0]] = change
         self._apply(table, change, place, time_us)
         if change.position is not None and self._plan.guard:
             table.tell(place[0], change.position)
@@ -543,6 +565,10 @@ class Fold:
                 raise Unfit(f"column {name!r}: {error}") from error
 
 
+def _or_never(position: int | None) -> int:
+    return NEVER if position is None else position
+
+
 def _changed_at(change: Change, stored_us: int) -> int:
     at_us = stored_us if change.time_us is None else change.time_us
     if not _FIRST_US <= at_us <= _LAST_US:
@@ -582,6 +608,8 @@ def combined(parts: list[Folded]) -> Folded:
             whole.told.setdefault(source, {}).update(told)  # a queue is one task's
         for source, columns in part.columns.items():
             whole.columns[source] = whole.columns.get(source, frozenset()) | columns
+        for source, named in part.types.items():
+            whole.types[source] = max(whole.types.get(source, named), named)
         whole.broken.update(part.broken)
         whole.aside += part.aside
         whole.ignored += part.ignored

@@ -79,7 +79,7 @@ class RowReader:
                     if not quiet:
                         self.nulled.append((name, str(error)))
         except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
-            raise Unfit(f"column {name}: {error}") from error
+            raise Unfit(f"column {name}: {error}").of(name) from error
         return tuple(found)
 
     def key(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None, *, modes: bool = False) -> Key:
@@ -91,7 +91,7 @@ class RowReader:
             try:
                 key.append(typed[name](value))
             except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
-                raise Unfit(f"key column {name}: {error}") from error
+                raise Unfit(f"key column {name}: {error}").of(name) from error
         return tuple(key)
 
     def _typed(self, schema: Mapping[str, Any] | None, *, modes: bool) -> list[tuple[str, Convert]]:

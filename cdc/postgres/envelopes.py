@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...log.errors import DataDamaged, InvalidArgument
-from ..events.table_types import FIELD, TableTypes
+from ..events.table_types import TableTypes
 from .pgoutput import UNCHANGED, Begin, Column, Delete, Insert, Relation, Row, Text, Truncate, Unchanged, Update
 from .positions import Positions, split
 from .values import Conversion, Conversions, key_text
@@ -252,7 +252,7 @@ class Envelopes:
             "lsn": lsn,
         }
         if table.types is not None:
-            source[FIELD] = table.types
+            source["types"] = table.types
         value = {
             "before": before,
             "after": after,

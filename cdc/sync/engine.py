@@ -23,9 +23,9 @@ from ...coordinator.lakes import lakes
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
 from ..delta.compaction import Compaction
-from ..events.sources import Source, united, wanted
+from ..events.sources import Source, named_apart, united, wanted
 from ..fold.aside import Aside, counted
-from ..fold.fold import Folded, Refused
+from ..fold.fold import Folded, NamedTypes, Refused
 from ..fold.seen import Seen
 from ..fold.shape import Shape, new_columns
 from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, name_taken, target_names
@@ -34,6 +34,7 @@ from .backend import Backend, FoundChanges, check_done, refusal_of
 from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone, target_named_otherwise
 from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
 from .options import Batch, Options, PoisonEvent, unmatched
+from .remedies import remedy
 from .scan import EVENT, TYPED_EVENT, Scan, events_planned
 from .side_by_side import side_by_side
 from .source_types import SourceTypes
@@ -42,6 +43,8 @@ from .stops import Stops
 _AFTER_DEATH = 2
 """How often batches are halved after a driver died, perhaps out of memory. The next one begins with a fourth, and grows with each batch."""
 _HALVED_MAX = 63
+_DECLARE = "declare"
+"""The word in a reason that says itself what to do."""
 
 
 class Engine:
@@ -64,6 +67,8 @@ class Engine:
         self._others: dict[Source, frozenset[str]] = {}
         self._progress: dict[str, Progress] = {}
         """The progress by folder: from the sync's record, and then from this run's merges."""
+        self._types: dict[str, NamedTypes] = {}
+        """The types that a table's newest event named, by folder."""
         self._stopped = Stops()
         self._position: dict[int, int] = {}
         self._batches = 0
@@ -135,6 +140,7 @@ class Engine:
         self._names = {source: name for name, source in record.tables.items()}
         self._truncated = dict(record.truncated)
         self._progress = dict(record.progress)
+        self._types = dict(record.types)
         position, lost = where_to_begin(record, standing.kept, self._options.topic)
         self._check_names()
         if not self._made_again() and covers(record.chosen, self._options.tables):
@@ -354,6 +360,9 @@ class Engine:
         merged = {}
         if folded.aside:
             self._keep_aside(folded.aside, ranges)
+        for source, types in folded.types.items():
+            name = self._targets[source].name
+            self._types[name] = max(self._types.get(name, types), types)
         # Small ones come first: a table with much to write keeps no other one waiting.
         sources = sorted(folded.counts, key=lambda source: (folded.counts[source], self._targets[source].name))
         targets = [self._after(source, folded, ranges) for source in sources]
@@ -369,7 +378,8 @@ class Engine:
             merged[target.name] = folded.counts[source]
             self._compaction.merged(target)
         for source, bars in folded.refused.items():
-            self._stopped.add(source, bars.values(), self._position | {queue: end for queue, (_, end) in ranges.items()})
+            explained = [self._explained(source, one) for one in bars.values()]
+            self._stopped.add(source, explained, self._position | {queue: end for queue, (_, end) in ranges.items()})
         return merged
 
     def _keep_aside(self, events: Sequence[Aside], ranges: Ranges) -> None:
@@ -382,6 +392,20 @@ class Engine:
         side.write(events, self._position | {queue: end for queue, (_, end) in ranges.items()}, check=self._held.check)
         self._set_aside = events
         self._reached("set aside", "after", name)
+
+    def _explained(self, source: Source, refused: Refused) -> Refused:
+        """The same with what to do, where a column's type is the cause."""
+        target = self._targets.get(source)
+        has = None if target is None or refused.column is None else target.type_of(refused.column)
+        if has is None or refused.column is None:
+            return refused
+        told = {} if refused.types_name is None else self._source_types.joined(source, [refused.types_name])
+        calls_for = told.get(refused.column)
+        if calls_for is None and _DECLARE in refused.reason:
+            return refused
+        table = named_apart({*self._names, source})[source]
+        why = remedy(self._options, table, refused.column, has=has, calls_for=calls_for)
+        return replace(refused, reason=f"{refused.reason}{why}")
 
     def _after(self, source: Source, folded: Folded, ranges: Ranges) -> Target:
         """A target as it is once the batch is merged into it."""
@@ -422,6 +446,7 @@ class Engine:
             progress={name: self._progress[name] for name in self._names.values() if name in self._progress},
             resume=self._stopped.resume,
             sources=self._stopped.sources,
+            types={name: self._types[name] for name in self._names.values() if name in self._types},
         )
         lease = self._held
         lakes.open(self._options.place).run(lambda: lease.save(record))

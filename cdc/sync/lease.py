@@ -25,6 +25,7 @@ from ...log.format.stored_json import Number, Stored, damaged, parse_stored
 from ...log.paths import topic_folder
 from ...log.runtime.runtime import Runtime
 from ..events.sources import Source
+from ..fold.fold import NamedTypes
 from ..targets import Progress
 
 _LOOK_S = 0.3
@@ -74,6 +75,8 @@ class SyncRecord:
     """The progress by folder, as its target has it: Delta's cleanup of the log removes the commit that says so from a quiet target."""
     sources: Mapping[str, Source] = field(default_factory=dict)
     """The full sources of stopped tables, by their names in ``stopped``: they tell the tables from others."""
+    types: Mapping[str, NamedTypes] = field(default_factory=dict)
+    """The types of a table's columns that its newest event named, by folder."""
 
 
 def sync_group(name: str) -> str:
@@ -107,6 +110,8 @@ def encode_record(record: SyncRecord) -> bytes:
         "sources": {table: list(source) for table, source in record.sources.items()},
         "resume": {table: {str(queue): offset for queue, offset in places.items()} for table, places in record.resume.items()},
     }
+    if record.types:
+        document["types"] = {name: list(types) for name, types in record.types.items()}
     return json.dumps(document).encode()
 
 
@@ -128,6 +133,7 @@ class _Form(Stored, frozen=True):
     truncated: tuple[tuple[Source, int], ...] = ()
     progress: dict[str, object] = msgspec.field(default_factory=dict)
     sources: dict[str, Source] = msgspec.field(default_factory=dict)
+    types: dict[str, NamedTypes] = msgspec.field(default_factory=dict)
 
 
 def decode_record(data: bytes, *, where: str) -> SyncRecord:
@@ -148,6 +154,7 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
         truncated=dict(form.truncated),
         progress=progress,
         sources=form.sources,
+        types=form.types,
     )
 
 

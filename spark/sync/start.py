@@ -106,11 +106,7 @@ def sync(
     another driver has taken over and stays alive, and with `LeaseLost` after 6 losses without a batch between.
     """
     place = LakePlace.of(lake, coordination=coordination)
-    name = topic.replace("%", "") if name is None else name
-    if not _NAME.fullmatch(name):
-        raise InvalidArgument(
-            "bad name of a sync", operation="sync", object=name, expected="letters, digits, '_', '-' and '.', at most 100"
-        )
+    name = sync_name(name, topic)
     if trigger == "available_now":
         pause = None
     elif isinstance(trigger, str):
@@ -157,7 +153,7 @@ def sync(
     options = Options(
         place=place,
         topic=topic,
-        into=_folder(into),
+        into=target_folder(into),
         name=name,
         tables=None if tables is None else frozenset(tables),
         history=history if isinstance(history, bool) else frozenset(history),
@@ -185,7 +181,18 @@ def sync(
     return SyncRun(options, backend_of, trigger=pause, listener=listener)
 
 
-def _folder(into: str | os.PathLike[str]) -> str:
+def sync_name(name: str | None, topic: str) -> str:
+    """The name of a sync, by default its topic's. Raises `InvalidArgument`."""
+    name = topic.replace("%", "") if name is None else name
+    if not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            "bad name of a sync", operation="sync", object=name, expected="letters, digits, '_', '-' and '.', at most 100"
+        )
+    return name
+
+
+def target_folder(into: str | os.PathLike[str]) -> str:
+    """The folder of targets, absolute. Raises `InvalidArgument`."""
     folder = os.fspath(into)
     check_into(folder.partition("?")[0] if "://" in folder else folder)
     return folder if "://" in folder else str(Path(folder).expanduser().absolute())

@@ -165,8 +165,18 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
     metavar="COMMITS",
     help="Put a target's small files together after so many commits to it, beside the sync; 0: never.",
 )
-@click.option("--dry-run", is_flag=True, help="Read all events of the topic, say what would become of each table, and do nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Read all events of the topic, say what would become of each table, and do nothing; with --retype, of each target.",
+)
 @click.option("--status", is_flag=True, help="Only show how far the sync is.")
+@click.option(
+    "--retype",
+    is_flag=True,
+    help="Only give targets that are there the types of the source's columns, or those of --column, and end. Asks first.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask, with --retype.")
 @group_options
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as click parsed it
@@ -210,6 +220,12 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "compact_every": given["compact_every"],
         },
     }
+    if given["retype"]:
+        from .retype import retype_targets
+
+        return retype_targets(session, topic, given=task["options"], s3=task["s3"], yes=given["yes"], dry_run=given["dry_run"])
+    if given["yes"]:
+        raise click.UsageError("--yes belongs to --retype.")
     if given["dry_run"]:
         from .sync_preview import show_preview
 
@@ -323,12 +339,6 @@ def _show_stopped(stopped: Mapping[str, Any]) -> None:
     for table, stops in stopped.items():
         for stop in stops:
             click.echo(f"{table} stands still at queue {stop['queue']}, offset {stop['offset']}: {stop['reason']}", err=True)
-            if any(said in stop["reason"] for said in (" does not fit ", "is in no year", "is more precise")):
-                click.echo(
-                    "  hint: rewrite the target with a type that holds it, name that with --column, and start again; times that nothing but "
-                    "text holds become NULL by --unfit-times null",
-                    err=True,
-                )
 
 
 def _show_behind(behind: Mapping[str, int]) -> None:

@@ -215,3 +215,65 @@ def test_a_masked_column_has_no_longer_the_source_s_type(database: Database, cap
     options = {"*.a": TableOptions(masks={"n": "sha256", "day": "null"}, without_columns=["gone"])}
     assert not applied(capture, tmp_path / "targets", table_options=options).stopped
     assert types(tmp_path / "targets" / "a") == {"id": "int32", "n": "string", "day": "date32[day]"}
+
+
+def test_a_source_that_becomes_wider_goes_on_after_the_line_that_its_table_says(
+    database: Database, capture: Capturing, tmp_path: Path
+) -> None:
+    into = tmp_path / "targets"
+    database.run("CREATE TABLE a (id int PRIMARY KEY, n int, v varchar(3), m numeric(5, 2), at date)")
+    database.run("INSERT INTO a VALUES (1, 1, 'abc', 1.50, '2026-11-22')")
+    capture()
+    applied(capture, into)
+    database.run("ALTER TABLE a ALTER id TYPE bigint, ALTER n TYPE bigint, ALTER v TYPE text, ALTER m TYPE numeric(7, 3)")
+    database.run("ALTER TABLE a ALTER at TYPE timestamp; INSERT INTO a VALUES (2, 5, 'abcdef', 2.5, NULL)")
+    capture()
+    assert not applied(capture, into).stopped, "what fits is applied"
+    database.run("INSERT INTO a VALUES (3000000000, 5000000000, 'x', 1234.125, '2026-11-22 03:04:05')")
+    capture()
+    ((stop,),) = applied(capture, into).stopped.values()
+    assert "does not fit int. The source's column calls for bigint, the target's has int: penstock sync" in stop.reason
+    penstock(*stop.reason.rpartition(": penstock ")[2].split(), "--lake", capture.lake, "--yes")
+    assert not applied(capture, into).stopped
+    assert types(into / "a") == {"id": "int64", "n": "int64", "v": "string", "m": "decimal128(7, 3)", "at": "timestamp[us]"}
+    assert "a: equal (3 rows" in penstock("verify-sync", database.dsn, str(into), "--table", "a")
+
+
+def test_a_target_of_an_older_release_keeps_its_text_until_it_is_asked_for(
+    database: Database, capture: Capturing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = tmp_path / "targets"
+    database.run(f"{THINGS}; INSERT INTO things VALUES (1, {ROW})")
+    with monkeypatch.context() as older:
+        older.setattr("penstock.cdc.postgres.Capture", lambda *args, types, **more: Capture(*args, types=None, **more))
+        capture()
+    applied(capture, into)
+    database.run(f"INSERT INTO things VALUES (2, {ROW}); ALTER TABLE things ADD more numeric(4, 2)")
+    database.run("UPDATE things SET more = 1.5")
+    capture()
+    assert not applied(capture, into).stopped
+    before = types(into / "things")
+    assert (before["amount"], before["at"], before["more"]) == ("string", "string", "decimal128(4, 2)"), "only what is new"
+    penstock("sync", TOPIC, "--lake", capture.lake, "--into", str(into), "--retype", "--yes")
+    found = types(into / "things")
+    assert found == {**TYPES, "small": "int64", "n": "int64", "r": "double", "more": "decimal128(4, 2)"}, "what holds all stays"
+    database.run(f"INSERT INTO things VALUES (3, {ROW})")
+    capture()
+    assert not applied(capture, into).stopped
+    assert "things: equal (3 rows" in penstock("verify-sync", database.dsn, str(into), "--table", "things")
+
+
+def test_a_time_that_no_column_holds_stops_its_table_and_is_told(database: Database, capture: Capturing, tmp_path: Path) -> None:
+    into = tmp_path / "targets"
+    database.run("CREATE TABLE contracts (id int PRIMARY KEY, ends timestamptz); INSERT INTO contracts VALUES (1, 'infinity')")
+    capture()
+    ((stop,),) = applied(capture, into).stopped.values()
+    assert "column ends: 'infinity' does not fit timestamp" in stop.reason
+    assert "or start the sync with --unfit-times null, which makes such times NULL" in stop.reason
+    line = stop.reason.partition("has not: penstock ")[2].partition(";")[0]
+    penstock(*line.split(), "--lake", capture.lake, "--yes")
+    assert not applied(capture, into).stopped
+    assert rows(into / "contracts") == [{"id": 1, "ends": "infinity"}]
+    other = tmp_path / "other"
+    assert not applied(capture, other, name="other", unfit_times="null").stopped
+    assert rows(other / "contracts") == [{"id": 1, "ends": None}]

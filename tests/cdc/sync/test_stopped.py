@@ -56,7 +56,8 @@ def test_a_type_that_became_wider_stops_the_table_until_its_target_is_rewritten(
         with sync(None, lake, TOPIC, into=into, columns=narrow) as run:
             assert run.await_termination()
         (stop,) = run.stopped["public.bills"]
-        assert (stop.offset, stop.reason) == (1, "column amount: '12345.67' does not fit decimal(4,2)")
+        assert stop.offset == 1
+        assert stop.reason.startswith("column amount: '12345.67' does not fit decimal(4,2). Give the column a type that holds it: ")
     path = str(into / "bills")
     old = pa.table(DeltaTable(path).to_pyarrow_table())
     place = old.schema.get_field_index("amount")

@@ -47,7 +47,6 @@ def test_an_event_that_cannot_be_applied_is_named(penstock: Penstock, lake: Path
     send(str(lake), [*EVENTS, event("c", "bills", {"id": 3}, {"id": 3, "amount": "much"}, at=4)], queues=1)
     said = penstock("sync", TOPIC, "--into", tmp_path / "targets", *OPTIONS, code=1)
     assert "public.bills stands still at queue 0, offset 3: column amount: 'much' does not fit decimal(12,2)" in said.err
-    assert "hint: rewrite the target with a type that holds it, name that with --column, and start again" in said.err
     assert len(rows(tmp_path / "targets" / "bills")) == 2
 
 

@@ -128,7 +128,7 @@ def test_an_event_that_cannot_be_applied_stops_its_table_only_and_is_tried_again
     assert rows(into / "lines") == [{"id": 1, "count": Decimal(2**70)}]
     stops = {table: [(stop.queue, stop.offset) for stop in stops] for table, stops in first.stopped.items()}
     assert stops == {"public.bills": [(0, 1)], "public.keyless": [(0, 3)], "public.foreign": [(0, 4)]}
-    assert first.stopped["public.bills"][0].reason == "column amount: '1.005' does not fit decimal(12,2)"
+    assert first.stopped["public.bills"][0].reason.startswith("column amount: '1.005' does not fit decimal(12,2)")
     assert first.stopped["public.keyless"][0].reason == "it has no key, and no key is declared for its table"
     assert "written by someone else" in first.stopped["public.foreign"][0].reason
     assert "a Delta table that no sync has written" in first.stopped["public.foreign"][0].reason

@@ -1,0 +1,234 @@
+"""Older targets get other types, under the lease of their sync: each by one commit, which carries its progress.
+
+    look ─► read and convert every row, into a file of this machine ─► one commit ─► the sync's record
+
+Nothing is written to a target before all of its values are known to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Literal
+
+from ...coordinator.lakes import OpenLake, lakes
+from ...log.errors import InvalidArgument, RetryError, TopicNotFound
+from ..delta.merging import until_committed
+from ..delta.rewriting import check_rewritable, rewrite, rows_of, schema_of, size_of
+from ..delta.tables import DeltaTables, found_in
+from ..events.sources import Source, named, named_apart, united, wanted
+from ..events.types import Unfit
+from ..sync.existing import untold
+from ..sync.lease import SyncLease, SyncRecord, check_folder, decode_record, read_record, record_key, take_lease
+from ..sync.options import Options
+from ..sync.source_types import SourceTypes
+from ..targets import Found, Owner, Progress, Target, TargetRefused, check_owner
+from .changes import ColumnChange, changes_of
+from .converting import Conversion
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_PATIENCE_S: float | None = None
+"""How long to wait for a sync to end; None: as long as it takes to know that it has died."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetypedTable:
+    """What was done to one target, or would be."""
+
+    table: str
+    """The table of the source."""
+    path: str
+    changes: tuple[ColumnChange, ...] = ()
+    """The columns that get other types; none: the target is left as it is."""
+    rows: int = 0
+    files: int = 0
+    version: int | None = None
+    """The target's version with the new types; None: it was not rewritten."""
+    refused: str | None = None
+    """Why the target cannot have these types, and is as it was."""
+    unknown: bool = False
+    """Whether nothing tells the types of the source's columns, as no event since has named them."""
+
+
+def retype_targets(options: Options, *, dry_run: bool) -> tuple[RetypedTable, ...]:
+    """Give targets the types that are declared, or that the source's catalogue has. A dry run reads and converts all, and writes nothing.
+
+    Raises `SyncInUse` while the sync runs, `LeaseLost`, `TopicNotFound` where there is no such sync, and the errors of stores.
+    """
+    opened = lakes.open(options.place)
+    if dry_run:
+        return _Retype(options, _record(opened, options), None).all()
+    lease = opened.run(lambda: take_lease(opened, options.topic, options.name, patience_s=_PATIENCE_S))
+    try:
+        where = record_key(options.topic, options.name)
+        record = None if lease.record is None else decode_record(lease.record, where=where)
+        return _Retype(options, _there(record, options), lease).all()
+    finally:
+        opened.run(lease.give_up)
+
+
+def _record(opened: OpenLake, options: Options) -> SyncRecord:
+    async def read() -> SyncRecord | None:
+        return await read_record((await opened.coordination()).cells, options.topic, options.name)
+
+    return _there(opened.run(read), options)
+
+
+def _there(record: SyncRecord | None, options: Options) -> SyncRecord:
+    if record is None:
+        raise TopicNotFound(
+            "there is no such sync of this topic", object=options.name, hint="has it run, with this name and this coordination?"
+        )
+    check_folder(record, options.into, options.name)
+    return record
+
+
+class _Retype:
+    """One call. Without a lease nothing is written."""
+
+    def __init__(self, options: Options, record: SyncRecord, lease: SyncLease | None) -> None:
+        self._options, self._record, self._lease = options, record, lease
+        self._tables = DeltaTables(options.into, guard=True)
+        self._owner = Owner(options.topic, record.life, options.name)
+        self._source_types = SourceTypes(options)
+
+    def all(self) -> tuple[RetypedTable, ...]:
+        """Target by target; one that is refused holds up no other."""
+        chosen = {name: source for name, source in self._record.tables.items() if wanted(self._options.tables, source)}
+        self._check_names(chosen.values())
+        names = named_apart(self._record.tables.values())
+        return tuple(self._one(name, source, names[source]) for name, source in sorted(chosen.items()))
+
+    def _check_names(self, chosen: Collection[Source]) -> None:
+        options = self._options
+        declared = options.declared.columns.keys() - options.choices.by_name.keys()  # a file may have tables that are still to come
+        for table in sorted({*(options.tables or ()), *declared}):
+            if not any(wanted((table,), source) for source in chosen):
+                raise InvalidArgument(
+                    "the sync has no such table",
+                    operation="retype",
+                    object=table,
+                    expected=", ".join(sorted(map(named, chosen))[:10]) or None,
+                    observed=f"{len(chosen)} tables",
+                )
+
+    def _one(self, name: str, source: Source, table: str) -> RetypedTable:
+        path = self._tables.path(name)
+        try:
+            return self._converted(name, source, RetypedTable(table, path))
+        except TargetRefused as error:
+            return RetypedTable(table, path, refused=str(error))
+        except Exception as error:
+            if (why := self._tables.refusal(error)) is None:
+                raise
+            return RetypedTable(table, path, refused=why)
+
+    def _converted(self, name: str, source: Source, report: RetypedTable) -> RetypedTable:
+        from deltalake.exceptions import CommitFailedError
+
+        return until_committed(lambda: self._attempt(name, source, report), CommitFailedError, report.path, check=self._check)
+
+    def _attempt(self, name: str, source: Source, report: RetypedTable) -> RetypedTable:
+        table = self._tables.open(name)
+        if table is None:
+            return replace(report, refused="the target has gone")
+        found = found_in(table)
+        target = self._target(name, source, found, report.path)
+        told = self._told(name, source)
+        changes = self._changes(name, source, found, told)
+        report = replace(report, changes=changes, unknown=not changes and not told)
+        if not changes:
+            self._keep(target)
+            return report
+        check_rewritable(table, report.path)
+        rows, files = size_of(table)
+        report = replace(report, rows=rows, files=files)
+        try:
+            version = self._rewritten(table, target, changes)
+        except Unfit as error:
+            return replace(report, refused=str(error))
+        return replace(report, version=version)
+
+    def _target(self, name: str, source: Source, found: Found, path: str) -> Target:
+        """The target as its sync knows it. Raises `TargetRefused` for one that is not this sync's, or that others have changed."""
+        written = check_owner(path, found.written, self._owner, adopt=False)
+        assert written is not None, "it is the sync's own"
+        progress = written.progress
+        if written.forgotten:
+            if name not in self._record.progress:
+                raise untold(path)
+            progress = self._record.progress[name]
+        return Target(source, name, found.columns, written.key, progress, history=written.history)
+
+    def _told(self, name: str, source: Source) -> Mapping[str, str]:
+        named = self._record.types.get(name)
+        return {} if named is None else self._source_types.joined(source, [named.name])
+
+    def _changes(self, name: str, source: Source, found: Found, told: Mapping[str, str]) -> tuple[ColumnChange, ...]:
+        declared: Mapping[str, str] = united(self._options.declared.columns, source)
+        if missing := sorted(declared.keys() - {column.name for column in found.columns}):
+            raise TargetRefused(
+                "the target has no such column",
+                operation="retype",
+                object=self._tables.path(name),
+                expected=", ".join(column.name for column in found.columns),
+                observed=", ".join(missing),
+            )
+        return changes_of(found.columns, declared, told)
+
+    def _rewritten(self, table: DeltaTable, target: Target, changes: tuple[ColumnChange, ...]) -> int | None:
+        """The version with the new types; None for a dry run."""
+        import pyarrow.parquet as pq
+
+        options = self._options
+        reading = options.plan().reading_of(target.source)
+        forms = united(reading.forms, target.source)
+        conversion = Conversion(
+            schema_of(table), changes, target.key, forms=forms, nulls=reading.unfit_times == "null", unavailable=reading.unavailable
+        )
+        self._reached("before", target.name)
+        with TemporaryDirectory(prefix="penstock-retype-") as folder:
+            rows = Path(folder, "rows.parquet")
+            with pq.ParquetWriter(rows, conversion.schema, compression="zstd") as writer:
+                for batch in rows_of(table):
+                    converted = conversion.batch(batch)
+                    if self._lease is not None:
+                        writer.write_batch(converted)
+            conversion.check_keys()
+            self._reached("in", target.name)
+            if self._lease is None:
+                return None
+            self._check()
+            after = target.reached({}, None)
+            if not rewrite(table, rows, conversion.schema, self._owner, after):
+                raise self._raced(target)
+        self._reached("after", target.name)
+        self._keep(after)
+        return int(table.version())
+
+    def _raced(self, target: Target) -> RetryError:
+        return RetryError(
+            "a sync has written to the target meanwhile",
+            operation="retype",
+            object=self._tables.path(target.name),
+            hint="stop the sync, and run it again",
+        )
+
+    def _keep(self, target: Target) -> None:
+        """Let the sync's record have the target's progress: Delta's cleanup of the log removes the commit that says it."""
+        lease = self._lease
+        if lease is None or self._record.progress.get(target.name, Progress()) == target.progress:
+            return
+        self._record = record = replace(self._record, progress={**self._record.progress, target.name: target.progress})
+        lakes.open(self._options.place).run(lambda: lease.save(record))
+
+    def _check(self) -> None:
+        if self._lease is not None:
+            self._lease.check()
+
+    def _reached(self, moment: Literal["before", "in", "after"], what: str) -> None:
+        self._options.steps.reached("retype", moment, what)

@@ -1,0 +1,73 @@
+"""`penstock sync --retype`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...console import output
+from ...console.exit_codes import OTHER
+from ...console.session import Session, confirmed
+
+if TYPE_CHECKING:
+    from ....spark import RetypedTable
+
+
+_TAKEN = ("into", "name", "tables", "columns", "unfit_times", "unavailable_value", "coordination")
+"""The options of a sync that mean something here."""
+
+
+def retype_targets(
+    session: Session, topic: str, *, given: Mapping[str, Any], s3: Mapping[str, Any] | None, yes: bool, dry_run: bool
+) -> int:
+    """Say what would be done, ask, and do it. ``given``: the options of the sync. Returns the exit code."""
+    from ....spark import TableOptions, retype
+
+    options = {name: given[name] for name in _TAKEN}
+    options["table_options"] = {table: TableOptions(**one) for table, one in given["table_options"].items()}
+
+    if s3 is not None:  # deltalake takes them from there
+        environment = {"AWS_ENDPOINT_URL_S3": s3["endpoint"], "AWS_REGION": s3["region"]}
+        os.environ |= {name: value for name, value in environment.items() if value}
+    if dry_run or not yes:
+        planned = retype(session.lake_url, topic, dry_run=True, **options)
+        if dry_run:
+            return _shown(session, planned, dry_run=True)
+        if not any(one.changes and one.refused is None for one in planned):
+            return _shown(session, planned, dry_run=False)
+        for line in _lines(planned, dry_run=True):
+            click.echo(line, err=True)
+        confirmed("Go on?", yes=False)
+    return _shown(session, retype(session.lake_url, topic, **options), dry_run=False)
+
+
+def _shown(session: Session, tables: Sequence[RetypedTable], *, dry_run: bool) -> int:
+    if session.as_json:
+        for one in tables:
+            output.emit({"kind": "retype", **asdict(one), **({"dry_run": True} if dry_run else {})})
+    else:
+        for line in _lines(tables, dry_run=dry_run):
+            output.say(line)
+    return OTHER if any(one.refused is not None for one in tables) else 0
+
+
+def _lines(tables: Sequence[RetypedTable], *, dry_run: bool) -> list[str]:
+    lines = []
+    for one in tables:
+        size = f"{one.rows:,} rows in {one.files:,} files"
+        if one.refused is not None:
+            lines.append(f"{one.table}: stays as it is: {one.refused}")
+        elif one.unknown:
+            lines.append(f"{one.table}: stays as it is: no event has named the types of its columns; --column names them")
+        elif not one.changes:
+            lines.append(f"{one.table}: stays as it is: its columns hold the source's types")
+        elif dry_run:
+            lines.append(f"{one.table}: {size} would be rewritten")
+        else:
+            lines.append(f"{one.table}: {size} are rewritten, as version {one.version}")
+        lines += [f"  {change.column}: {change.old} -> {change.new}" for change in one.changes]
+    return lines or ["The sync has no tables."]

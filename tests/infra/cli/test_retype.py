@@ -1,0 +1,92 @@
+"""`penstock sync --retype`: what it says, asks and does, and the sync that goes on."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from tests.cdc.retype.older import TYPES, bill, files, keep
+from tests.cdc.sync.streams import TOPIC, event, rows, send
+from tests.infra.cli.conftest import Penstock
+
+pytestmark = pytest.mark.processes
+
+SYNC = ["--engine", "deltalake", "--once"]
+NOTED = """\
+public.bills: {rows} rows in {files} files {done}
+  amount: string -> decimal(12,2)
+  day: string -> date
+"""
+
+
+@pytest.fixture
+def into(penstock: Penstock, lake: Path, tmp_path: Path) -> Path:
+    """Targets of an older release, and events since that name their types."""
+    into = tmp_path / "targets"
+    send(str(lake), [bill(1, at=1), event("c", "other", {"id": 1}, {"id": 1}, at=2)], queues=1)
+    penstock("sync", TOPIC, "--into", into, *SYNC)
+    keep(str(lake), TYPES)
+    send(str(lake), [bill(2, at=3, types=TYPES)], queues=1)
+    penstock("sync", TOPIC, "--into", into, *SYNC)
+    return into
+
+
+def test_it_says_what_it_would_do_and_does_nothing_unasked(penstock: Penstock, into: Path) -> None:
+    before = files(into)
+    said = penstock("sync", TOPIC, "--into", into, "--retype", "--dry-run")
+    assert said.out == NOTED.format(rows=2, files=len(list((into / "bills").glob("*.parquet"))), done="would be rewritten") + (
+        "public.other: stays as it is: no event has named the types of its columns; --column names them\n"
+    )
+    refused = penstock("sync", TOPIC, "--into", into, "--retype", code=1)  # nobody answers
+    assert "public.bills: 2 rows" in refused.err
+    assert "Go on?" in refused.err
+    assert files(into) == before
+
+
+def test_it_rewrites_and_the_sync_goes_on(penstock: Penstock, lake: Path, into: Path) -> None:
+    said = penstock("sync", TOPIC, "--into", into, "--retype", "--yes", "--column", "other.id=int")
+    assert "are rewritten, as version " in said.out
+    assert "public.other: 1 rows in 1 files are rewritten" in said.out
+    assert rows(into / "bills")[0]["amount"] == Decimal("1.50")
+    again = penstock("sync", TOPIC, "--into", into, "--retype", "--json")
+    assert [(one["table"], one["changes"], one["version"]) for one in again.rows] == [
+        ("public.bills", [], None),
+        ("public.other", [], None),
+    ]
+    send(str(lake), [bill(3, "7.00", at=4, types=TYPES)], queues=1)
+    assert penstock("sync", TOPIC, "--into", into, *SYNC).out == "1 events in 1 batches.\n"
+    assert rows(into / "bills")[2]["amount"] == Decimal("7.00")
+
+
+def test_the_line_that_a_stopped_table_says_is_the_line_to_run(penstock: Penstock, lake: Path, into: Path) -> None:
+    penstock("sync", TOPIC, "--into", into, "--retype", "--yes")
+    send(str(lake), [bill(3, "NaN", at=4, types=TYPES)], queues=1)
+    said = penstock("sync", TOPIC, "--into", into, *SYNC, code=1).err
+    line = said.rpartition("has not: penstock ")[2].strip()
+    assert line == f"sync {TOPIC} --into {into} --retype --table public.bills --column public.bills.amount=string"
+    penstock(*line.split(), "--yes")
+    penstock("sync", TOPIC, "--into", into, *SYNC)
+    assert [row["amount"] for row in rows(into / "bills")] == ["1.50", "1.50", "NaN"]
+
+
+def test_a_value_that_does_not_fit_is_named_and_the_exit_code_tells(penstock: Penstock, lake: Path, into: Path) -> None:
+    send(str(lake), [bill(3, "much", at=4)], queues=1)
+    penstock("sync", TOPIC, "--into", into, *SYNC)
+    said = penstock("sync", TOPIC, "--into", into, "--retype", "--yes", "--json", code=1)
+    assert "row id=3: column amount: 'much' does not fit decimal(12,2)" in json.loads(said.out.splitlines()[0])["refused"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--yes"], "--yes belongs to --retype."),
+        (["--retype", "--table", "bils", "--yes"], "the sync has no such table"),
+        (["--retype", "--name", "another", "--yes"], "there is no such sync of this topic"),
+        (["--retype", "--column", "bills.amount=money", "--yes"], "this is no type that a column of a target can have"),
+    ],
+)
+def test_what_cannot_be_done(penstock: Penstock, into: Path, options: list[str], why: str) -> None:
+    assert why in penstock("sync", TOPIC, "--into", into, *options, code=2).err

@@ -1,0 +1,71 @@
+"""Targets that Spark made get other types without it, and Spark goes on with them; with history too."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.spark import retype, sync
+from tests.cdc.retype.older import TYPES, bill, keep, kinds
+from tests.cdc.sync.streams import TOPIC, rows, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_spark_goes_on_with_what_it_has_made(spark: SparkSession, tmp_path: Path, history: bool) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "into"
+
+    def applied() -> dict[str, Any]:
+        run = sync(spark, lake, TOPIC, into=into, history=history)
+        assert run.await_termination()
+        return run.stopped
+
+    send(lake, [bill(1, at=1), bill(2, None, at=2), bill(1, "2.00", at=3)])
+    applied()
+    keep(lake, TYPES)
+    send(lake, [bill(3, "3.25", at=4, types=TYPES)])
+    applied()
+    before = rows(into / "bills", own=True)
+    (done,) = retype(lake, TOPIC, into=into)
+    assert done.version is not None
+    assert kinds(into) == {"id": "int64", "amount": "decimal128(12, 2)", "day": "date32[day]", "note": "string"}
+    after = rows(into / "bills", own=True)
+    assert [
+        {**row, "amount": None if row["amount"] is None else str(row["amount"]), "day": str(row["day"])} for row in after
+    ] == before
+    send(lake, [bill(1, "7.00", at=5, types=TYPES), bill(4, at=6, types=TYPES)])
+    assert not applied()
+    current = [row for row in rows(into / "bills", own=True) if row.get("__current", True)]
+    assert {row["id"]: row["amount"] for row in current} == {1: Decimal("7.00"), 2: None, 3: Decimal("3.25"), 4: Decimal("1.50")}
+    read = spark.read.format("delta").load(str(into / "bills"))
+    assert read.where("amount = 7 and day = date'2026-11-22'").count() == 1
+
+
+def test_a_captured_table_s_types_are_those_of_its_source_by_spark_too(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "into"
+    keep(lake, TYPES)
+    send(lake, [bill(1, at=1, types=TYPES), bill(2, None, at=2, types=TYPES)])
+    for events_in_driver in (0, 10_000):
+        target = into / str(events_in_driver)
+        run = sync(spark, lake, TOPIC, into=target, name=target.name, events_in_driver=events_in_driver)
+        assert run.await_termination()
+        assert not run.stopped
+        assert kinds(target) == {"id": "int32", "amount": "decimal128(12, 2)", "day": "date32[day]", "note": "string"}
+
+
+def test_a_target_with_column_mapping_is_left_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "into"
+    made = bill(1, at=1)
+    made["value"]["after"]["two words"] = "1"
+    send(lake, [made])
+    assert sync(spark, lake, TOPIC, into=into).await_termination()
+    (refused,) = retype(lake, TOPIC, into=into, columns={"bills": {"two words": "int"}})
+    assert "column mapping" in str(refused.refused)
+    assert "write it back in mode overwrite with overwriteSchema" in str(refused.refused)
