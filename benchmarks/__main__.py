@@ -16,6 +16,7 @@ from benchmarks import (
     idle,
     latency,
     lookups,
+    many_tables,
     memory,
     publishing,
     reading,
@@ -60,6 +61,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "spark-write": spark_write.measure,
     "spark-sync": spark_sync.measure,
     "spark-freshness": spark_freshness.measure,
+    "many-tables": many_tables.measure,
 }
 
 

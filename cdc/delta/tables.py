@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _METADATA = "userMetadata"
 MAPPING = "delta.columnMapping.mode"
+_CHECKPOINTS, _COMMITS = "delta.checkpointInterval", "20"
+"""The number of commits between two checkpoints of a new target. With deltalake's 100, opening one takes as long as merging into it."""
 _STORE = "Object Store error"
 _KEPT_MAX = 128
 _FILE_SIZE, _FILE_BYTES = "delta.targetFileSize", 100 * MIB
@@ -83,7 +85,7 @@ class DeltaTables:
             self.path(target.name),
             pa.schema([*fields, *position]),
             mode="ignore",
-            configuration={PROPERTY: encode_metadata(owner, target)},
+            configuration={PROPERTY: encode_metadata(owner, target), _CHECKPOINTS: _COMMITS},
             raise_if_key_not_exists=False,
             storage_options=self._options,
             commit_properties=properties_of(owner, target),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from penstock.cdc.changes import ALWAYS, Net
 from penstock.cdc.delta.tables import DeltaTables
 from penstock.cdc.events.sources import Source
+from penstock.cdc.sync.columns import batch_of, rows_schema
 from penstock.cdc.targets import Column, Owner, Target, TargetRefused
 from penstock.log.errors import InvalidArgument, NotSupported
 
@@ -41,6 +44,19 @@ def test_a_target_is_found_with_the_columns_that_it_was_made_with(tmp_path: Path
     assert found.written == tables.written("t")
     assert found.written is not None
     assert (found.written.owner, found.written.source, found.written.key) == (OWNER, TARGET.source, ("id",))
+
+
+def test_a_target_s_log_has_a_checkpoint_before_it_is_long(tmp_path: Path) -> None:
+    """Each merge reads what came since the last one."""
+    tables = DeltaTables(str(tmp_path), guard=False)
+    target = Target(TARGET.source, "t", COLUMNS[:1], ("id",))
+    tables.create(target, OWNER)
+    for number in range(1, 25):
+        target = target.reached({0: number}, None)
+        net = Net(put=True, values=(number,), since=None, position=None, level=ALWAYS, place=(0, number))
+        rows = batch_of(target, schema := rows_schema(target, guard=False), [((number,), net)])
+        assert tables.merge(target, pa.Table.from_batches([rows], schema), OWNER, partial=False)
+    assert list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))
 
 
 def test_a_target_with_history_is_not_made(tmp_path: Path) -> None:
