@@ -124,6 +124,10 @@ soak: $(INSTALLED) servers ## the same for long (MINUTES=60)
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),60) $(ARGS)
 	$(PY) -m tests.processes.consuming.chaos --minutes $(or $(MINUTES),60) $(ARGS)
 
+.PHONY: sync-soak
+sync-soak: $(INSTALLED) ## one sync of 100 generated tables beside kills, for long; in the end equal to its source (MINUTES=60, ARGS="--seed 7 --rate 500")
+	$(PY) -m tests.processes.syncing.soak --minutes $(or $(MINUTES),60) $(ARGS)
+
 ##@ Measurements
 
 .PHONY: bench
