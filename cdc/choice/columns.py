@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..events.connect import RowSchema
 from ..events.debezium import Change
 from ..events.patterns import exactness, is_pattern, matches
 from ..events.types import Unfit
@@ -101,12 +102,10 @@ class ColumnRules:
         mask = self.mask(column)
         return mask is None or mask.keeps_type
 
-    def _schema(self, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        fields = (schema or {}).get("fields")
-        if schema is None or not isinstance(fields, list):
+    def _schema(self, schema: RowSchema | None) -> RowSchema | None:
+        if schema is None or all(map(self._typed, schema.fields)):
             return schema
-        told = [one for one in fields if not isinstance(one, dict) or self._typed(str(one.get("field")))]
-        return schema if len(told) == len(fields) else {**schema, "fields": told}
+        return RowSchema({name: field for name, field in schema.fields.items() if self._typed(name)})
 
 
 def names_column(name: str, column: str) -> bool:

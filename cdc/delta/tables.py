@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...log.errors import InvalidArgument, MissingDependency, NotSupported
 from ...log.limits import MIB
 from ..changes import Key, Old
+from ..events.arrays import array_of
 from ..events.types import arrow_type, normal_type
 from ..fold.fold import Truncate
 from ..targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, TargetRefused, Written, encode_metadata
@@ -328,6 +329,9 @@ def _type_name(kind: pa.DataType) -> str | None:
         return normal_type(f"decimal({kind.precision},{kind.scale})")
     if types.is_timestamp(kind):
         return "timestamp" if kind.tz else "timestamp_ntz"
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_list_view(kind):
+        element = _type_name(kind.value_type) if kind.value_field.nullable else None
+        return None if element is None else array_of(element)
     simple = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date")
     kind = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.large_string(): pa.string()}.get(kind, kind)
     return next((name for name in simple if arrow_type(name) == kind), None)

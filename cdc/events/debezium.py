@@ -12,6 +12,8 @@ import msgspec
 
 from ...log.errors import InvalidArgument
 from ...log.format.stored_json import whole_number
+from .connect import RowSchema, schema_of_envelope, schema_of_key
+from .connect.schema import member
 from .sources import Source, source_of
 
 OPERATIONS = ("c", "u", "d", "r", "t", "m")
@@ -39,9 +41,9 @@ class Change(NamedTuple):
     """The row before the change, as far as the source was told to log it."""
     time_us: int | None = None
     """When the source made the change."""
-    schema_of_key: Mapping[str, Any] | None = None
+    schema_of_key: RowSchema | None = None
     """Connect's schema of the key, if the event has it."""
-    schema_of_row: Mapping[str, Any] | None = None
+    schema_of_row: RowSchema | None = None
     types: Mapping[str, str] | None = None
     """The types of the columns, by Spark's names, where the topic's schema says them. Values are Python's own of these types then."""
     modes: bool = False
@@ -152,14 +154,14 @@ def parse_change(event: object) -> Change | None:
     """
     outer, schema = _unwrapped(event)
     key: object = {}
-    schema_of_key: Mapping[str, Any] | None = None
+    of_key: object = None
     if isinstance(outer, dict) and "value" in outer and "op" not in outer:
         whole = schema  # one wrapper around both
-        key, schema_of_key = _unwrapped(outer.get("key"))
+        key, of_key = _unwrapped(outer.get("key"))
         outer, schema = _unwrapped(outer["value"])
         key = key or {}
         if whole:
-            schema, schema_of_key = schema or _member(whole, "value"), schema_of_key or _member(whole, "key")
+            schema, of_key = schema or member(whole, "value"), of_key or member(whole, "key")
     if outer is None:
         return None
     envelope = _fields(outer)
@@ -186,8 +188,8 @@ def parse_change(event: object) -> Change | None:
         sequence=with_row(position, source.get("row")) if "file" in source else position,
         before=_fields(before) if before else None,
         time_us=time_us_of(source.get("ts_us"), source.get("ts_ms")),
-        schema_of_key=schema_of_key,
-        schema_of_row=None if schema is None else _row_schema(schema),
+        schema_of_key=schema_of_key(of_key),
+        schema_of_row=schema_of_envelope(schema),
         modes=isinstance(source.get("version"), str),
         types_name=name if isinstance(name := source.get("types"), str) else None,
     )
@@ -198,19 +200,6 @@ def time_us_of(us: object, ms: object) -> int | None:
     if isinstance(us, int):
         return us
     return ms * 1000 if isinstance(ms, int) else None
-
-
-def _row_schema(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The schema of the envelope's field ``after``, or of ``before``; they are the same."""
-    return _member(schema, "after") or _member(schema, "before")
-
-
-def _member(schema: Mapping[str, Any] | None, name: str) -> Mapping[str, Any] | None:
-    """The schema of a field."""
-    fields = (schema or {}).get("fields")
-    if not isinstance(fields, list):
-        return None
-    return next((field for field in fields if isinstance(field, dict) and field.get("field") == name), None)
 
 
 def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
@@ -288,7 +277,7 @@ def _packed(*parts: tuple[int, int]) -> int | None:
     return packed
 
 
-def _unwrapped(value: object) -> tuple[object, Mapping[str, Any] | None]:
+def _unwrapped(value: object) -> tuple[object, object]:
     """What is in Connect's wrapper, if there is one, and its schema."""
     if isinstance(value, dict) and len(value) == 2 and "schema" in value and "payload" in value:
         return value["payload"], value["schema"]

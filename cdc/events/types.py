@@ -16,6 +16,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from ...log.errors import InvalidArgument
+from .arrays import array_of, each, element_of
 from .floats import double, single
 from .unavailable import Unavailable
 
@@ -55,6 +56,7 @@ _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """The milliseconds of the years that a time can be in."""
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _PLAIN = 20_000
+_SHOWN = 200
 _LEVELS = 200
 
 
@@ -76,26 +78,41 @@ class UnfitTime(Unfit):
 
 def normal_type(name: str) -> str:
     """The one spelling of a type's name. Raises `InvalidArgument` for a type that no column of a target can have."""
+    if (found := _normal(name)) is None:
+        raise InvalidArgument(
+            "this is no type that a column of a target can have",
+            expected=f"decimal(p,s), {', '.join(sorted([*_SIMPLE, *_INTEGERS]))}, or array<…> of these",
+            observed=repr(name[:_SHOWN]),
+            hint="maps and structs are written as JSON text: string",
+        )
+    return found
+
+
+def _normal(name: str) -> str | None:
     lowered = name.strip().lower()
     lowered = _ALIASES.get(lowered, lowered)
     if lowered in _SIMPLE or lowered in _INTEGERS:
         return lowered
     if found := _DECIMAL.fullmatch(lowered):
         precision, scale = int(found[1]), int(found[2] or 0)
-        if 1 <= precision <= 38 and scale <= precision:
-            return f"decimal({precision},{scale})"
-    raise InvalidArgument(
-        "this is no type that a column of a target can have",
-        expected=f"decimal(p,s), {', '.join(sorted([*_SIMPLE, *_INTEGERS]))}",
-        observed=repr(name),
-        hint="arrays, maps and structs are written as JSON text: string",
-    )
+        return f"decimal({precision},{scale})" if 1 <= precision <= 38 and scale <= precision else None
+    if (element := element_of(lowered)) is None or array_of(element) is None:
+        return None
+    found_element = _normal(element)
+    return None if found_element is None else array_of(found_element)
+
+
+def is_number(name: str) -> bool:
+    """Whether this `normal_type` is one of numbers."""
+    return name in _INTEGERS or name in ("float", "double") or name.startswith("decimal")
 
 
 def arrow_type(name: str) -> pa.DataType:
     """Arrow's type for a `normal_type`."""
     import pyarrow as pa
 
+    if (element := element_of(name)) is not None:
+        return pa.list_(pa.field("element", arrow_type(element)))
     if size := _INTEGERS.get(name):
         return getattr(pa, f"int{size}")()
     if found := _DECIMAL.fullmatch(name):
@@ -158,6 +175,9 @@ def converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
             return KEEP if is_it(value) else text_of(value)
 
         return text
+    if element_of(name) is not None:
+        elements = _exactly(name)
+        return lambda value: KEEP if is_it(value) else elements(value)  # a placeholder may be an array that fits
     convert = _converters(name)
 
     def checked(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -169,10 +189,7 @@ def converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
             check_levels(value)
             if is_it(value):
                 return KEEP
-            beyond = name in TEMPORAL and (
-                isinstance(error, OverflowError) or (isinstance(value, str) and _BEYOND.fullmatch(value))
-            )
-            raise (UnfitTime if beyond else Unfit)(f"{_shown(value)} does not fit {name}{_why(error)}") from error
+            raise _refusal(name, value, error) from error
 
     if size := _INTEGERS.get(name):
         within = range(-(1 << size - 1), 1 << size - 1)
@@ -183,6 +200,37 @@ def converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
         return whole
 
     return checked
+
+
+def _exactly(name: str) -> Convert:
+    """A converter of arrays or their elements, among which a placeholder is a value."""
+    if name == "string":
+        return lambda value: characters(value) if isinstance(value, str) else text_of(value)
+    element = element_of(name)
+    convert = _converters(name) if element is None else _array(each(_exactly(element)))
+
+    def exactly(value: Any) -> Any:  # noqa: ANN401 - JSON
+        try:
+            return convert(value)
+        except (ValueError, TypeError, ArithmeticError, OverflowError) as error:
+            check_levels(value)
+            raise _refusal(name, value, error) from error
+
+    return exactly
+
+
+def _array(convert: Convert) -> Convert:
+    def checked(value: Any) -> Any:  # noqa: ANN401
+        if not isinstance(value, list):
+            raise TypeError
+        return convert(value)
+
+    return checked
+
+
+def _refusal(name: str, value: object, error: Exception) -> Unfit:
+    beyond = name in TEMPORAL and (isinstance(error, OverflowError) or (isinstance(value, str) and _BEYOND.fullmatch(value)))
+    return (UnfitTime if beyond else Unfit)(f"{_shown(value)} does not fit {name}{_why(error)}")
 
 
 def key_converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:

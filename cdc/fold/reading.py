@@ -8,11 +8,13 @@ from typing import Any
 
 from ..changes import Key
 from ..choice.tables import UnfitTimes
-from ..events.connect import Written, connect_type, either, says_form, unfit_as_text
+from ..events.connect import RowSchema, Written, either, reader, says_form, unfit_as_text
 from ..events.sources import united
 from ..events.types import KEEP, Convert, Unfit, UnfitTime, converter, key_converter
 from ..events.unavailable import Unavailable
 from ..targets import Target
+
+_SCHEMAS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +52,25 @@ class RowReader:
         self.names = frozenset(name for name, _ in self.columns)
         self.key_places = target.key_places
         self.key_names = frozenset(target.key)
-        self.schema: Mapping[str, Any] | None = None
+        self.schema: RowSchema | None = None
         self.modes = False
         self.typed = self._typed(None, modes=False)
         self.converters = dict(self.typed)
+        self._known: dict[tuple[RowSchema | None, bool], tuple[list[tuple[str, Convert]], dict[str, Convert]]] = {}
+        """The converters by schema, as events of several may take turns."""
 
-    def reading(self, schema: Mapping[str, Any] | None, *, modes: bool) -> list[tuple[str, Convert]]:
+    def reading(self, schema: RowSchema | None, *, modes: bool) -> list[tuple[str, Convert]]:
         """The converters for events with this schema. ``modes``: a connector wrote them that writes types in several ways."""
-        if modes is not self.modes or schema != self.schema:
-            self.schema, self.modes, self.typed = schema, modes, self._typed(schema, modes=modes)
-            self.converters = dict(self.typed)
+        if schema is not self.schema or modes is not self.modes:
+            if (known := self._known.get((schema, modes))) is None:
+                if len(self._known) == _SCHEMAS:
+                    self._known.clear()
+                typed = self._typed(schema, modes=modes)
+                known = self._known[schema, modes] = (typed, dict(typed))
+            self.schema, self.modes, (self.typed, self.converters) = schema, modes, known
         return self.typed
 
-    def values(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None, *, modes: bool = False) -> tuple[Any, ...]:
+    def values(self, row: Mapping[str, Any], schema: RowSchema | None, *, modes: bool = False) -> tuple[Any, ...]:
         """A row's values by column. Raises `Unfit`."""
         found: list[Any] = []
         name = ""
@@ -82,7 +90,7 @@ class RowReader:
             raise Unfit(f"column {name}: {error}").of(name) from error
         return tuple(found)
 
-    def key(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None, *, modes: bool = False) -> Key:
+    def key(self, row: Mapping[str, Any], schema: RowSchema | None, *, modes: bool = False) -> Key:
         """The key among a row's columns. Raises `Unfit`."""
         self.reading(schema, modes=modes)
         typed, key = self.converters, []
@@ -94,14 +102,14 @@ class RowReader:
                 raise Unfit(f"key column {name}: {error}").of(name) from error
         return tuple(key)
 
-    def _typed(self, schema: Mapping[str, Any] | None, *, modes: bool) -> list[tuple[str, Convert]]:
-        fields = {str(one.get("field")): one for one in (schema or {}).get("fields") or [] if isinstance(one, dict)}
+    def _typed(self, schema: RowSchema | None, *, modes: bool) -> list[tuple[str, Convert]]:
+        fields = {} if schema is None else schema.fields
         unsaid = self.unsaid if modes else self.forms
 
         def typed(name: str, convert: Convert) -> Convert:
-            field = fields.get(name)
-            read = None if field is None else connect_type(field)[1]
-            if read is None and (field is None or not says_form(field, self.types[name])):
+            field, kind = fields.get(name), self.types[name]
+            read = None if field is None else reader(field, kind)
+            if read is None and (field is None or not says_form(field, kind)):
                 read = unsaid.get(name)
             return convert if read is None else _after(read, convert, self.unavailable, as_text=name in self.texts)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ..changes import Place
-from ..events.connect import connect_type
+from ..events.connect import column_type
 from ..events.debezium import Change
 from ..events.types import infer, joined
 from ..events.unavailable import Unavailable
@@ -43,7 +43,7 @@ class Seen:
                 if kinds in self.kinds:
                     continue
                 self.kinds.add(kinds)
-            said = {one["field"]: one for one in (schema or {}).get("fields") or [] if isinstance(one, dict) and "field" in one}
+            said = {} if schema is None else schema.fields
             for name, value in row.items():
                 if name in known:
                     continue
@@ -52,7 +52,7 @@ class Seen:
                     self.columns[name] = change.types[name]
                     self.connect.add(name)
                 elif name in said:
-                    self.columns[name] = connect_type(said[name])[0]
+                    self.columns[name] = column_type(said[name])
                     self.connect.add(name)
                 elif name not in self.connect:
                     self.columns[name] = joined(self.columns.get(name), None if is_it(value) else infer(value))

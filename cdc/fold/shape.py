@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..events.arrays import element_of
 from ..events.sources import Source, named, of_table, united
 from ..targets import Column, Declared, Target, TargetRefused
 from .seen import Seen
@@ -24,8 +25,10 @@ class Shape:
         """The shape of what was seen. Raises `TargetRefused` for columns that no target can have. A column that was only null so far waits
         until it has a value, unless its type is declared or ``told`` by the source's catalogue.
         """
-        types = {**(told or {}), **united(declared.columns, source)}
-        typed = {name: types.get(name, kind) for name, kind in seen.columns.items()}
+        key = tuple(of_table(declared.keys, source) or seen.key)
+        said = {name: (told or {}).get(name, kind) for name, kind in seen.columns.items()}
+        types = united(declared.columns, source)
+        typed = {name: types.get(name, _of_key(kind) if name in key else kind) for name, kind in said.items()}
         columns = [Column(name, kind) for name, kind in typed.items() if kind is not None]
         names: dict[str, str] = {}
         for column in columns:
@@ -37,7 +40,26 @@ class Shape:
                 raise TargetRefused(
                     "two columns differ in case only", operation="sync", object=named(source), observed=f"{other}, {column.name}"
                 ).of(column.name)
-        return cls(tuple(columns), tuple(of_table(declared.keys, source) or seen.key))
+            if column.name in key:
+                check_key(source, column)
+        return cls(tuple(columns), key)
+
+
+def check_key(source: Source, column: Column) -> None:
+    """Raise `TargetRefused` for a column that cannot be in a key."""
+    if element_of(column.type) is not None:
+        raise TargetRefused(
+            "a key's column cannot be an array",
+            operation="sync",
+            object=named(source),
+            observed=f"{column.name} {column.type}",
+            hint="as a string it holds the array's JSON text",
+        )
+
+
+def _of_key(kind: str | None) -> str | None:
+    """The type of a column that is in the key: arrays of keys are JSON text."""
+    return "string" if kind is not None and element_of(kind) is not None else kind
 
 
 def key_of(shape: Shape) -> tuple[Column, ...]:

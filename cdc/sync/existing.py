@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...log.errors import InvalidArgument
 from ..events.sources import Source, named
-from ..fold.shape import Shape, key_of
+from ..fold.shape import Shape, check_key, key_of
 from ..targets import Column, Found, Owner, Progress, Target, TargetRefused, Written, check_owner, folder_names, name_taken
 
 GONE = (
@@ -85,6 +85,8 @@ def known_target(
             observed=f"columns {', '.join(column.name for column in found.columns)}",
         )
     target = Target(source, name, found.columns, key)
+    for place in target.key_places:
+        check_key(source, target.columns[place])
     if written is None:
         return replace(target, progress=adopted or Progress())
     return replace(target, progress=written.progress, history=written.history)
@@ -148,7 +150,7 @@ def check_writable(columns: Collection[Column], others: frozenset[str], *, path:
             operation="sync",
             object=path,
             observed=", ".join(taken),
-            hint="arrays, maps and structs are written as JSON text: string",
+            hint="maps and structs are written as JSON text: string",
         ).of(*taken)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.cdc.reference import EPOCH, exact
+from tests.cdc.reference import EPOCH, LOCAL_EPOCH, exact
 
 SCALE, PRECISION = 10, 38
 
@@ -78,11 +78,11 @@ KINDS = {
         zoned,
     ),
     "timestamp": Kind(
-        instants,
-        "timestamp",
+        instants.map(lambda at: at.replace(tzinfo=None)),
+        "timestamp_ntz",
         {"type": "int64", "name": "io.debezium.time.MicroTimestamp"},
-        lambda value: value.replace(tzinfo=None).isoformat(),
-        lambda value: (value - EPOCH) // timedelta(microseconds=1),
+        datetime.isoformat,
+        lambda value: (value - LOCAL_EPOCH) // timedelta(microseconds=1),
     ),
     "date": Kind(
         st.dates(date(1900, 1, 1), date(2200, 1, 1)),

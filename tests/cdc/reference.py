@@ -18,6 +18,7 @@ from penstock.cdc.events.debezium import position_of
 MARKER = "__debezium_unavailable_value"
 MARKER_OF_BYTES = base64.b64encode(MARKER.encode()).decode()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOCAL_EPOCH = EPOCH.replace(tzinfo=None)
 
 Table: TypeAlias = tuple[str | None, str]
 """Schema (or database) and name."""
@@ -250,9 +251,9 @@ def value_by_schema(value: Any, schema: Mapping[str, Any]) -> Any:
         case "io.debezium.time.Date" | "org.apache.kafka.connect.data.Date":
             return date(1970, 1, 1) + timedelta(days=value)
         case "io.debezium.time.Timestamp" | "org.apache.kafka.connect.data.Timestamp":
-            return EPOCH + timedelta(milliseconds=value)
+            return LOCAL_EPOCH + timedelta(milliseconds=value)
         case "io.debezium.time.MicroTimestamp":
-            return EPOCH + timedelta(microseconds=value)
+            return LOCAL_EPOCH + timedelta(microseconds=value)
         case "io.debezium.time.ZonedTimestamp":
             return instant(value)
         case "bytes":
@@ -281,7 +282,9 @@ def value_as_declared(value: Any, declared: str) -> Any:
         case "binary":
             return value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
         case "timestamp":
-            return value if isinstance(value, datetime) else instant(value)
+            return instant(value.isoformat() if isinstance(value, datetime) else value)
+        case "timestamp_ntz":
+            return value if isinstance(value, datetime) else datetime.fromisoformat(value)
         case "date":
             return value if isinstance(value, date) else date.fromisoformat(value)
         case "bigint":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -11,8 +11,11 @@ import pytest
 
 from penstock.cdc.events.debezium import is_control, parse_change
 from penstock.cdc.events.sources import Source
+from penstock.cdc.events.types import Unfit
 from penstock.cdc.fold.fold import Fold, Plan
+from penstock.cdc.targets import Declared
 from tests.cdc.applied import Memory
+from tests.cdc.modes import AT, CLOCK, INSTANT, LOCAL, MODES, column, decimal, time
 from tests.cdc.reference import Message
 
 COMMON = {"version": "3.0.0.Final", "name": "srv", "ts_ms": 1_700_000_000_000, "snapshot": "false", "table": "t"}
@@ -99,53 +102,113 @@ def test_what_has_no_envelope_of_a_table_is_refused_by_name(value: Any) -> None:
     assert fold.result().broken[0].reason.startswith(("this is no Debezium envelope", "the event does not name its table"))
 
 
-def time(kind: str) -> dict[str, str]:
-    text = kind.startswith(("Iso", "Zoned"))
-    return {"type": "string" if text else "int64", "name": f"io.debezium.time.{kind}"}
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("wrapped", ["value", "both"])
+def test_values_in_each_mode_by_the_events_own_schema(mode: str, wrapped: str) -> None:
+    field, said, type_, held = MODES[mode]
+    fields = [{"field": "id", "type": "int32"}, {**field, "field": "v"}]
+    of_value = {"field": "value", "type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    payload = {"op": "c", "before": None, "after": {"id": 1, "v": said}, "source": {"table": "t", "version": "3.0.0.Final"}}
+    event: Any = {"key": {"id": 1}, "value": {"schema": of_value, "payload": payload}}
+    if wrapped == "both":
+        event = {"schema": {"type": "struct", "fields": [of_value]}, "payload": {"key": {"id": 1}, "value": payload}}
+    tables = Memory()
+    tables.apply([Message(0, 0, json.dumps(event).encode())])
+    assert tables.stopped == {}
+    assert tables.rows() == {"t": {(1,): {"id": 1, "v": held}}}
+    (target,) = tables.targets.values()
+    assert [column.type for column in target.columns] == ["int", type_]
 
 
-DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
-INSTANT = datetime(2023, 11, 14, 22, 13, 20, 123000, UTC)
-MODES: dict[str, tuple[dict[str, Any], Any, Any]] = {
-    "decimal: precise": (DECIMAL, "MDk=", Decimal("123.45")),
-    "decimal: precise, of any scale": (
-        {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"},
-        {"scale": 2, "value": "MDk="},
-        "123.45",
-    ),
-    "decimal: double": ({"type": "double"}, 123.45, 123.45),
-    "decimal: string": ({"type": "string"}, "123.45", "123.45"),
-    "time: adaptive, milliseconds": (time("Timestamp"), 1_700_000_000_123, INSTANT),
-    "time: adaptive, microseconds": (time("MicroTimestamp"), 1_700_000_000_123_000, INSTANT),
-    "time: nanoseconds": (time("NanoTimestamp"), 1_700_000_000_123_000_000, INSTANT),
-    "time: connect": ({"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp"}, 1_700_000_000_123, INSTANT),
-    "time: isostring": (time("IsoTimestamp"), "2023-11-14T22:13:20.123Z", INSTANT),
-    "time: isostring, date": (time("IsoDate"), "2023-11-14Z", date(2023, 11, 14)),
-    "time: with a zone": (time("ZonedTimestamp"), "2023-11-14T23:13:20.123+01:00", INSTANT),
-    "time: date": ({"type": "int32", "name": "io.debezium.time.Date"}, 19_675, date(2023, 11, 14)),
-    "time: connect, date": ({"type": "int32", "name": "org.apache.kafka.connect.data.Date"}, 19_675, date(2023, 11, 14)),
-    "time: of day": (time("MicroTime"), 3_600_000_000, 3_600_000_000),
-    "time: of day, with a zone": (time("ZonedTime"), "10:00:00Z", "10:00:00Z"),
-    "binary: bytes": ({"type": "bytes"}, "AP8=", b"\x00\xff"),
-    "binary: base64": ({"type": "string"}, "AP8=", "AP8="),
-    "binary: hex": ({"type": "string"}, "00ff", "00ff"),
-    "hstore: json": ({"type": "string", "name": "io.debezium.data.Json"}, '{"a":"1"}', '{"a":"1"}'),
-    "hstore: map": ({"type": "map"}, {"a": "1"}, '{"a":"1"}'),
-    "interval: numeric": (time("MicroDuration"), 5, 5),
-    "interval: string": ({"type": "string", "name": "io.debezium.time.Interval"}, "P1DT0S", "P1DT0S"),
-    "array": ({"type": "array"}, [1, None], "[1,null]"),
-    "bits": ({"type": "bytes", "name": "io.debezium.data.Bits"}, "BQ==", b"\x05"),
+TIMES: dict[str, tuple[object, tuple[str, ...]]] = {
+    "timestamp": (INSTANT, ("timestamp: ", "timestamp with")),
+    "timestamp_ntz": (LOCAL, ("timestamp: ", "timestamp with")),
+    "date": (date(2023, 11, 14), ("date: ",)),
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_values_in_each_mode_by_the_events_own_schema(mode: str) -> None:
-    field, said, held = MODES[mode]
+@pytest.mark.parametrize(
+    ("declared", "held", "mode"),
+    [(kind, held, mode) for kind, (held, some) in TIMES.items() for mode in MODES if mode.startswith(some) and "1970" not in mode],
+)
+def test_a_column_keeps_its_type_when_the_mode_changes(declared: str, held: object, mode: str) -> None:
+    assert applied(declared, MODES[mode].field, MODES[mode].said) == held
+
+
+@pytest.mark.parametrize(
+    ("declared", "mode", "held"),
+    [
+        ("string", "timestamp: adaptive, microseconds", "2023-11-14T22:13:20.123000"),
+        ("string", "date: adaptive", "2023-11-14"),
+        ("string", "date: isostring", "2023-11-14"),
+        ("string", "decimal: precise", "-123.45"),
+        ("bigint", "timestamp: adaptive, milliseconds", 1_700_000_000_123),
+        ("int", "date: adaptive", 19_675),
+        ("bigint", "time: adaptive_time_microseconds", 80_000_123_000),
+        ("decimal(12,2)", "decimal: string", Decimal("123.45")),
+        ("decimal(12,2)", "decimal: precise, of any scale", Decimal("123.45")),
+        ("decimal(12,2)", "decimal: double", Decimal("123.45")),
+        ("double", "decimal: precise", -123.45),
+        ("binary from hex", "binary: hex", b"\x00\xff"),
+        ("binary from base64-url-safe", "binary: base64-url-safe", b"\xfb\xff"),
+    ],
+)
+def test_a_column_of_another_type_holds_what_fits_it(declared: str, mode: str, held: object) -> None:
+    assert applied(declared, MODES[mode].field, MODES[mode].said) == held
+
+
+@pytest.mark.parametrize(
+    ("field", "said", "reason"),
+    [
+        (decimal("x", "5"), "MDk=", "the event's schema part cannot be read: 'x'"),
+        (decimal("2", []), "MDk=", r"the event's schema part cannot be read: \[\]"),
+        (decimal("2", "10"), "12.34", "column v: '12.34' is no base64, as the event's schema says of this decimal"),
+        (decimal("2", "3"), "MDk=", r"column v: 123.45 does not fit decimal\(3,2\)"),
+        (MODES["decimal: precise, of any scale"].field, {"scale": 2}, "column v: {'scale': 2} is no decimal of any scale"),
+        (column("int32"), "x", "column v: 'x' does not fit int"),
+        (column("int32"), 2**31, "column v: 2147483648 does not fit int"),
+        (column("boolean"), "maybe", "column v: 'maybe' does not fit boolean"),
+        (column("bytes"), "a b", "column v: 'a b' does not fit binary"),
+        (time("MicroTimestamp"), "soon", "column v: 'soon' does not fit timestamp_ntz"),
+        (time("Date", "int32"), 2**31 - 1, "column v: .*5881580-07-11 is in no year from 1 to 9999"),
+        (time("ZonedTimestamp", "string"), "infinity", "column v: 'infinity' does not fit timestamp"),
+        (time("StructuredDate", "struct"), {"year": 0, "month": 0, "day": 0}, "column v: 0000-00-00 is no day"),
+        (time("StructuredDate", "struct"), {"specialValue": "POSITIVE_INFINITY"}, "column v: infinity is in no year"),
+        (
+            time("StructuredTimestamp", "struct"),
+            AT | CLOCK | {"picoseconds": 1},
+            "column v: 2023-11-14T22:13:20.000000000001 is more precise than microseconds",
+        ),
+    ],
+)
+def test_a_schema_that_cannot_be_read_or_says_something_else_than_its_values_stops_the_table(
+    field: dict[str, Any], said: object, reason: str
+) -> None:
+    with pytest.raises(Unfit, match=reason):
+        applied(None, field, said)
+
+
+@pytest.mark.parametrize("schema", [5, "string", [1]])
+def test_a_schema_part_that_is_no_object_is_refused(schema: object) -> None:
+    payload = {"op": "c", "after": {"id": 1}, "source": {"table": "t"}}
+    tables = Memory()
+    tables.apply([Message(0, 0, json.dumps({"key": {"id": 1}, "value": {"schema": schema, "payload": payload}}).encode())])
+    ((_, reason),) = tables.stopped[Source(None, "t")].values()
+    assert reason.startswith("the event's schema part cannot be read")
+
+
+@pytest.mark.parametrize("field", [{"name": {}}, {"type": []}, {"parameters": 5}, {"items": 5}, {"type": "array"}])
+def test_what_is_odd_in_a_schema_says_nothing(field: dict[str, Any]) -> None:
+    assert applied(None, {"type": "string", **field}, "x") == "x"
+
+
+def applied(declared: str | None, field: dict[str, Any], said: object) -> object:
+    """What a column holds after an event with this schema. Raises `Unfit` where the table stops."""
     fields = [{"field": "id", "type": "int32"}, {**field, "field": "v"}]
     schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
     payload = {"op": "c", "before": None, "after": {"id": 1, "v": said}, "source": {"table": "t"}}
-    body = json.dumps({"key": {"id": 1}, "value": {"schema": schema, "payload": payload}}).encode()
-    tables = Memory()
-    tables.apply([Message(0, 0, body)])
-    assert tables.stopped == {}
-    assert tables.rows() == {"t": {(1,): {"id": 1, "v": held}}}
+    tables = Memory(Declared.of({"t": {"v": declared}} if declared else None, None))
+    tables.apply([Message(0, 0, json.dumps({"key": {"id": 1}, "value": {"schema": schema, "payload": payload}}).encode())])
+    for stopped in tables.stopped.values():
+        raise Unfit(stopped[0][1])
+    return tables.rows()["t"][1,]["v"]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.cdc.events.connect import schema_of_key
 from penstock.cdc.events.debezium import parse_change, position_of
 from penstock.log.errors import InvalidArgument
 
@@ -157,7 +158,7 @@ def test_the_row_s_schema_is_found_below_one_wrapper_around_key_and_value() -> N
     schema = {"type": "struct", "fields": [key, value]}
     change = parse_change({"schema": schema, "payload": {"key": {"id": 7}, "value": POSTGRES}})
     assert change is not None
-    assert (change.schema_of_key, change.schema_of_row) == (key, row)
+    assert (change.schema_of_key, change.schema_of_row) == (schema_of_key(key), schema_of_key(row))
 
 
 def test_a_message_of_an_application_is_of_no_table() -> None:

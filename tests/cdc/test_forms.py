@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.cdc.events.connect import schema_of_key
 from penstock.cdc.events.sources import Source
 from penstock.cdc.events.types import KEEP, Unfit
 from penstock.cdc.events.unavailable import PLACEHOLDER
@@ -28,7 +29,7 @@ def reader(declared: str, *, key: str = "id") -> RowReader:
 
 def read(declared: str, value: object, field: dict[str, Any] | None = None) -> object:
     schema = None if field is None else {"type": "struct", "fields": [{**field, "field": "v"}]}
-    return reader(declared).values({"id": 1, "v": value}, schema)[1]
+    return reader(declared).values({"id": 1, "v": value}, schema_of_key(schema))[1]
 
 
 def folded(

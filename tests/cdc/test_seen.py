@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.cdc.events.connect import schema_of_key
 from penstock.cdc.events.debezium import Change
 from penstock.cdc.events.sources import Source
 from penstock.cdc.events.unavailable import Unavailable
@@ -21,7 +22,7 @@ DECIMAL = {
 
 def change(value: object, field: dict[str, Any] | None = None) -> Change:
     schema = None if field is None else {"type": "struct", "fields": [{**field, "field": "v"}]}
-    return Change(Source("s", "t"), "c", {"id": 1}, {"id": 1, "v": value}, None, schema_of_row=schema)
+    return Change(Source("s", "t"), "c", {"id": 1}, {"id": 1, "v": value}, None, schema_of_row=schema_of_key(schema))
 
 
 def seen(*changes: Change, queue: int = 0) -> Seen:

@@ -57,7 +57,7 @@ def _typed(value: Any, kind: str) -> Any:
             return bytes.fromhex(value)
         case "decimal":
             return Decimal(value)
-        case "timestamp":
+        case "timestamp" | "timestamp_ntz":
             return datetime.fromisoformat(value)
         case "date":
             return date.fromisoformat(value)

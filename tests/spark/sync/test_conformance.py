@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.spark import sync
+from tests.cdc.modes import MODES
 from tests.cdc.sync.streams import TOPIC, Row, rows, send
-from tests.cdc.test_conformance import COMMON, MODES
+from tests.cdc.test_conformance import COMMON
 from tests.cdc.test_conformance import CONNECTORS as ALL_CONNECTORS
 from tests.thorough import thoroughly
 
@@ -45,7 +46,7 @@ def modes() -> tuple[Row, Row]:
     fields: list[Row] = [{"field": "id", "type": "int64"}]
     after: Row = {"id": 1}
     held: Row = {"id": 1}
-    for number, (field, said, wanted) in enumerate(MODES.values()):
+    for number, (field, said, _, wanted) in enumerate(MODES.values()):
         fields.append({**field, "field": f"c{number}"})
         after[f"c{number}"], held[f"c{number}"] = said, wanted
     schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}

@@ -1,0 +1,115 @@
+"""How events write values where no schema says it: as the user declares, and what may be read in one way only."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from ....log.errors import InvalidArgument
+from ..arrays import each, element_of, innermost
+from ..types import BASE64, Convert, Unfit, normal_type, unscaled
+from .schema import FieldSchema
+from .times import instants
+
+_UNITS = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
+_SAFE = str.maketrans("-_+/", "+/..")
+_BYTES: dict[str, Callable[[str], bytes]] = {
+    "base64": lambda text: base64.b64decode(text, validate=True),
+    "base64-url-safe": lambda text: base64.b64decode((text + "=" * (-len(text) % 4)).translate(_SAFE), validate=True),
+    "hex": binascii.unhexlify,
+}
+_TEXT = "text"
+_WRITTEN = {"timestamp": tuple(_UNITS), "timestamp_ntz": tuple(_UNITS), "decimal": ("base64", _TEXT), "binary": tuple(_BYTES)}
+_HEX = re.compile(r"(?:[0-9a-f]{4})+")
+"""Hexadecimal text that is valid base64 as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How events write the values of a column when their schema does not say it."""
+
+    type: str
+    form: str
+    """A unit of time since 1970, an encoding of bytes, or text as it is."""
+
+    def reader(self) -> Convert:
+        """A reader of the values, which raises `Unfit`. Numbers and texts that say what they are by themselves stay as they are."""
+        if (element := element_of(self.type)) is not None:
+            return each(Written(element, self.form).reader())
+        if self.form in _UNITS:
+            return instants(_UNITS[self.form])
+        if self.form == _TEXT:
+            return lambda value: value
+        decode = _BYTES[self.form]
+        scale = int(self.type.rstrip(")").partition(",")[2]) if self.type.startswith("decimal") else None
+
+        def read(value: object) -> object:
+            if not isinstance(value, str):
+                return value
+            try:
+                return decode(value) if scale is None else unscaled(value, scale)
+            except ValueError as error:
+                raise Unfit(f"{value[:60]!r} is no {self.form}, as declared by '{self.type} from {self.form}'") from error
+
+        return read
+
+
+def says_form(field: FieldSchema, type_: str) -> bool:
+    """Whether a field of Connect's schema says how text in a column of this type is written: bytes are base64, and no text of digits is
+    bytes.
+    """
+    if (element := element_of(type_)) is not None:
+        return field.items is not None and says_form(field.items, element)
+    return field.type == {"decimal": "string", "binary": "bytes"}.get(type_.partition("(")[0])
+
+
+def either(type_: str) -> Convert | None:
+    """A reader of text in a column of this type where nothing says in which mode a connector wrote it. It raises `Unfit` for text that
+    would be another value in another mode. None: there are no such modes.
+    """
+    if (element := element_of(type_)) is not None:
+        read = either(element)
+        return None if read is None else each(read)
+
+    def number(value: object) -> object:
+        if isinstance(value, str) and BASE64.fullmatch(value) and _is_number(value):
+            raise _unsaid(value, "digits or bytes in base64", f"'{type_} from base64' or '{type_} from text'")
+        return value
+
+    def data(value: object) -> object:
+        if isinstance(value, str) and _HEX.fullmatch(value):
+            raise _unsaid(value, "base64 or hex", "'binary from base64' or 'binary from hex'")
+        return value
+
+    return {"decimal": number, "binary": data}.get(type_.partition("(")[0])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return Decimal(text).is_finite()
+    except InvalidOperation:
+        return False
+
+
+def _unsaid(value: str, forms: str, declare: str) -> Unfit:
+    return Unfit(f"nothing says whether {value[:60]!r} is {forms}: declare {declare}")
+
+
+def declared_type(said: str) -> tuple[str, Written | None]:
+    """A type as the user declares it, and its form: ``timestamp from milliseconds``. Raises `InvalidArgument`."""
+    name, given, form = said.strip().lower().partition(" from ")
+    kind, form = normal_type(name), form.strip()
+    if not given:
+        return kind, None
+    if form not in (known := _WRITTEN.get(innermost(kind).partition("(")[0], ())):
+        raise InvalidArgument(
+            "nothing of this type is written so",
+            operation="sync",
+            expected=f"{kind} from {', '.join(known)}" if known else kind,
+            observed=repr(said),
+        )
+    return kind, Written(kind, form)

@@ -1,0 +1,108 @@
+"""Kafka Connect's schema part of an event, as far as it tells of columns.
+
+Connectors repeat it in every event, and it is far larger than the change. So each is read once, and kept by its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ....log.errors import InvalidArgument
+
+_SCALE, _PRECISION = "scale", "connect.decimal.precision"
+_SOURCE_TYPE, _SOURCE_LENGTH, _SOURCE_SCALE = (f"__debezium.source.column.{name}" for name in ("type", "length", "scale"))
+_PLACEHOLDER = "__debezium.unavailable.value.placeholder"
+
+
+class FieldSchema(NamedTuple):
+    """What it says of one column, or of an array's elements."""
+
+    type: str
+    """Connect's type: how the value is written."""
+    name: str = ""
+    """The name of its meaning; empty: it means what it is."""
+    scale: int = 0
+    precision: int | None = None
+    items: FieldSchema | None = None
+    """An array's elements."""
+    source_type: str = ""
+    """The column's type at the source, where connectors are told to say it (``column.propagate.source.type``)."""
+    source_precision: int | None = None
+    source_scale: int = 0
+    placeholder: str | None = None
+    """The form of a value that was not logged, where connectors say it."""
+
+
+@dataclass(frozen=True, slots=True, eq=True)
+class RowSchema:
+    """What it says of the columns of a row or a key."""
+
+    fields: Mapping[str, FieldSchema]
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.fields))
+
+
+def schema_of_envelope(schema: object) -> RowSchema | None:
+    """The schema of rows: that of the envelope's field ``after``, or ``before``; they are the same. None where it tells nothing. Raises
+    `InvalidArgument`.
+    """
+    return _row(member(schema, "after") or member(schema, "before"))
+
+
+def schema_of_key(schema: object) -> RowSchema | None:
+    """The schema of a key's columns. Raises `InvalidArgument`."""
+    return _row(schema)
+
+
+def member(schema: object, name: str) -> Mapping[str, Any] | None:
+    """The schema of a struct's field. Raises `InvalidArgument`."""
+    return next((field for field in _fields(schema) if field.get("field") == name), None)
+
+
+def _row(schema: object) -> RowSchema | None:
+    fields = {str(field["field"]): _field(field, field["field"]) for field in _fields(schema) if "field" in field}
+    return RowSchema(fields) if fields else None
+
+
+def _fields(schema: object) -> list[dict[str, Any]]:
+    if schema is None:
+        return []
+    if not isinstance(schema, Mapping):
+        raise _unreadable("an object", schema)
+    fields = schema.get("fields")
+    return [field for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []
+
+
+def _field(said: Mapping[str, Any], column: object) -> FieldSchema:
+    kind, name, parameters, items = (said.get(one) for one in ("type", "name", "parameters", "items"))
+    if not isinstance(parameters, dict):
+        parameters = {}
+    source_type, placeholder = parameters.get(_SOURCE_TYPE), parameters.get(_PLACEHOLDER)
+    return FieldSchema(
+        type=kind if isinstance(kind, str) else "",
+        name=name if isinstance(name, str) else "",
+        scale=_number(parameters, _SCALE, column) or 0,
+        precision=_number(parameters, _PRECISION, column),
+        items=_field(items, column) if isinstance(items, dict) else None,
+        source_type=source_type.upper() if isinstance(source_type, str) else "",
+        source_precision=_number(parameters, _SOURCE_LENGTH, column),
+        source_scale=_number(parameters, _SOURCE_SCALE, column) or 0,
+        placeholder=placeholder if isinstance(placeholder, str) else None,
+    )
+
+
+def _number(parameters: Mapping[str, Any], name: str, column: object) -> int | None:
+    said = parameters.get(name)
+    try:
+        return None if said is None else int(said)
+    except (TypeError, ValueError) as error:
+        raise _unreadable(f"a number as {name} of column {column}", said) from error
+
+
+def _unreadable(expected: str, observed: object) -> InvalidArgument:
+    return InvalidArgument(
+        "the event's schema part cannot be read", operation="sync", expected=expected, observed=repr(observed)[:80]
+    )

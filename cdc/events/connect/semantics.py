@@ -1,0 +1,117 @@
+"""What a field of Connect's schema means: the type of a column for its values, and how values are read that JSON has no type for.
+
+A name that nobody knows here means nothing: then Connect's own type counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..arrays import array_of, each, element_of
+from ..types import Convert, Unfit, is_number, unscaled
+from .schema import FieldSchema
+from .times import days, local_times, structured_date, structured_time, structured_time_of_day, times_of_day, without_zone
+
+_DIGITS_MAX = 38
+_KINDS = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "float32": "float",
+    "float": "float",
+    "float64": "double",
+    "double": "double",
+    "boolean": "boolean",
+    "string": "string",
+    "bytes": "binary",
+}
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_ANY_SCALE = "io.debezium.data.VariableScaleDecimal"
+_NUMERICS = ("NUMERIC", "DECIMAL", "DECIMAL UNSIGNED", "NUMBER")
+"""The types of columns at the source whose digits connectors may be told to write as text (``decimal.handling.mode=string``)."""
+
+
+class _Time(NamedTuple):
+    type: str
+    read: Convert | None
+
+
+_OF_DEBEZIUM = {
+    "Date": _Time("date", days),
+    "IsoDate": _Time("date", without_zone),
+    "StructuredDate": _Time("date", structured_date),
+    "Timestamp": _Time("timestamp_ntz", local_times(1_000)),
+    "MicroTimestamp": _Time("timestamp_ntz", local_times(1_000_000)),
+    "NanoTimestamp": _Time("timestamp_ntz", local_times(1_000_000_000)),
+    "IsoTimestamp": _Time("timestamp_ntz", without_zone),
+    "StructuredTimestamp": _Time("timestamp_ntz", structured_time),
+    "ZonedTimestamp": _Time("timestamp", None),
+    "StructuredZonedTimestamp": _Time("timestamp", structured_time),
+    "Time": _Time("string", times_of_day(1_000)),
+    "MicroTime": _Time("string", times_of_day(1_000_000)),
+    "NanoTime": _Time("string", times_of_day(1_000_000_000)),
+    "IsoTime": _Time("string", without_zone),
+    "StructuredTime": _Time("string", structured_time_of_day),
+    "ZonedTime": _Time("string", None),
+    "StructuredZonedTime": _Time("string", structured_time_of_day),
+}
+_OF_CONNECT = {
+    "Date": _OF_DEBEZIUM["Date"],
+    "Timestamp": _OF_DEBEZIUM["Timestamp"],
+    "Time": _OF_DEBEZIUM["Time"],
+}
+_TIMES = {f"io.debezium.time.{name}": time for name, time in _OF_DEBEZIUM.items()} | {
+    f"org.apache.kafka.connect.data.{name}": time for name, time in _OF_CONNECT.items()
+}
+
+
+def column_type(field: FieldSchema) -> str:
+    """The type that a field calls for."""
+    if time := _TIMES.get(field.name):
+        return time.type
+    if field.name == _DECIMAL:
+        return _decimal(field.precision, field.scale)
+    if field.type == "array" and field.items is not None:
+        return array_of(column_type(field.items)) or "string"
+    if field.type == "string" and field.source_type in _NUMERICS and field.source_precision:
+        return _decimal(field.source_precision, field.source_scale)
+    return _KINDS.get(field.type, "string")
+
+
+def reader(field: FieldSchema, type_: str) -> Convert | None:
+    """The reader of a field's values for a column of this type, which raises `Unfit`; None where JSON's value is the value."""
+    if (element := element_of(type_)) is not None:
+        read = None if field.items is None else reader(field.items, element)
+        return None if read is None else each(read)
+    if time := _TIMES.get(field.name):
+        return None if is_number(type_) else time.read  # a number of units, as it was declared
+    if field.name == _DECIMAL:
+        return lambda value: _unscaled(value, field.scale)
+    return _variable_scale if field.name == _ANY_SCALE else None
+
+
+def _decimal(precision: int | None, scale: int) -> str:
+    """The type of a decimal; text if it may have more digits than any column holds. PostgreSQL's scale may be negative, or above the
+    precision.
+    """
+    digits = _DIGITS_MAX if precision is None else max(precision, scale, precision - scale, 1)
+    return f"decimal({digits},{max(scale, 0)})" if max(digits, scale) <= _DIGITS_MAX else "string"
+
+
+def _unscaled(value: object, scale: int) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return unscaled(value, scale)
+    except ValueError as error:
+        raise Unfit(f"{value[:60]!r} is no base64, as the event's schema says of this decimal") from error
+
+
+def _variable_scale(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    try:
+        return unscaled(value["value"], int(value["scale"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unfit(f"{str(value)[:60]} is no decimal of any scale, as the event's schema says") from error
