@@ -22,7 +22,7 @@ class Seen:
     connect: set[str] = field(default_factory=set)
     """Columns whose type the events themselves say."""
     kinds: set[tuple[object, ...]] = field(default_factory=set)
-    """Queue, names and kinds of value of the rows that were looked at."""
+    """Queue, schema, names and kinds of value of the rows that were looked at."""
     places: dict[str, dict[int, int]] = field(default_factory=dict)
     """The offset of the first event that has a column, by column and queue; a truncate's under an empty name."""
     truncated: int | None = None
@@ -37,13 +37,14 @@ class Seen:
         if change.types_name is not None:
             self.types.add(change.types_name)
         for row, schema in ((change.row, change.schema_of_row), (change.key, change.schema_of_key)):
-            if schema is None and change.types is None:
+            said = {} if schema is None else schema.fields
+            if change.types is None:
                 # Most rows are like earlier ones, from which nothing new is to be learned.
-                kinds = (queue, *row, *[None if is_it(value) else _kind(value) for value in row.values()])
+                unsaid = row.values() if schema is None else [value for name, value in row.items() if name not in said]
+                kinds = (queue, schema, *row, *[None if is_it(value) else _kind(value) for value in unsaid])
                 if kinds in self.kinds:
                     continue
                 self.kinds.add(kinds)
-            said = {} if schema is None else schema.fields
             for name, value in row.items():
                 if name in known:
                     continue

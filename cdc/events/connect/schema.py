@@ -5,15 +5,24 @@ Connectors repeat it in every event, and it is far larger than the change. So ea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
+
+import msgspec
 
 from ....log.errors import InvalidArgument
 
 _SCALE, _PRECISION = "scale", "connect.decimal.precision"
 _SOURCE_TYPE, _SOURCE_LENGTH, _SOURCE_SCALE = (f"__debezium.source.column.{name}" for name in ("type", "length", "scale"))
 _PLACEHOLDER = "__debezium.unavailable.value.placeholder"
+_SCHEMAS_MAX, _BYTES_MAX = 512, 65_536
+"""The number of schema parts that are kept, and the bytes of the largest of them."""
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_DECODER = msgspec.json.Decoder(float_hook=Decimal)
 
 
 class FieldSchema(NamedTuple):
@@ -57,6 +66,37 @@ def schema_of_key(schema: object) -> RowSchema | None:
     return _row(schema)
 
 
+def read_schema_of_envelope(data: bytes) -> RowSchema | None:
+    """The schema of rows from an envelope's schema as JSON, read once. Raises `InvalidArgument`, `msgspec.MsgspecError`."""
+    return _envelope(data) if len(data) <= _BYTES_MAX else _envelope.__wrapped__(data)
+
+
+def read_schema_of_key(data: bytes) -> RowSchema | None:
+    """The schema of a key's columns from JSON, read once."""
+    return _key(data) if len(data) <= _BYTES_MAX else _key.__wrapped__(data)
+
+
+def read_schemas(data: bytes) -> tuple[RowSchema | None, RowSchema | None]:
+    """The schemas of the key and of rows, from JSON of one schema around both."""
+    return _both(data) if len(data) <= _BYTES_MAX else _both.__wrapped__(data)
+
+
+@lru_cache(_SCHEMAS_MAX)
+def _envelope(data: bytes) -> RowSchema | None:
+    return schema_of_envelope(_DECODER.decode(data))
+
+
+@lru_cache(_SCHEMAS_MAX)
+def _key(data: bytes) -> RowSchema | None:
+    return schema_of_key(_DECODER.decode(data))
+
+
+@lru_cache(_SCHEMAS_MAX)
+def _both(data: bytes) -> tuple[RowSchema | None, RowSchema | None]:
+    schema = _DECODER.decode(data)
+    return schema_of_key(member(schema, "key")), schema_of_envelope(member(schema, "value"))
+
+
 def member(schema: object, name: str) -> Mapping[str, Any] | None:
     """The schema of a struct's field. Raises `InvalidArgument`."""
     return next((field for field in _fields(schema) if field.get("field") == name), None)
@@ -96,10 +136,11 @@ def _field(said: Mapping[str, Any], column: object) -> FieldSchema:
 
 def _number(parameters: Mapping[str, Any], name: str, column: object) -> int | None:
     said = parameters.get(name)
-    try:
-        return None if said is None else int(said)
-    except (TypeError, ValueError) as error:
-        raise _unreadable(f"a number as {name} of column {column}", said) from error
+    if isinstance(said, str) and _NUMBER.fullmatch(said):
+        said = int(said)
+    if said is not None and (not isinstance(said, int) or isinstance(said, bool)):
+        raise _unreadable(f"a number as {name} of column {column}", said)
+    return said
 
 
 def _unreadable(expected: str, observed: object) -> InvalidArgument:
