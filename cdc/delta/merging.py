@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from ...log.errors import RetryError
 from ..changes import ALWAYS
-from ..fold.fold import Truncate
+from ..fold.folded import Truncate
 from ..targets import POSITION, Written, decode_metadata
 
 T = TypeVar("T")

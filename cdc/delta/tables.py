@@ -15,7 +15,7 @@ from ...log.limits import MIB
 from ..changes import Key, Old
 from ..events.arrays import array_of
 from ..events.types import arrow_type, normal_type
-from ..fold.fold import Truncate
+from ..fold.folded import Truncate
 from ..targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, TargetRefused, Written, encode_metadata
 from .compaction import FILES_MIN, Compacted
 from .location import Location

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..changes import ALWAYS, NEVER, Key
 from ..events.types import KEEP
-from .fold import Version
+from .folded import Version
 
 
 class Link(NamedTuple):

@@ -11,7 +11,8 @@ from ...log.errors import PenstockError, ReopenError
 from ..changes import Key, Old
 from ..delta.compaction import Compacted
 from ..delta.merging import one_line
-from ..fold.fold import Meet, Truncate
+from ..fold.fold import Meet
+from ..fold.folded import Truncate
 from ..targets import Column, Found, Owner, Target, TargetRefused, Written
 from .existing import untold
 from .options import Options

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..changes import Key, Net
 from ..delta.merging import LEVEL, PUT, SINCE
 from ..events.types import KEEP, Unfit, arrow_type
-from ..fold.fold import Version
+from ..fold.folded import Version
 from ..fold.history import Link, chains
 from ..targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 

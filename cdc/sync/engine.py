@@ -25,7 +25,7 @@ from ..changes import NEVER
 from ..delta.compaction import Compaction
 from ..events.sources import Source, named_apart, united, wanted
 from ..fold.aside import Aside, counted
-from ..fold.fold import Folded, NamedTypes, Refused
+from ..fold.folded import Folded, NamedTypes, Refused
 from ..fold.seen import Seen
 from ..fold.shape import Shape, new_columns
 from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, name_taken, target_names

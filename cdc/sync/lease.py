@@ -25,7 +25,7 @@ from ...log.format.stored_json import Number, Stored, damaged, parse_stored
 from ...log.paths import topic_folder
 from ...log.runtime.runtime import Runtime
 from ..events.sources import Source
-from ..fold.fold import NamedTypes
+from ..fold.folded import NamedTypes
 from ..targets import Progress
 
 _LOOK_S = 0.3

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from ..changes import Key, Net, Old, finished, merged
 from ..delta.tables import DeltaTables
-from ..fold.fold import Meet, Truncate
+from ..fold.fold import Meet
+from ..fold.folded import Truncate
 from ..targets import Target
 from .columns import batch_of, history_table, rows_schema
 from .options import Options

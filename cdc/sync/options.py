@@ -12,7 +12,8 @@ from ...log.limits import MIB
 from ..choice.columns import names_column
 from ..choice.tables import Choices, Policy, Truncates
 from ..events.sources import Source, means, of_table, wanted
-from ..fold.fold import Plan, Refused
+from ..fold.fold import Plan
+from ..fold.folded import Refused
 from ..fold.reading import Reading
 from ..targets import Declared, Target
 

@@ -11,7 +11,7 @@ from ...consumers.ranges.task import ReadTask
 from ...consumers.ranges.topic_view import TopicView
 from ..choice.tables import Policy
 from ..events.sources import Source, named_apart
-from ..fold.fold import Refused
+from ..fold.folded import Refused
 from ..fold.look import Look
 from ..fold.shape import Shape, key_of, new_columns
 from ..targets import Owner, Progress, Target, TargetRefused, name_taken, target_names

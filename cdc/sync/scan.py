@@ -15,7 +15,8 @@ from ...log.errors import InvalidArgument
 from ...log.message.message import VALUE
 from ..events.sources import Source
 from ..events.typed import TypedEvent, is_of_events, typed_events
-from ..fold.fold import Fold, Folded, Meet, Plan, combined
+from ..fold.fold import Fold, Meet, Plan
+from ..fold.folded import Folded, combined
 from .options import NO_STEPS, Steps
 
 EVENT = ("queue", "offset", "store_timestamp", "body")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from ..events.sources import Source, named_apart
-from ..fold.fold import Refused
+from ..fold.folded import Refused
 from .lease import Stop
 
 T = TypeVar("T")

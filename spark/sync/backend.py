@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ...cdc.changes import Key, Old
-from ...cdc.fold.fold import Meet, Truncate
+from ...cdc.fold.fold import Meet
+from ...cdc.fold.folded import Truncate
 from ...cdc.sync.backend import FoundChanges
 from ...cdc.sync.local import FoundHere
 from ...cdc.sync.options import Options

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ...cdc.changes import ALWAYS, NEVER
 from ...cdc.delta.merging import LEVEL, SINCE
-from ...cdc.fold.fold import Truncate
+from ...cdc.fold.folded import Truncate
 from ...cdc.sync.columns import LAST, NUMBER, history_batches, history_schema
 from ...cdc.sync.options import Steps
 from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target

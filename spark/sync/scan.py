@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from ...cdc.changes import Key, Net, Old, finished, merged
-from ...cdc.fold.fold import Truncate, without_rows
+from ...cdc.fold.folded import Truncate, without_rows
 from ...cdc.sync.columns import ROWS_PER_BATCH, batch_of, rows_schema
 from ...cdc.sync.options import Steps
 from ...cdc.sync.scan import Scan, Taken, folded_of, no_collector

@@ -16,7 +16,7 @@ from ...cdc.changes import Key, Old
 from ...cdc.delta.compaction import Compacted
 from ...cdc.delta.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
 from ...cdc.events.types import arrow_type, normal_type
-from ...cdc.fold.fold import Truncate
+from ...cdc.fold.folded import Truncate
 from ...cdc.targets import (
     APP_ID,
     CURRENT,

@@ -10,7 +10,8 @@ from penstock.cdc.changes import ALWAYS, Key, Net, Old, finished, merged
 from penstock.cdc.choice.tables import Truncates
 from penstock.cdc.events.sources import Source
 from penstock.cdc.events.types import KEEP
-from penstock.cdc.fold.fold import Fold, Folded, Plan, combined
+from penstock.cdc.fold.fold import Fold, Plan
+from penstock.cdc.fold.folded import Folded, combined
 from penstock.cdc.fold.reading import Reading
 from penstock.cdc.fold.shape import Shape, key_of, new_columns
 from penstock.cdc.targets import Declared, Progress, Target

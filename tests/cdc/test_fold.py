@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from penstock.cdc.events.sources import Source
 from penstock.cdc.events.types import exact_json
 from penstock.cdc.events.unavailable import PLACEHOLDER as MARKER
-from penstock.cdc.fold.fold import Fold, Plan, Refused, combined
+from penstock.cdc.fold.fold import Fold, Plan
+from penstock.cdc.fold.folded import Refused, combined
 from penstock.cdc.targets import Column, Declared, Progress, Target, Told
 from tests.cdc import nasty
 from tests.cdc.applied import Memory

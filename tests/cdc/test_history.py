@@ -8,7 +8,8 @@ from penstock.cdc.changes import NEVER
 from penstock.cdc.events.sources import Source
 from penstock.cdc.events.types import KEEP
 from penstock.cdc.events.unavailable import PLACEHOLDER
-from penstock.cdc.fold.fold import Fold, Folded, Plan, Version
+from penstock.cdc.fold.fold import Fold, Plan
+from penstock.cdc.fold.folded import Folded, Version
 from penstock.cdc.fold.history import chains
 from penstock.cdc.targets import Column, Target
 

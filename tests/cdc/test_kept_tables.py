@@ -23,13 +23,13 @@ def merged(tmp_path: Path) -> Merged:
 def opened(merged: Merged, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables that were opened after the first merge."""
     names: list[str] = []
-    really = DeltaTables._open
+    really = DeltaTables.open
 
-    def _open(self: DeltaTables, name: str) -> DeltaTable | None:
+    def opening(self: DeltaTables, name: str) -> DeltaTable | None:
         names.append(name)
         return really(self, name)
 
-    monkeypatch.setattr(DeltaTables, "_open", _open)
+    monkeypatch.setattr(DeltaTables, "open", opening)
     return names
 
 

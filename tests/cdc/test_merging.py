@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from penstock.cdc.changes import Key, Net
 from penstock.cdc.delta.tables import DeltaTables
 from penstock.cdc.events.sources import Source
-from penstock.cdc.fold.fold import Truncate
+from penstock.cdc.fold.folded import Truncate
 from penstock.cdc.sync.columns import batch_of, rows_schema
 from penstock.cdc.targets import Column, Owner, Progress, Target
 from tests.thorough import examples

@@ -1,0 +1,120 @@
+"""The result of a fold: what each of several tasks found, and all of them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from ..changes import Key, Net, Place
+from ..events.sources import Source
+from ..targets import Told
+from .aside import Aside
+from .seen import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a row, for a target with history."""
+
+    key: Key
+    op: str
+    values: tuple[Any, ...]
+    position: int | None
+    time_us: int
+    place: Place
+
+
+class NamedTypes(NamedTuple):
+    """The types of a table's columns, by the name of the object that has them."""
+
+    position: int
+    """The position of the event that gave the name; `NEVER` where it had none."""
+    name: str
+
+
+class Truncate(NamedTuple):
+    """The last truncate of a table; truncates compare by their positions."""
+
+    position: int
+    """`ALWAYS` where it had none."""
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An event that cannot be applied."""
+
+    place: Place
+    reason: str
+    column: str | None = None
+    """The column whose value does not fit."""
+    types_name: str | None = None
+    """The name that the event gives of its columns' types."""
+
+
+@dataclass(slots=True)
+class Folded:
+    """The result of folding a range of events."""
+
+    nets: dict[Source, list[tuple[Key, Net]]] = field(default_factory=dict)
+    """Net changes by table; a row has one for each queue that had events of it."""
+    versions: dict[Source, list[Version]] = field(default_factory=dict)
+    partial: set[Source] = field(default_factory=set)
+    """Tables in which some rows have only some columns."""
+    moved: dict[Source, set[Key]] = field(default_factory=dict)
+    """Keys by table, of rows from which columns are to be taken that no event had."""
+    truncates: dict[Source, Truncate] = field(default_factory=dict)
+    """The truncate of the highest position, by table."""
+    seen: dict[Source, Seen] = field(default_factory=dict)
+    refused: dict[Source, dict[int, Refused]] = field(default_factory=dict)
+    """The first event that cannot be applied, by table and queue."""
+    broken: dict[int, Refused] = field(default_factory=dict)
+    """The first event whose table cannot be told, by queue."""
+    counts: dict[Source, int] = field(default_factory=dict)
+    """The number of events folded, by table."""
+    ignored: int = 0
+    """The number of events that change no row of a target: tombstones, heartbeats, messages, tables that were not asked for."""
+    told: dict[Source, dict[int, Told]] = field(default_factory=dict)
+    """How far the source's positions are, by table and by queue, where something new is known."""
+    passed: int = 0
+    """The number of events that are applied already."""
+    columns: dict[Source, frozenset[str]] = field(default_factory=dict)
+    """The columns that events have, by table, of tables that get only some of them, or masked ones."""
+    aside: list[Aside] = field(default_factory=list)
+    """What is not applied, or not as it is."""
+    types: dict[Source, NamedTypes] = field(default_factory=dict)
+    """The types that the newest event of each table names, also one that cannot be applied."""
+
+
+def combined(parts: list[Folded]) -> Folded:
+    """The folds of several tasks combined, except their rows."""
+    whole = Folded()
+    for part in parts:
+        for source, seen in part.seen.items():
+            whole.seen.setdefault(source, Seen()).join(seen)
+        for source, refused in part.refused.items():
+            whole.refused.setdefault(source, {}).update(refused)
+        whole.partial |= part.partial
+        for source, keys in part.moved.items():
+            whole.moved.setdefault(source, set()).update(keys)
+        for source, truncate in part.truncates.items():
+            whole.truncates[source] = max(whole.truncates.get(source, truncate), truncate)
+        for source, count in part.counts.items():
+            whole.counts[source] = whole.counts.get(source, 0) + count
+        for source, told in part.told.items():
+            whole.told.setdefault(source, {}).update(told)  # a queue is one task's
+        for source, columns in part.columns.items():
+            whole.columns[source] = whole.columns.get(source, frozenset()) | columns
+        for source, named in part.types.items():
+            whole.types[source] = max(whole.types.get(source, named), named)
+        whole.broken.update(part.broken)
+        whole.aside += part.aside
+        whole.ignored += part.ignored
+        whole.passed += part.passed
+    return whole
+
+
+def without_rows(folded: Folded) -> Folded:
+    """The fold without its rows, small enough for the driver."""
+    seen = {source: replace(one, kinds=set()) for source, one in folded.seen.items()}
+    return replace(folded, nets={}, versions={}, seen=seen)
