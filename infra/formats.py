@@ -11,7 +11,6 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, BinaryIO, TypeAlias
 
-from ..cdc.events.debezium import parse_change
 from ..log.errors import InvalidArgument
 from .labels import Labels, Record
 
@@ -87,6 +86,8 @@ def _plain_record(row: _Row, number: int, labels: Labels) -> Record:
 
 
 def _debezium_record(row: _Row, number: int, labels: Labels) -> Record | None:
+    from ..cdc.events.debezium import parse_change
+
     event, whole = _opened(row)
     change = parse_change(event)
     if change is None:
