@@ -253,6 +253,7 @@ class Capture:
             state = None
         renew = options.snapshot == "again" and not self._renewed
         self._check_known(checked, state if not renew else None)
+        self._check_alone(checked, () if state is None else state.done)
         fresh = CaptureState(self._life, checked.system, checked.database, options.publication)
         if state is None or renew:
             renewing = self._producer.last_sequence >= 0
@@ -298,6 +299,22 @@ class Capture:
         if checked.slot is None and state.has_begun:
             raise slot_lost(self._options.slot, "there is no such slot")
         self._check_history(last)
+
+    def _check_alone(self, checked: Checked, done: Sequence[str]) -> None:
+        """Raise `InvalidArgument` where another capture sends the changes of a table that is new to this one: all would be there twice."""
+        new = {table.qualified for table in checked.tables} - {*done}
+        for slot, other in self._states.others().items() if new else ():
+            same = (other.life, other.system, other.database) == (self._life, checked.system, checked.database)
+            if same and (both := sorted(new & {*other.done})) and self._catalog.has_slot(slot):
+                raise InvalidArgument(
+                    "another capture sends changes of these tables to this topic",
+                    operation="capture",
+                    object=", ".join(both),
+                    expected="one slot for a table and a topic",
+                    observed=f"slot {slot} has sent them, and is there",
+                    hint=f"go on with that one (--slot {slot}), give it up first (SELECT pg_drop_replication_slot('{slot}')), or capture "
+                    "into another topic",
+                )
 
     def _check_history(self, last: int) -> None:
         check_history(self._catalog, self._options.slot, last_position=last, place_of=lambda position: split(position)[0])

@@ -312,6 +312,10 @@ class Catalog:
             )
         return Slot(lsn_of(confirmed or "0/0"), is_lost=status == "lost")
 
+    def has_slot(self, name: str) -> bool:
+        """Whether there is a slot of this name, of whatever kind."""
+        return bool(self.ask("SELECT FROM pg_replication_slots WHERE slot_name = %s", name))
+
     def create_slot(self, name: str) -> Slot:
         """Create the slot. It waits for transactions that are under way, and tells all transactions that commit after that."""
         [(lsn,)] = self.ask("SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", name)

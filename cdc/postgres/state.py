@@ -66,7 +66,8 @@ class StateStore:
 
     def __init__(self, store: ObjectStore, run: Runner, *, topic: str, slot: str) -> None:
         self._store, self._run = store, run
-        self.key = f"{CAPTURES}{topic_folder(topic)}/{slot}.json"
+        self._folder = f"{CAPTURES}{topic_folder(topic)}/"
+        self.key = f"{self._folder}{slot}.json"
         self._version: Version | None = None
 
     def load(self) -> CaptureState | None:
@@ -78,6 +79,18 @@ class StateStore:
             return None
         self._version = found.version
         return _parse(found.data, self.key)
+
+    def others(self) -> dict[str, CaptureState]:
+        """The states of other slots' captures into this topic. Raises as `load` does."""
+        found: dict[str, CaptureState] = self._run(self._others)
+        return found
+
+    async def _others(self) -> dict[str, CaptureState]:
+        keys = [one.key for one in await self._store.list(self._folder)]
+        others = [key for key in keys if key.endswith(".json") and "/" not in key.removeprefix(self._folder) and key != self.key]
+        return {
+            key.removeprefix(self._folder).removesuffix(".json"): _parse((await self._store.get(key)).data, key) for key in others
+        }
 
     def save(self, state: CaptureState) -> None:
         """Replace the stored state. Raises `FencedError` when another capture has written it meanwhile."""

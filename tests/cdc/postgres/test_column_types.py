@@ -15,8 +15,12 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from penstock.cdc.events.table_types import TableTypes, types_key
 from penstock.cdc.postgres import Capture
+from penstock.cdc.sync import source_types
 from penstock.infra.cli import main
+from penstock.log.errors import PermissionDenied
+from penstock.log.stores import ObjectStore
 from penstock.spark import SyncRun, TableOptions, sync
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 from tests.cdc.sync.streams import rows
@@ -47,6 +51,10 @@ VALUES: dict[str, Any] = {
     "made": datetime(2026, 11, 22, 3, 4, 5, 500_000), "at": datetime(2026, 11, 21, 21, 34, 5, 678901, UTC),  # noqa: DTZ001 - no zone
     "ints": "[1,null]", "nothing": None,
 }  # fmt: skip
+
+
+async def forbidden(store: ObjectStore, topic: str, name: str) -> TableTypes:
+    raise PermissionDenied("the store refuses it", operation="read", object=types_key(topic, name))
 
 
 def types(target: Path) -> dict[str, str]:
@@ -182,9 +190,14 @@ def test_types_are_there_before_the_events_that_name_them(
     assert {path.name for path in kept(capture)} == set(named(capture))
 
 
-@pytest.mark.parametrize("how", ["gone", "damaged", "another's", "newer"])
+@pytest.mark.parametrize("how", ["gone", "damaged", "another's", "newer", "forbidden"])
 def test_without_its_types_a_target_has_those_of_json_and_the_log_says_so_once(
-    database: Database, capture: Capturing, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
+    database: Database,
+    capture: Capturing,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
 ) -> None:
     database.run("CREATE TABLE a (id int PRIMARY KEY, n numeric(5, 2)); INSERT INTO a VALUES (1, 1.5)")
     database.run("CREATE TABLE b (id int PRIMARY KEY, n numeric(5, 2)); INSERT INTO b VALUES (1, 1.5)")
@@ -197,6 +210,8 @@ def test_without_its_types_a_target_has_those_of_json_and_the_log_says_so_once(
                 path.unlink()
             case "damaged":
                 path.write_bytes(b"{")
+            case "forbidden":
+                monkeypatch.setattr(source_types, "read_types", forbidden)
             case "newer":
                 path.write_bytes(b'{"format": 2}')
             case _:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -146,6 +147,27 @@ def test_a_slot_that_somebody_reads(database: Database, capture: Capturing, monk
     with closing(open_stream(database.dsn, database.slot, "penstock", settings="", where="here")):
         assert capture.error(code=3)["error"] == "slot_in_use"
     capture()
+
+
+def test_two_captures_of_one_table(database: Database, capture: Capturing) -> None:
+    database.run(
+        "CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY); INSERT INTO a VALUES (1); INSERT INTO b VALUES (1)"
+    )
+    capture("--table", "a")
+    beside = Capturing(replace(database, slot=f"{database.slot}_2"), capture.lake)
+    try:
+        said = beside.error("--publication", "beside", "--table", "a", "--table", "b")
+        assert said["message"] == "another capture sends changes of these tables to this topic"
+        assert (said["object"], said["observed"]) == ("public.a", f"slot {database.slot} has sent them, and is there")
+        assert f"--slot {database.slot}" in said["hint"]
+        assert not beside.database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{beside.database.slot}'")
+        beside("--publication", "beside", "--table", "b")
+        assert capture.error("--table", "a", "--table", "b")["object"] == "public.b"
+        assert sorted((event.table, event.op) for event in capture.events()) == [("public.a", "r"), ("public.b", "r")]
+        database.drop_slot()
+        beside("--publication", "beside", "--table", "a", "--table", "b")
+    finally:
+        beside.database.drop_slot()
 
 
 def test_a_server_that_does_not_write_what_decoding_needs(capture: Capturing) -> None:

@@ -147,6 +147,7 @@ class World:
             states = StateStore(store, _at_once, topic="shop", slot="penstock")
             states.load()
             states.save(state)
+            assert not states.others()
         TypesStore(store, _at_once, topic="shop").keep(TYPES)
         self.stores[Role.CAPTURE].allowed += store.allowed
         self.stores[Role.CAPTURE].refused += store.refused
