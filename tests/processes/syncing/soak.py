@@ -36,6 +36,8 @@ QUEUES = 8
 PATIENCE_S = 600.0
 PAUSE_S = 8.0
 """Longer than a lease."""
+IN_USE = 2
+"""The exit code of a sync that another one keeps from beginning."""
 VICTIMS = ("worker", "worker", "worker", "command", "producer", "worker, paused")
 PENSTOCK = "from penstock.infra.cli import main; main(prog_name='penstock')"
 
@@ -64,16 +66,21 @@ class Soak:
         with penstock.connect(self.lake, maintenance=False) as lake:
             lake.create_topic(TOPIC, queues=QUEUES, message_type="FIFO")
         until_s, sending, syncing = time.monotonic() + seconds, self._producer(), self._sync()
+        paused = False
         try:
             while time.monotonic() < until_s:
                 victim, lives_s = chance.choice(VICTIMS), chance.uniform(*self.between_s)
                 with suppress(subprocess.TimeoutExpired):
-                    syncing.wait(min(lives_s, max(0.0, until_s - time.monotonic())))
-                    raise AssertionError(f"the sync ended by itself: {syncing.returncode}\n{self.said()}")
+                    code = syncing.wait(min(lives_s, max(0.0, until_s - time.monotonic())))
+                    # One that stood still before it had the lease waits no longer for the other one, which was killed as its holder.
+                    assert paused, f"the sync ended by itself: {code}\n{self.said()}"
+                    assert code == IN_USE, self.said()
+                    syncing = self._sync()
+                paused = victim == "worker, paused"
                 if victim == "producer":
                     self._end(sending)
                     sending = self._producer()
-                elif victim == "worker, paused":
+                elif paused:
                     self._pause(syncing)
                 else:
                     self._end(syncing, worker_first=victim == "worker")
