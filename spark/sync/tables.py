@@ -15,6 +15,7 @@ import pyarrow as pa
 from ...cdc.changes import Key, Old
 from ...cdc.delta.compaction import Compacted
 from ...cdc.delta.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
+from ...cdc.events.arrays import innermost
 from ...cdc.events.types import arrow_type, normal_type
 from ...cdc.fold.folded import Truncate
 from ...cdc.targets import (
@@ -47,6 +48,7 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _TIMES = "spark.sql.parquet.outputTimestampType"
 _MAPPING = "delta.columnMapping.mode"
+_LOCAL_TIMES = "delta.feature.timestampNtz"
 _MAPPED = re.compile(r"[ ,;{}()\n\t=]")
 _DELTA_SAYS = re.compile(r"org\.apache\.spark\.sql\.delta\.[\w.$]*Exception: (.+)")
 _TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
@@ -129,6 +131,8 @@ class Tables:
         table = f"delta.{quoted(self.path(target.name))}"
         if _to_be_mapped((*target.columns, *columns)):  # also tables that deltalake made without a mapping
             self.session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
+        if any(innermost(column.type) == "timestamp_ntz" for column in columns):  # new tables get it by themselves
+            self.session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_LOCAL_TIMES}' = 'supported')")
         self.session.sql(f"ALTER TABLE {table} ADD COLUMNS ({named})")
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
