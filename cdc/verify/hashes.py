@@ -43,6 +43,9 @@ def _plain(values: pa.Array) -> Hashes:
     import pyarrow.compute as pc
 
     kind, types = values.type, pa.types
+    if types.is_list(kind):
+        values = pa.array([None if value is None else repr(value) for value in values.to_pylist()], pa.string())
+        kind = values.type
     if types.is_string(kind) or types.is_binary(kind):
         digest, values = xxhash.xxh3_64_intdigest, values.cast(pa.binary())
         return np.fromiter((0 if value is None else digest(value) for value in values.to_pylist()), np.uint64, len(values))

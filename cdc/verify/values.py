@@ -55,6 +55,8 @@ def comparable(kind: pa.DataType) -> pa.DataType:
         return pa.timestamp("us", "UTC" if kind.tz else None)
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind):
         return pa.binary()
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_list_view(kind):
+        return pa.list_(comparable(kind.value_type))
     if types.is_boolean(kind):
         return pa.bool_()
     return pa.date32() if types.is_date(kind) else pa.string()
@@ -131,6 +133,9 @@ def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
         return lambda value: _decimal(value, kind.precision, kind.scale)
     if types.is_timestamp(kind):
         return _instant if kind.tz else lambda value: _instant(value).replace(tzinfo=None)
+    if types.is_list(kind):
+        read = _reader(kind.value_type)
+        return lambda value: [None if one is None else read(one) for one in _elements(value)]
     readers = {
         pa.int64(): _integer,
         pa.float32(): _single,
@@ -212,6 +217,14 @@ def _date(value: Any) -> date:  # noqa: ANN401
     if not isinstance(value, date):
         raise TypeError
     return value
+
+
+def _elements(value: Any) -> list[Any]:  # noqa: ANN401
+    """The elements of an array; as text it is JSON."""
+    found = json.loads(value, parse_float=Decimal) if isinstance(value, str) else value
+    if not isinstance(found, list):
+        raise TypeError
+    return found
 
 
 def _instant(value: Any) -> datetime:  # noqa: ANN401

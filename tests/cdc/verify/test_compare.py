@@ -240,3 +240,35 @@ def test_large_tables_are_compared_in_little_memory_and_time() -> None:
     )
     assert found(result) == (0, 0, 1)
     assert result.differences[0].columns == {"n": (123_456, -1)}
+
+
+ARRAYS: list[tuple[Any, pa.DataType, list[str]]] = [
+    ([1, None, 2], pa.int64(), ["[1,null,2]"]),
+    ([], pa.int64(), ["[]"]),
+    ([Decimal("1.50"), None], pa.decimal128(12, 2), ["[1.50,null]", "[1.5,null]", '["1.5",null]']),
+    (
+        [datetime(2026, 11, 20, 12, tzinfo=UTC)],
+        pa.timestamp("us", "UTC"),
+        ['["2026-11-20T13:00:00+01:00"]', '["2026-11-20 12:00:00"]'],
+    ),
+    ([ZONELESS], pa.timestamp("us"), ['["2026-11-20T12:17:33"]']),
+    ([date(2026, 11, 20)], pa.date32(), ['["2026-11-20"]']),
+    ([b"\x00\xff"], pa.binary(), [r'["\\x00ff"]', '["AP8="]']),
+    ([True, False], pa.bool_(), ["[true,false]"]),
+    ([0.1], pa.float32(), ["[0.1]"]),
+    (["a", None, ""], pa.string(), ['["a",null,""]']),
+    ([["a"], None, []], pa.list_(pa.string()), ['[["a"],null,[]]']),
+]
+
+
+@pytest.mark.parametrize(("held", "element", "dumps"), ARRAYS)
+def test_arrays_compare_by_their_elements(held: Any, element: pa.DataType, dumps: list[str]) -> None:
+    """As dumps have them, and as PostgreSQL's array_to_json writes them."""
+    kind = pa.list_(pa.field("element", element))
+    target = pa.table({"id": [1, 2], "v": pa.array([held, None], kind)})
+    assert compared(pa.table({"id": [1, 2], "v": pa.array([held, None], pa.large_list(element))}), target).equal
+    for text in dumps:
+        assert compared(pa.table({"id": [1, 2], "v": [text, None]}), target).equal, text
+    for other in ("[9]", "{}", "1", "no JSON", "[[[]]]"):
+        result = compared(pa.table({"id": [1, 2], "v": [other, None]}), target)
+        assert found(result) == (0, 0, 1), other
