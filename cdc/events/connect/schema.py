@@ -18,7 +18,6 @@ from ....log.errors import InvalidArgument
 
 _SCALE, _PRECISION = "scale", "connect.decimal.precision"
 _SOURCE_TYPE, _SOURCE_LENGTH, _SOURCE_SCALE = (f"__debezium.source.column.{name}" for name in ("type", "length", "scale"))
-_PLACEHOLDER = "__debezium.unavailable.value.placeholder"
 _SCHEMAS_MAX, _BYTES_MAX = 512, 65_536
 """The number of schema parts that are kept, and the bytes of the largest of them."""
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
@@ -40,8 +39,6 @@ class FieldSchema(NamedTuple):
     """The column's type at the source, where connectors are told to say it (``column.propagate.source.type``)."""
     source_precision: int | None = None
     source_scale: int = 0
-    placeholder: str | None = None
-    """The form of a value that was not logged, where connectors say it."""
 
 
 @dataclass(frozen=True, slots=True, eq=True)
@@ -120,7 +117,7 @@ def _field(said: Mapping[str, Any], column: object) -> FieldSchema:
     kind, name, parameters, items = (said.get(one) for one in ("type", "name", "parameters", "items"))
     if not isinstance(parameters, dict):
         parameters = {}
-    source_type, placeholder = parameters.get(_SOURCE_TYPE), parameters.get(_PLACEHOLDER)
+    source_type = parameters.get(_SOURCE_TYPE)
     return FieldSchema(
         type=kind if isinstance(kind, str) else "",
         name=name if isinstance(name, str) else "",
@@ -130,7 +127,6 @@ def _field(said: Mapping[str, Any], column: object) -> FieldSchema:
         source_type=source_type.upper() if isinstance(source_type, str) else "",
         source_precision=_number(parameters, _SOURCE_LENGTH, column),
         source_scale=_number(parameters, _SOURCE_SCALE, column) or 0,
-        placeholder=placeholder if isinstance(placeholder, str) else None,
     )
 
 

@@ -80,7 +80,8 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
     "columns",
     multiple=True,
     metavar="TABLE.COLUMN=TYPE",
-    help="A column's type, such as orders.amount=decimal(12,2). How it is written may follow: 'decimal(12,2) from base64'.",
+    help="A column's type, such as orders.amount=decimal(12,2) or orders.tags=array<string>. How events write it may follow: 'decimal(12,2) "
+    "from base64'.",
 )
 @click.option("--key", "keys", multiple=True, metavar="TABLE=COLUMN,…", help="Key columns of a table, in place of its events' key.")
 @click.option("--history", multiple=True, metavar="TABLE", help="Keep every version of this table's rows; 'all' means every table.")

@@ -92,6 +92,27 @@ def test_names_that_no_event_has_are_told(penstock: Penstock, lake: Path, tmp_pa
     assert told == ["bill", "bills.amuont", "public.lines"]
 
 
+@pytest.mark.parametrize(
+    ("type_", "observed", "told"),
+    [
+        ("money", "'money'", "this is no type that a column of a target can have"),
+        ("decimal(39,0)", "'decimal(39,0)'", "this is no type that a column of a target can have"),
+        ("array<money>", "'array<money>'", "this is no type that a column of a target can have"),
+        ("map<string,string>", "'map<string,string>'", "maps and structs are written as JSON text: string"),
+        ("decimal(12,2) from hex", "'decimal(12,2) from hex'", "decimal(12,2) from base64, text"),
+        ("timestamp from days", "'timestamp from days'", "from seconds, milliseconds, microseconds, nanoseconds"),
+    ],
+)
+def test_a_type_that_no_column_can_have_is_told_before_anything_is_made(
+    penstock: Penstock, lake: Path, tmp_path: Path, type_: str, observed: str, told: str
+) -> None:
+    send(str(lake), EVENTS)
+    said = penstock("sync", TOPIC, "--into", tmp_path / "targets", *OPTIONS, "--column", f"bills.note={type_}", code=2).err
+    assert told in said
+    assert f"observed:  {observed}\n" in said
+    assert not (tmp_path / "targets").exists()
+
+
 def test_a_folder_that_cannot_be_written_to_is_told_as_it_is(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
     send(str(lake), EVENTS)
     (tmp_path / "file").write_text("")
