@@ -53,21 +53,35 @@ def zoned(value: datetime) -> str:
     return value.astimezone(timezone(timedelta(minutes=value.minute * 15 - 450))).isoformat()
 
 
+DECIMAL = {
+    "type": "bytes",
+    "name": "org.apache.kafka.connect.data.Decimal",
+    "parameters": {"scale": str(SCALE), "connect.decimal.precision": str(PRECISION)},
+}
+decimals = st.integers(-(10**PRECISION) + 1, 10**PRECISION - 1).map(lambda number: exact(number, SCALE))
+
+
+def each(tell: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Arrays, whose elements are told so."""
+    return lambda value: [None if one is None else tell(one) for one in value]
+
+
+def decimal_of(value: Decimal) -> str:
+    return base64_of(unscaled(value))
+
+
 KINDS = {
     "bigint": Kind(st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1), None, {"type": "int64"}, same, same),
     "text": Kind(texts, None, {"type": "string"}, same, same),
     "boolean": Kind(st.booleans(), None, {"type": "boolean"}, same, same),
     "double": Kind(st.floats(allow_nan=False, allow_infinity=False), None, {"type": "double"}, same, same),
-    "decimal": Kind(
-        st.integers(-(10**PRECISION) + 1, 10**PRECISION - 1).map(lambda number: exact(number, SCALE)),
-        f"decimal({PRECISION},{SCALE})",
-        {
-            "type": "bytes",
-            "name": "org.apache.kafka.connect.data.Decimal",
-            "parameters": {"scale": str(SCALE), "connect.decimal.precision": str(PRECISION)},
-        },
-        str,
-        lambda value: base64_of(unscaled(value)),
+    "decimal": Kind(decimals, f"decimal({PRECISION},{SCALE})", DECIMAL, str, decimal_of),
+    "array": Kind(
+        st.lists(st.none() | decimals, max_size=3),
+        f"array<decimal({PRECISION},{SCALE})>",
+        {"type": "array", "items": DECIMAL},
+        each(str),
+        each(decimal_of),
     ),
     "binary": Kind(st.binary(max_size=6), "binary", {"type": "bytes"}, base64_of, base64_of),
     "timestamptz": Kind(

@@ -256,6 +256,8 @@ def value_by_schema(value: Any, schema: Mapping[str, Any]) -> Any:
             return LOCAL_EPOCH + timedelta(microseconds=value)
         case "io.debezium.time.ZonedTimestamp":
             return instant(value)
+        case "array":
+            return [None if one is None else value_by_schema(one, schema["items"]) for one in value]
         case "bytes":
             return base64.b64decode(value)
         case "float" | "double":
@@ -266,6 +268,9 @@ def value_by_schema(value: Any, schema: Mapping[str, Any]) -> Any:
 
 def value_as_declared(value: Any, declared: str) -> Any:
     """A value, often text, as the type that the user declared."""
+    if declared.startswith("array<"):
+        element = declared.removeprefix("array<").removesuffix(">")
+        return [None if one is None else value_as_declared(one, element) for one in value]
     match declared.partition("(")[0]:
         case "decimal":
             precision, scale = map(int, declared[len("decimal(") : -1].split(","))

@@ -98,7 +98,7 @@ class Connector:
 
     def _value(self, kind: Kind, value: Any) -> Any:
         if value is UNCHANGED:
-            return MARKER_OF_BYTES if kind is KINDS["binary"] else MARKER
+            return MARKER_OF_BYTES if kind is KINDS["binary"] else [MARKER] if kind is KINDS["array"] else MARKER
         if value is None:
             return None
         return kind.connect(value) if self.typed else kind.plain(value)
