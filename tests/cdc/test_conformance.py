@@ -15,7 +15,7 @@ from penstock.cdc.events.types import Unfit
 from penstock.cdc.fold.fold import Fold, Plan
 from penstock.cdc.targets import Declared
 from tests.cdc.applied import Memory
-from tests.cdc.modes import AT, CLOCK, INSTANT, LOCAL, MODES, column, decimal, time
+from tests.cdc.modes import AT, CLOCK, INSTANT, LOCAL, MODES, column, decimal, time, unscaled
 from tests.cdc.reference import Message
 
 COMMON = {"version": "3.0.0.Final", "name": "srv", "ts_ms": 1_700_000_000_000, "snapshot": "false", "table": "t"}
@@ -200,6 +200,19 @@ def test_a_schema_part_that_is_no_object_is_refused(schema: object) -> None:
 @pytest.mark.parametrize("field", [{"name": {}}, {"type": []}, {"parameters": 5}, {"items": 5}, {"type": "array"}])
 def test_what_is_odd_in_a_schema_says_nothing(field: dict[str, Any]) -> None:
     assert applied(None, {"type": "string", **field}, "x") == "x"
+
+
+def test_each_event_is_read_by_its_own_schema_however_many_take_turns() -> None:
+    tables, held = Memory(Declared.of({"t": {"v": "decimal(38,10)"}}, None)), {}
+    for number in range(200):
+        scale = number % 100 // 10
+        fields = [{"field": "id", "type": "int32"}, {**decimal(str(scale), str(10 + number % 100)), "field": "v"}]
+        schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+        payload = {"op": "c", "before": None, "after": {"id": number, "v": unscaled(number)}, "source": {"table": "t"}}
+        body = json.dumps({"key": {"id": number}, "value": {"schema": schema, "payload": payload}}).encode()
+        tables.apply([Message(0, number, body)])
+        held[number,] = {"id": number, "v": Decimal(number).scaleb(-scale)}
+    assert tables.rows() == {"t": held}
 
 
 def applied(declared: str | None, field: dict[str, Any], said: object) -> object:

@@ -13,7 +13,7 @@ from typing import Literal
 import psutil
 
 from penstock.cdc.sync.options import Moment, Steps
-from tests.cdc.sync.streams import Row, event, group_of
+from tests.cdc.sync.streams import Row, envelope, event, group_of, with_schema
 
 BATCH = 12
 """Events a batch."""
@@ -139,9 +139,18 @@ VERSIONED = "h"
 """The table of the stream whose history a target can keep: all its events are of one message group."""
 
 
+TYPED: dict[str, Row] = {
+    "id": {"type": "int64"},
+    "large": {"type": "string"},
+    "tags": {"type": "array", "items": {"type": "int64"}},
+    "local": {"type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+}
+"""What the schema part of one table's events says."""
+
+
 def grouped(one: Row) -> str:
     """By which message group an event of the stream goes."""
-    return VERSIONED if one["value"]["source"]["table"] == VERSIONED else group_of(one)
+    return VERSIONED if envelope(one)["source"]["table"] == VERSIONED else group_of(one)
 
 
 def stream(blocks: int, *, per_column: int = 2, per_truncate: int = 4, per_table: int = 1) -> Iterator[Row]:
@@ -155,12 +164,16 @@ def stream(blocks: int, *, per_column: int = 2, per_truncate: int = 4, per_table
             yield event(
                 "u", "a", {"id": key}, {"id": key, "n": block * 10 + number, f"c{block // per_column}": f"{block}"}, at=at + number
             )
-        yield event("c", "b", {"id": block}, {"id": block, "large": "x" * 10 + str(block)}, at=at + 4)
-        yield event("u", "b", {"id": block}, {"id": block, "large": "__debezium_unavailable_value"}, at=at + 5)
+        one = {"id": block}
+        row = {**one, "large": "x" * 10 + str(block), "tags": [block, None], "local": block}
+        later = {**row, "large": "__debezium_unavailable_value", "tags": ["__debezium_unavailable_value"]}
+        yield with_schema(event("c", "b", one, row, at=at + 4), **TYPED)
+        yield with_schema(event("u", "b", one, later, at=at + 5), **TYPED)
         if block:
-            yield event("d", "b", {"id": block - 1}, before={"id": block - 1}, at=at + 6)
+            gone = {"id": block - 1}
+            yield with_schema(event("d", "b", gone, before=gone, at=at + 6), **TYPED)
         if block % per_truncate == per_truncate - 1:
-            yield event("t", "b", None, at=at + 7)
+            yield with_schema(event("t", "b", None, at=at + 7), **TYPED)
         if block % 5 == 4:
             yield event("c", f"new{block // per_table}", {"id": block}, {"id": block, "v": True}, at=at + 8)
         yield from _versions(block, at)

@@ -16,7 +16,7 @@ import penstock
 from penstock.cdc.events.debezium import position_of
 from penstock.cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, decode_metadata
 from tests.cdc.reference import MARKER, Message, Reference, Table
-from tests.cdc.sync.streams import TOPIC, Row, rows
+from tests.cdc.sync.streams import TOPIC, Row, envelope, rows
 
 
 def stored(lake: str) -> list[Message]:
@@ -74,7 +74,7 @@ class Check:
     def _by_table(self) -> dict[Table, list[Message]]:
         found: dict[Table, list[Message]] = defaultdict(list)
         for message in self.messages:
-            source = json.loads(message.body)["value"]["source"]
+            source = envelope(json.loads(message.body))["source"]
             if self.only is None or source["table"] in self.only:
                 found[source["schema"], source["table"]].append(message)
         return found

@@ -36,6 +36,19 @@ def event(
     return {"key": key, "value": value}
 
 
+def with_schema(one: Row, **columns: Row) -> Row:
+    """The same event as a connector writes it with Connect's schema part, which says this of the row's columns."""
+    fields = [{"field": name, "optional": name != "id", **said} for name, said in columns.items()]
+    rows = [{"type": "struct", "fields": fields, "optional": True, "field": name} for name in ("before", "after")]
+    return {**one, "value": {"schema": {"type": "struct", "fields": rows}, "payload": one["value"]}}
+
+
+def envelope(one: Row) -> Row:
+    """The envelope of an event, with such a schema part or without."""
+    found: Row = one["value"].get("payload", one["value"])
+    return found
+
+
 def send(lake_url: str, events: Iterable[Row | bytes], *, queues: int = 2, groups: Sequence[str] | None = None) -> None:
     """Append events, in order; ``groups`` says by which message group each goes, by default by its key."""
     with penstock.connect(lake_url) as lake:

@@ -18,7 +18,7 @@ from penstock.spark import sync
 from tests.cdc.sync.crashes import BATCH, VERSIONED, Crash, CrashAt, grouped, stream
 from tests.cdc.sync.driving import drive_to_the_end
 from tests.cdc.sync.judging import Check, stored
-from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
+from tests.cdc.sync.streams import TOPIC, envelope, event, group_for, rows, send
 from tests.spark.sync.driver import CLUSTER, Life
 from tests.thorough import thoroughly
 from tests.tree import ROOT
@@ -84,7 +84,7 @@ def test_a_driver_that_ends_at_a_step_of_spark_leaves_targets_as_far_as_they_say
 
 def test_versions_before_a_truncate_are_kept_when_it_comes_with_the_first_of_them(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
-    events = [one for one in stream(15) if one["value"]["source"]["table"] == VERSIONED]
+    events = [one for one in stream(15) if envelope(one)["source"]["table"] == VERSIONED]
     send(lake, events, groups=[grouped(one) for one in events])
     assert sync(spark, lake, TOPIC, into=into, history=[VERSIONED]).await_termination()
     assert Check(into, stored(lake), history={VERSIONED})(complete=True) == 30
