@@ -255,7 +255,7 @@ class Fold:
 
     def _check_order(self, change: Change) -> None:
         positioned = change.position is not None and self._plan.guard
-        if change.op == "t" and not positioned and self._truncates_of(change.source) == "ordered":
+        if not positioned and self._truncates_of(change.source) == "ordered":
             raise Unfit(UNORDERED)
 
     def _barred(self, source: Source, queue: int, offset: int) -> bool:
@@ -300,8 +300,10 @@ class Fold:
         self._folded.refused.setdefault(source, {})[place[0]] = Refused(place, reason, column, types_name)
 
     def _fold(self, table: _Table | None, change: Change, place: Place, time_us: int) -> None:
-        self._check_order(change)
-        self._check_writable(change)
+        if change.op == "t":
+            self._check_order(change)
+        if self._plan.unwritable:
+            self._check_writable(change)
         if table is None:
             self._see(change.source, change, place)
             return

@@ -72,22 +72,31 @@ class RowReader:
 
     def values(self, row: Mapping[str, Any], schema: RowSchema | None, *, modes: bool = False) -> tuple[Any, ...]:
         """A row's values by column. Raises `Unfit`."""
-        found: list[Any] = []
-        name = ""
+        typed = self.reading(schema, modes=modes)
         try:
-            for name, convert in self.reading(schema, modes=modes):
-                value = row.get(name, KEEP)
-                try:
-                    found.append(value if value is None or value is KEEP else convert(value))
-                except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
-                    quiet = self.nulls and isinstance(error, UnfitTime)
-                    if name in self.key_names or not (quiet or self.unfit_nulls):
-                        raise
-                    found.append(None)
-                    if not quiet:
-                        self.nulled.append((name, str(error)))
-        except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
-            raise Unfit(f"column {name}: {error}").of(name) from error
+            values = [
+                value if value is None or value is KEEP else convert(value)
+                for name, convert in typed
+                for value in (row.get(name, KEEP),)
+            ]
+        except (Unfit, ValueError, TypeError, KeyError, ArithmeticError):
+            return self._values_but_unfit(row, typed)
+        return tuple(values)
+
+    def _values_but_unfit(self, row: Mapping[str, Any], typed: list[tuple[str, Convert]]) -> tuple[Any, ...]:
+        """The values of a row of which one does not fit, with NULL in its place if that is wanted."""
+        found: list[Any] = []
+        for name, convert in typed:
+            value = row.get(name, KEEP)
+            try:
+                found.append(value if value is None or value is KEEP else convert(value))
+            except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
+                quiet = self.nulls and isinstance(error, UnfitTime)
+                if name in self.key_names or not (quiet or self.unfit_nulls):
+                    raise Unfit(f"column {name}: {error}").of(name) from error
+                found.append(None)
+                if not quiet:
+                    self.nulled.append((name, str(error)))
         return tuple(found)
 
     def key(self, row: Mapping[str, Any], schema: RowSchema | None, *, modes: bool = False) -> Key:
@@ -111,7 +120,10 @@ class RowReader:
             read = None if field is None else reader(field, kind)
             if read is None and (field is None or not says_form(field, kind)):
                 read = unsaid.get(name)
-            return convert if read is None else _after(read, convert, self.unavailable, as_text=name in self.texts)
+            if read is None:
+                return convert
+            digits = kind.startswith("decimal") and read is unsaid.get(name) and name not in self.forms
+            return _after(read, convert, self.unavailable, as_text=name in self.texts, digits=digits)
 
         return [(name, typed(name, convert)) for name, convert in self.columns]
 
@@ -124,10 +136,13 @@ def said(name: str, row: Mapping[str, Any], unavailable: Unavailable) -> object:
     return value
 
 
-def _after(read: Convert, convert: Convert, unavailable: Unavailable, *, as_text: bool) -> Convert:
+def _after(read: Convert, convert: Convert, unavailable: Unavailable, *, as_text: bool, digits: bool) -> Convert:
+    """A converter of what a reader gives. ``digits``: text with a decimal point is in one form only, which needs no reader."""
     is_it = unavailable.is_it
 
     def typed(value: Any) -> Any:  # noqa: ANN401
+        if digits and value.__class__ is str and "." in value:
+            return convert(value)
         if is_it(value):
             return KEEP
         try:
