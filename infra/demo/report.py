@@ -113,6 +113,10 @@ def show_findings(findings: Findings) -> None:
     rows.append(("events of the topic, in order", *counts))
     output.say("")
     output.table(("compared", "expected", "found", "missing", "extra", "different"), rows)
+    output.say("")
+    output.table(
+        ("target", "columns"), [(t.table, ", ".join(f"{name} {kind}" for name, kind in t.columns.items())) for t in findings.tables]
+    )
     examples = [f"{t.table}: {example}" for t in findings.tables for example in t.examples]
     for line in [*examples, *(f"topic: {example}" for example in stream.examples)]:
         output.say(f"  {output.printable(line)}")

@@ -13,13 +13,14 @@ import json
 import lzma
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from ...log.errors import InvalidArgument
+from .tables import SHOP_TYPES
 
 DATA = Path(__file__).parent / "data"
 """The shop's change events and dumps."""
@@ -30,13 +31,15 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def events_file() -> Path:
-    """The shipped change events as JSON lines. The first call unpacks them into Penstock's cache. Raises `InvalidArgument` if it cannot."""
-    packed = PACKED.read_bytes()
+    """The shipped change events as JSON lines, which name the types of their columns. The first call unpacks them into Penstock's cache.
+    Raises `InvalidArgument` if it cannot.
+    """
+    packed, types = PACKED.read_bytes(), {one.table: one.name for one in SHOP_TYPES}
     cache = Path(os.environ.get("PENSTOCK_CACHE") or "~/.cache/penstock").expanduser()
-    file = cache / "demo" / hashlib.sha256(packed).hexdigest()[:12] / "events.jsonl.gz"
+    file = cache / "demo" / hashlib.sha256(packed + repr(types).encode()).hexdigest()[:12] / "events.jsonl.gz"
     if not file.exists():
         try:
-            _unpack(packed, file)
+            _unpack(packed, types, file)
         except OSError as error:
             raise InvalidArgument(
                 "the demo's change events cannot be unpacked",
@@ -48,18 +51,18 @@ def events_file() -> Path:
     return file
 
 
-def _unpack(packed: bytes, file: Path) -> None:
+def _unpack(packed: bytes, types: Mapping[str, str], file: Path) -> None:
     """Unpack into a file, which appears whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
         unfinished = Path(scratch) / file.name
         with gzip.open(unfinished, "wb", compresslevel=1) as lines:
-            lines.writelines(line + b"\n" for line in unpacked(packed))
+            lines.writelines(line + b"\n" for line in unpacked(packed, types))
         unfinished.replace(file)
 
 
-def unpacked(packed: bytes) -> Iterator[bytes]:
-    """The lines of a packed capture."""
+def unpacked(packed: bytes, types: Mapping[str, str] | None = None) -> Iterator[bytes]:
+    """The lines of a packed capture. ``types``: the names of the types of columns by table, which events are to have besides."""
     document = json.loads(lzma.decompress(packed))
     columns = {name: iter(values) for name, values in document["columns"].items()}
     columns |= {name: accumulate(columns[name]) for name in STEPS}
@@ -81,13 +84,16 @@ def unpacked(packed: bytes) -> Iterator[bytes]:
             "txId": transaction,
             "lsn": lsn,
         }
+        told = {name: source[name] for name in document["source_fields"]}
+        if types is not None:
+            told["types"] = types[table["name"]]
         event = {
             "topic": table["topic"],
             "key": key,
             "value": {
                 "before": before if table["shows_before"] else None,
                 "after": after,
-                "source": {name: source[name] for name in document["source_fields"]},
+                "source": told,
                 "op": op,
                 "ts_ms": commit_ms + next(columns["late_ms"]),
                 "transaction": {"id": f"{transaction}:{commit}", "total_order": order, "data_collection_order": order},

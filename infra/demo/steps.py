@@ -12,10 +12,12 @@ from pathlib import Path
 from penstock import aio
 
 from ...cdc.events.debezium import parse_change
+from ...cdc.events.table_types import types_key
 from ...log.errors import MissingDependency, RetryError, TopicNotFound
 from ...log.message.message_type import MessageType
 from ...log.paths import TopicPaths
 from ...log.stores import CountingStore, StoreStatistics, open_store
+from ...log.stores.protocol import Put
 from ...log.table.publisher import Publisher
 from ...log.topic.settings import TopicRecord, TopicSettings
 from ..files import open_file
@@ -28,7 +30,7 @@ from .place import TARGETS, Place
 from .processes.producers import Listener, run_producers
 from .processes.reports import DriverTask
 from .processes.syncing import Turns, run_driver
-from .tables import SHOP, Target, infer_targets
+from .tables import SHOP, SHOP_TYPES, Target, infer_targets
 
 TOPIC = "shop"
 _QUEUES = 16
@@ -105,6 +107,8 @@ async def stream(
         topic = next(name for n in count(1) if (name := TOPIC if n == 1 else f"{TOPIC}-{n}") not in taken)
         settings = TopicSettings(message_type=MessageType.FIFO, queues=_QUEUES, retention=None)
         record = await lake.create_topic(topic, settings)
+        for types in SHOP_TYPES if capture.is_shipped else ():  # as a capture does, before its events
+            await store.put(types_key(topic, types.name), types.data, mode=Put.REPLACE)
         publisher = Publisher(store, TopicPaths.of(topic), record, lake.runtime)
         turns = Turns(asyncio.Event(), asyncio.Event())
 
@@ -147,7 +151,7 @@ def _driver_task(place: Place, topic: str, capture: Capture, *, events_per_s: fl
         lake=place.url,
         topic=topic,
         into=place.targets(topic),
-        columns={target.table: target.columns for target in capture.targets()},
+        columns={} if capture.is_shipped else {target.table: target.columns for target in capture.targets()},
         # If the driver is to be killed once half of the events are applied, some have to be left.
         events_per_batch=max(1, events // 2) if crashes else _EVENTS_PER_BATCH,
         s3=asdict(place.s3) if place.s3 else None,

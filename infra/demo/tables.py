@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...cdc.events.debezium import Change
+from ...cdc.events.table_types import TableTypes
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,10 @@ SHOP = (
         {"order_id": "bigint", "line": "int", "sku": "string", "quantity": "int", "price": "decimal(12,2)"},
     ),
 )
+
+
+SHOP_TYPES = tuple(TableTypes("public", target.table, target.columns) for target in SHOP)
+"""The types of the shop's columns, as `penstock capture postgres` would keep them."""
 
 
 def infer_targets(changes: Iterable[Change]) -> tuple[Target, ...]:

@@ -98,6 +98,17 @@ def query_table(url: str, query: str, storage_options: Mapping[str, str] | None 
     return pa.table(QueryBuilder().register("t", DeltaTable(url, storage_options=options)).execute(query))
 
 
+def column_types(url: str, storage_options: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The types of a Delta table's columns as Delta calls them, without the sync's own. An absent table has none."""
+    from deltalake import DeltaTable
+
+    options = dict(storage_options) if storage_options else None
+    if not DeltaTable.is_deltatable(url, options):
+        return {}
+    fields = DeltaTable(url, storage_options=options).schema().fields
+    return {one.name: str(getattr(one.type, "type", one.type)) for one in fields if not one.name.startswith("__")}
+
+
 def _read_csv(file: Path) -> list[Row]:
     with _opened(file) as lines, io.TextIOWrapper(lines, encoding="utf-8", newline="") as text:
         return [{name: value or None for name, value in row.items()} for row in csv.DictReader(text, strict=True)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 
-from .capture import Dump, Row, query_table
+from .capture import Dump, Row, column_types, query_table
 
 _EXAMPLES = 3
 
@@ -29,6 +29,8 @@ class TableDifference:
     """The number of rows with the right key and another value."""
     examples: tuple[str, ...]
     """A few of these rows, in words."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """The types of the target's columns."""
 
     @property
     def equal(self) -> bool:
@@ -70,10 +72,12 @@ def compare_tables(
     storage_options: Mapping[str, str] | None = None,
 ) -> list[TableDifference]:
     """Compare every dump with the Delta table ``<target_folder>/<table>``; ``keys`` has the key columns of every table."""
-    return [
-        compare_table(dump, read_target(f"{target_folder.rstrip('/')}/{dump.table}", storage_options), keys[dump.table])
-        for dump in dumps
-    ]
+    found = []
+    for dump in dumps:
+        target = f"{target_folder.rstrip('/')}/{dump.table}"
+        compared = compare_table(dump, read_target(target, storage_options), keys[dump.table])
+        found.append(replace(compared, columns=column_types(target, storage_options)))
+    return found
 
 
 def read_target(url: str, storage_options: Mapping[str, str] | None = None) -> list[Row]:

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.infra.demo import shipped
 from penstock.infra.demo.steps import Capture
+from penstock.infra.demo.tables import SHOP_TYPES
 from penstock.log.errors import InvalidArgument
 from tests.test_release import script
 
@@ -49,7 +50,9 @@ def test_the_first_use_unpacks_them_into_the_cache(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
     file = shipped.events_file()
     with gzip.open(file) as found:
-        assert [line.rstrip(b"\n") for line in found] == beginning(50)
+        lines = [json.loads(line) for line in found]
+    assert {line["value"]["source"].pop("types") for line in lines} <= {one.name for one in SHOP_TYPES}
+    assert lines == [json.loads(line) for line in beginning(50)]
     written = file.stat().st_mtime_ns
     assert shipped.events_file() == file
     assert file.stat().st_mtime_ns == written
