@@ -147,6 +147,19 @@ class DeltaTables:
         """
         from deltalake.exceptions import CommitFailedError
 
+        return until_committed(
+            lambda: self.merge_into(self._as_of_now(target), target, rows, owner, truncate=truncate, partial=partial),
+            CommitFailedError,
+            self.path(target.name),
+            check=check,
+        )
+
+    def merge_into(
+        self, table: DeltaTable, target: Target, rows: pa.Table, owner: Owner, *, truncate: Truncate | None, partial: bool
+    ) -> bool:
+        """Merge once, into the version of the target that was opened: raises deltalake's `CommitFailedError` if that is not the newest."""
+        if (table.transaction_version(APP_ID) or 0) >= target.progress.commits:
+            return False
         source, since = _spread(target, rows) if partial else (rows.drop_columns([SINCE]), {})
         on = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key)
         counts = applies(guard=self._guard)
@@ -165,34 +178,25 @@ class DeltaTables:
                 changed[name] = kept or f"s.{name}"
         if self._guard:
             changed[POSITION] = inserted[POSITION] = f"s.{POSITION}"
-
-        def merge() -> bool:
-            table = self._as_of_now(target)
-            if (table.transaction_version(APP_ID) or 0) >= target.progress.commits:
-                return False
-            merging = table.merge(
-                source,
-                on,
-                source_alias="s",
-                target_alias="t",
-                streamed_exec=False,  # so that files without the batch's range of keys are not read
-                commit_properties=properties_of(owner, target, once=True),
-            ).when_matched_delete(f"NOT s.{PUT} AND {counts}")
-            if changed:
-                merging = merging.when_matched_update(changed, f"s.{PUT} AND {counts}")
-            merging = merging.when_not_matched_insert(inserted, f"s.{PUT}")
-            if truncate is not None:
-                merging = merging.when_not_matched_by_source_delete(removed_by(truncate, guard=self._guard))
-            version = table.version()
-            merging.execute()
-            if table.version() == version:  # no row has changed, so there was no commit, which has to carry the target's progress
-                table.create_write_transaction(
-                    [], "append", table.schema(), commit_properties=properties_of(owner, target, once=True)
-                )
-            self._keep(target.name, table)
-            return True
-
-        return until_committed(merge, CommitFailedError, self.path(target.name), check=check)
+        merging = table.merge(
+            source,
+            on,
+            source_alias="s",
+            target_alias="t",
+            streamed_exec=False,  # so that files without the batch's range of keys are not read
+            commit_properties=properties_of(owner, target, once=True),
+        ).when_matched_delete(f"NOT s.{PUT} AND {counts}")
+        if changed:
+            merging = merging.when_matched_update(changed, f"s.{PUT} AND {counts}")
+        merging = merging.when_not_matched_insert(inserted, f"s.{PUT}")
+        if truncate is not None:
+            merging = merging.when_not_matched_by_source_delete(removed_by(truncate, guard=self._guard))
+        version = table.version()
+        merging.execute()
+        if table.version() == version:  # no row has changed, so there was no commit, which has to carry the target's progress
+            table.create_write_transaction([], "append", table.schema(), commit_properties=properties_of(owner, target, once=True))
+        self._keep(target.name, table)
+        return True
 
     def compact(self, name: str) -> Compacted | None:
         """Put a target's small files together, in one commit that changes no row. None: another commit came between, or there are few."""
@@ -235,18 +239,18 @@ class DeltaTables:
         except TableNotFoundError:
             return None
 
-    def _as_of_now(self, target: Target) -> DeltaTable:
-        """A target's table as it is now. Its log is not read anew if this object's merge is the newest commit."""
+    def as_of_now(self, name: str) -> DeltaTable | None:
+        """A target's table as it is now; None where there is none. Its log is not read anew if this object's merge is the newest commit."""
         from deltalake.exceptions import DeltaError
 
-        table, left_at = self._kept.pop(target.name, (None, None))
+        table, left_at = self._kept.pop(name, (None, None))
         if table is not None:
             try:
                 if _newest_commit(table) == left_at:  # else others have committed, or it was deleted and made again
                     return table
             except DeltaError:
                 pass  # it is opened anew, and that tells
-        return self._table(target)
+        return self.open(name)
 
     def _keep(self, name: str, table: DeltaTable) -> None:
         if (commit := _newest_commit(table)) is not None:
@@ -254,8 +258,13 @@ class DeltaTables:
         if len(self._kept) > _KEPT_MAX:
             del self._kept[next(iter(self._kept))]
 
+    def _as_of_now(self, target: Target) -> DeltaTable:
+        return self._known(target, self.as_of_now(target.name))
+
     def _table(self, target: Target) -> DeltaTable:
-        table = self.open(target.name)
+        return self._known(target, self.open(target.name))
+
+    def _known(self, target: Target, table: DeltaTable | None) -> DeltaTable:
         if table is None:
             raise InvalidArgument("the target has gone", operation="sync", object=self.path(target.name))
         return table

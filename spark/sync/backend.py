@@ -1,4 +1,4 @@
-"""The backend of a sync by Spark: its tasks fold, and Delta's JARs write the targets."""
+"""The backend of a sync by Spark: its tasks fold, and Delta's JARs write the targets; this process does what is small."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ...cdc.sync.local import FoundHere
 from ...cdc.sync.options import Options
 from ...cdc.sync.scan import Scan, Taken
 from ...cdc.targets import Target
+from .in_driver import MergesInDriver
 from .scan import pieces, rows_of, summary
 from .tables import Tables
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 class SparkBackend:
     """Works by Spark. Small batches are folded in this process: starting tasks for them, and shuffling their results, costs more than the
-    fold.
+    fold. Their rows go to small targets from here as well.
     """
 
     keeps_history = True
@@ -34,15 +35,14 @@ class SparkBackend:
     def __init__(self, spark: SparkSession, options: Options) -> None:
         self._session = spark.newSession()
         self._events_in_driver = options.events_in_driver
-        self.tables = Tables(self._session, options.into, guard=options.guard)
+        small = MergesInDriver.of(self._session, options.into, guard=options.guard, bytes_max=options.target_bytes_in_driver)
+        self.tables = Tables(self._session, options.into, guard=options.guard, small=small)
 
-    def rows_of(self, rows: pa.Table) -> DataFrame:
-        return frame_of(self._session, rows)
+    def rows_of(self, rows: pa.Table) -> pa.Table:
+        return rows
 
     def fold(self, scan: Scan, meet: Meet) -> FoundChanges:
-        few = scan.events <= self._events_in_driver
-        self.tables.expect(few_rows=few)
-        return FoundInDriver(scan, meet, self._session) if few else FoundByTasks(scan, self._session)
+        return FoundHere(scan, meet) if scan.events <= self._events_in_driver else FoundByTasks(scan, self._session)
 
 
 class FoundByTasks:
@@ -60,28 +60,3 @@ class FoundByTasks:
 
     def drop(self) -> None:
         self._pieces.unpersist()
-
-
-class FoundInDriver:
-    """The folds of one batch, in this process. Their rows are a DataFrame that needs no tasks."""
-
-    def __init__(self, scan: Scan, meet: Meet, session: SparkSession) -> None:
-        self._found = FoundHere(scan, meet)
-        self._session = session
-
-    def summary(self) -> Taken:
-        return self._found.summary()
-
-    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> DataFrame:
-        return frame_of(self._session, self._found.rows(target, truncate, old))
-
-    def drop(self) -> None:
-        self._found.drop()
-
-
-def frame_of(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows of this process, for Spark."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    rows = rows if rows.num_rows else rows.schema.empty_table()  # Spark needs a chunk of every column
-    return session.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))

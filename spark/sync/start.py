@@ -45,6 +45,7 @@ def sync(
     max_events_per_batch: int = 100_000,
     max_bytes_per_batch: int = 256 * MIB,
     events_in_driver: int = 50_000,
+    target_bytes_in_driver: int = 64 * MIB,
     merges_at_once: int | None = None,
     compact_every: int = 100,
     guard: Literal["position", "offset"] = "position",
@@ -79,6 +80,10 @@ def sync(
     - ``max_events_per_batch``, ``max_bytes_per_batch`` (of the events' bodies): the most that a batch has; one event is always taken. A batch
       that ran out of memory, or whose driver died, is taken again smaller, and batches grow again from there.
     - ``events_in_driver``: batches of at most this many events are folded in this process, which is quicker than starting tasks; 0: all by tasks.
+    - ``target_bytes_in_driver``: what was folded in this process is merged by deltalake, in tens of milliseconds instead of Spark's seconds, into a
+      target of which it has to read at most this many bytes; 0: all by Spark. Spark merges too if deltalake is not installed, into targets
+      in a store or with history, and into those that ask more of their writers than files of rows: deletion vectors, column mapping,
+      clustering, partitions, constraints, generated columns, a change feed, columns that may not be NULL.
     - ``merges_at_once``: how many targets are merged into side by side. By default 2 to 4, by the machine's cores, without Spark; 1 with it.
     - ``compact_every``: after so many commits to a target its small files are put together, beside the sync and without a change of any row;
       0: never. Files that only older versions have stay until somebody removes them (VACUUM).
@@ -125,6 +130,8 @@ def sync(
         "max_bytes_per_batch": (max_bytes_per_batch, 1),
         "merges_at_once": (1 if merges_at_once is None else merges_at_once, 1),
         "compact_every": (compact_every, 0),
+        "events_in_driver": (events_in_driver, 0),
+        "target_bytes_in_driver": (target_bytes_in_driver, 0),
     }
     for limit, (value, least) in limits.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -172,6 +179,7 @@ def sync(
         rejected=check_aside_name(rejected),
         adopt=adopt,
         events_in_driver=events_in_driver,
+        target_bytes_in_driver=target_bytes_in_driver,
         merges_at_once=merges_at_once,
         compact_every=compact_every,
         tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),

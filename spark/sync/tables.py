@@ -1,6 +1,7 @@
 """Target tables by Spark: their columns, their creation, added columns, and one MERGE a batch, carried out once.
 
-Every commit names the sync and the target's progress, and carries Delta's ``txn`` with a number that grows with the progress.
+Every commit names the sync and the target's progress, and carries Delta's ``txn`` with a number that grows with the progress. Few rows go
+to a small target without Spark (`in_driver.py`), in a commit that says the same.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from ...cdc.targets import (
 )
 from ...log.errors import InvalidArgument
 from .history import history_source, merge_history, quoted
+from .in_driver import MergesInDriver
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -57,16 +59,12 @@ _TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
 class Tables:
     """The targets in one folder, in a session of their own: settings made for a commit must apply to nothing else."""
 
-    def __init__(self, session: SparkSession, into: str, *, guard: bool) -> None:
+    def __init__(self, session: SparkSession, into: str, *, guard: bool, small: MergesInDriver | None) -> None:
         self.session = session
         self._into = into.rstrip("/")
         self._guard = guard
-        self._few_rows = False
+        self._small = small
         session.conf.set(_TIMES, "TIMESTAMP_MICROS")  # others read the default, INT96, as nanoseconds: 1677 to 2262
-
-    def expect(self, *, few_rows: bool) -> None:
-        """Set how the next merges are planned: for few rows out of this process's memory (``few_rows``), or for any number out of tasks."""
-        self._few_rows = few_rows
 
     def path(self, name: str) -> str:
         return f"{self._into}/{name}"
@@ -156,7 +154,7 @@ class Tables:
     def merge(
         self,
         target: Target,
-        rows: DataFrame,
+        rows: pa.Table | DataFrame,
         owner: Owner,
         *,
         truncate: Truncate | None = None,
@@ -166,15 +164,19 @@ class Tables:
         """Merge a batch's net changes; ``target`` has the progress after them. False, and nothing is done, when a sync has merged since the
         progress that the batch was built on.
 
-        ``partial``: some rows have only some columns. ``check`` is called before each attempt.
+        ``rows``: few, in this process, or any number, which tasks make. ``partial``: some rows have only some columns. ``check`` is called
+        before each attempt.
         """
+
+        def merge() -> bool:
+            # Looked at in each attempt: what came between may have changed what the target asks of its writers.
+            small = self._small if isinstance(rows, pa.Table) else None
+            done = None if small is None else small.merge(target, rows, owner, truncate=truncate, partial=partial)
+            return self._merge(target, rows, owner, truncate=truncate, partial=partial) if done is None else done
+
         # The commit that may come between is a compaction.
-        return until_committed(
-            lambda: self._merge(target, rows, owner, truncate=truncate, partial=partial),
-            conflicts(),
-            self.path(target.name),
-            check=check,
-        )
+        lost = (*conflicts(), *(() if self._small is None else (self._small.lost,)))
+        return until_committed(merge, lost, self.path(target.name), check=check)
 
     def compact(self, name: str) -> Compacted | None:
         """Put a target's small files together, in one commit that changes no row. None: another commit came between, or there are none."""
@@ -195,12 +197,18 @@ class Tables:
         said = (_TASK_SAYS if isinstance(error, PythonException) else _DELTA_SAYS).search(str(error))
         if said is not None:
             return said[1][:500]
-        return one_line(error) if isinstance(error, AnalysisException) else None
+        if isinstance(error, AnalysisException):
+            return one_line(error)
+        return None if self._small is None else self._small.refusal(error)
 
-    def _merge(self, target: Target, rows: DataFrame, owner: Owner, *, truncate: Truncate | None, partial: bool) -> bool:
+    def _merge(
+        self, target: Target, found: pa.Table | DataFrame, owner: Owner, *, truncate: Truncate | None, partial: bool
+    ) -> bool:
         from delta.tables import DeltaTable
 
-        with self._once(owner, target), self._set(self._planning(target)):
+        few_rows = isinstance(found, pa.Table)
+        with self._once(owner, target), self._set(self._planning(target) if few_rows else {}):
+            rows = self._frame(found) if isinstance(found, pa.Table) else found
             table = DeltaTable.forPath(self.session, self.path(target.name))
             if target.history:
                 return merge_history(table, history_source(rows, table.toDF(), target), target, truncate)
@@ -216,6 +224,13 @@ class Tables:
             done = merge.execute()
             return bool(done.collect())
 
+    def _frame(self, rows: pa.Table) -> DataFrame:
+        """A DataFrame of rows in this process, which needs no tasks."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        rows = rows if rows.num_rows else rows.schema.empty_table()  # Spark needs a chunk of every column
+        return self.session.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
+
     def _changed(self, target: Target, *, partial: bool) -> Mapping[str, str]:
         changed = {}
         for place, column in enumerate(target.columns):
@@ -228,12 +243,10 @@ class Tables:
         return changed | ({POSITION: f"s.{POSITION}"} if self._guard else {})
 
     def _planning(self, target: Target) -> Mapping[str, str]:
-        """The settings for planning a MERGE. One of few rows is planned once: planning every stage anew takes three times the jobs, each of
+        """The settings for planning a MERGE of few rows. It is planned once: planning every stage anew takes three times the jobs, each of
         which costs more than its rows do. Rows in memory are the same however often they are read; those of a history come from the target
         as well.
         """
-        if not self._few_rows:
-            return {}
         cores = self.session.sparkContext.defaultParallelism
         partitions = min(cores, int(self.session.conf.get(_PARTITIONS) or cores))
         planning = {_ADAPTIVE: "false", _PARTITIONS: str(partitions)}

@@ -29,6 +29,7 @@ from tests.processes.syncing.producer import changes
 from tests.servers import die_with_parent
 from tests.spark.sync import driver
 from tests.spark.sync.driver import CLUSTER, Life
+from tests.spark.sync.engines import WAYS
 from tests.tree import ROOT
 from tests.waiting import wait_until
 
@@ -151,8 +152,8 @@ class Syncs:
             case "workers":
                 self._kill_under(self._life("spark", history=history, events_in_driver=0), "workers")
             case _:
-                in_driver = self.chance.choice([0, 10_000])
-                self._kill_driver(self._life("spark", history=history, events_in_driver=in_driver), self._points["spark"].draw())
+                way = self.chance.choice([*WAYS.values()])
+                self._kill_driver(self._life("spark", history=history, **way), self._points["spark"].draw())
 
     def _kill_driver(self, life: Life, point: Point) -> None:
         who = f"driver, {life.engine}" + (", history" if life.history else "")

@@ -38,6 +38,7 @@ class Life:
     history: tuple[str, ...] = ()
     batch: int = BATCH
     events_in_driver: int = 10_000
+    target_bytes_in_driver: int = 10_000_000
     follow: bool = False
     """Go on for ever; else end with what is there."""
     dies: tuple[str, Moment, int] | None = None
@@ -83,6 +84,7 @@ def main(life: Life) -> None:
             trigger=timedelta(0) if life.follow else "available_now",
             max_events_per_batch=life.batch,
             events_in_driver=life.events_in_driver,
+            target_bytes_in_driver=life.target_bytes_in_driver,
             steps=life.steps,
         )
         run.await_termination()

@@ -20,6 +20,7 @@ from tests.cdc.sync.driving import drive_to_the_end
 from tests.cdc.sync.judging import Check, stored
 from tests.cdc.sync.streams import TOPIC, envelope, event, group_for, rows, send
 from tests.spark.sync.driver import CLUSTER, Life
+from tests.spark.sync.engines import BY_SPARK, BY_TASKS, IN_DRIVER, Way
 from tests.thorough import thoroughly
 from tests.tree import ROOT
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-IN_TASKS, IN_DRIVER = 0, 10_000
 
 
 class Place:
@@ -41,7 +39,7 @@ class Place:
         send(self.lake, events, groups=[grouped(one) for one in events])
         self.check = Check(self.into, stored(self.lake), history={VERSIONED})
 
-    def drive(self, spark: SparkSession, steps: Steps = NO_STEPS, *, batch: int = BATCH, events_in_driver: int = IN_DRIVER) -> None:
+    def drive(self, spark: SparkSession, steps: Steps = NO_STEPS, *, batch: int = BATCH, way: Way = IN_DRIVER) -> None:
         """To the end of the topic, in this process."""
         options = Options(
             place=LakePlace.of(self.lake),
@@ -50,33 +48,38 @@ class Place:
             name="s",
             history=frozenset({VERSIONED}),
             max_events_per_batch=batch,
-            events_in_driver=events_in_driver,
             tasks=2,
             steps=steps,
+            **way,
         )
         drive_to_the_end(spark, options)
 
 
-OF_SPARK: list[tuple[str, Moment, str, int]] = [
-    ("fold", "in", "", IN_TASKS),
-    ("merge", "in", "a", IN_TASKS),
-    ("merge", "in", VERSIONED, IN_TASKS),
+ENDS: list[tuple[str, Moment, str, Way]] = [
+    ("fold", "in", "", BY_TASKS),
+    ("merge", "in", "a", BY_TASKS),
+    ("merge", "in", VERSIONED, BY_TASKS),
+    ("merge", "in", "a", BY_SPARK),
     ("add columns", "after", "a", IN_DRIVER),
+    ("merge", "after", "a", BY_SPARK),
+    ("merge", "in", "a", IN_DRIVER),
     ("merge", "after", "a", IN_DRIVER),
     ("merge", "after", VERSIONED, IN_DRIVER),
 ]
-"""Steps that Spark carries out, of which target, and where the fold is made; in the order in which the stream needs them."""
-FEW_OF_SPARK = [OF_SPARK[0], OF_SPARK[2], OF_SPARK[4]]
+"""Steps that this engine carries out otherwise than the one without Spark, of which target, and in which way; in the order in which the
+stream needs them.
+"""
+FEW_ENDS = [ENDS[0], ENDS[2], ENDS[5], ENDS[7]]
 
 
 def test_a_driver_that_ends_at_a_step_of_spark_leaves_targets_as_far_as_they_say_and_another_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     place = Place(tmp_path, blocks=6)
-    for step, moment, target, events_in_driver in thoroughly(OF_SPARK, FEW_OF_SPARK):
+    for step, moment, target, way in thoroughly(ENDS, FEW_ENDS):
         point = CrashAt(step, moment, target=target)
         with pytest.raises((Crash, Exception), match=f"{moment} {step}"):
-            place.drive(spark, point, events_in_driver=events_in_driver)
+            place.drive(spark, point, way=way)
         place.check()
     place.drive(spark, batch=1_000)
     assert place.check(complete=True) > 15

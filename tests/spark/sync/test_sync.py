@@ -14,16 +14,12 @@ from penstock.spark import TableOptions, sync
 from tests.cdc import nasty
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
 from tests.cdc.test_fold import as_text
+from tests.spark.sync.engines import Way, in_each_way
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-folded = pytest.mark.parametrize(
-    "events_in_driver",
-    [pytest.param(0, id="by tasks"), pytest.param(10_000, id="in the driver", marks=pytest.mark.thorough)],
-)
-"""Where the events of a batch are folded."""
 
 
 def test_events_become_rows_and_a_second_run_finds_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -79,13 +75,13 @@ def test_tasks_carry_functions_that_mask_columns(spark: SparkSession, tmp_path: 
     assert rows(tmp_path / "targets" / "public-people") == [{"id": n, "age": (40 + n) * 7} for n in range(4)]
 
 
-@folded
-def test_rejected_events_stand_aside_once_by_either_engine(spark: SparkSession, tmp_path: Path, events_in_driver: int) -> None:
+@in_each_way
+def test_rejected_events_stand_aside_once_by_either_engine(spark: SparkSession, tmp_path: Path, way: Way) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     types = {"bills": {"amount": "decimal(12,2)"}}
     for engine in (spark, None, spark):
         send(lake, [event("c", "bills", {"id": n}, {"id": n, "amount": "1" if n % 2 else "many"}) for n in range(4)])
-        run = sync(engine, lake, TOPIC, into=into, columns=types, policy="reject", events_in_driver=events_in_driver)
+        run = sync(engine, lake, TOPIC, into=into, columns=types, policy="reject", **way)
         assert run.await_termination()
         assert (run.stopped, run.status.rejected) == ({}, {"public.bills": 2})
     assert [row["id"] for row in rows(into / "bills")] == [1, 3]
@@ -95,13 +91,13 @@ def test_rejected_events_stand_aside_once_by_either_engine(spark: SparkSession, 
 
 
 @pytest.mark.thorough
-@folded
-def test_the_nasty_stream_ends_with_the_tables_written_by_hand(spark: SparkSession, tmp_path: Path, events_in_driver: int) -> None:
+@in_each_way
+def test_the_nasty_stream_ends_with_the_tables_written_by_hand(spark: SparkSession, tmp_path: Path, way: Way) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     for batch in nasty.batches():
         groups = [group_for(message.queue, 2) for message in batch]
         send(lake, [message.body for message in batch], groups=groups)
-        run = sync(spark, lake, TOPIC, into=into, columns=nasty.DECLARED, events_in_driver=events_in_driver)
+        run = sync(spark, lake, TOPIC, into=into, columns=nasty.DECLARED, **way)
         assert run.await_termination()
         assert (run.stopped, run.status.batches) == ({}, 1)
     for table, wanted in nasty.expected().items():
@@ -146,8 +142,8 @@ def test_an_event_that_cannot_be_applied_stops_its_table_only_and_is_tried_again
         third.await_termination()
 
 
-@folded
-def test_history_keeps_every_version_and_closes_them(spark: SparkSession, tmp_path: Path, events_in_driver: int) -> None:
+@in_each_way
+def test_history_keeps_every_version_and_closes_them(spark: SparkSession, tmp_path: Path, way: Way) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     at = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -167,7 +163,7 @@ def test_history_keeps_every_version_and_closes_them(spark: SparkSession, tmp_pa
     ]
     for part in (first, second):
         send(lake, part, queues=1)
-        run = sync(spark, lake, TOPIC, into=into, history=True, events_in_driver=events_in_driver)
+        run = sync(spark, lake, TOPIC, into=into, history=True, **way)
         assert run.await_termination()
         assert run.stopped == {}
     found = [
@@ -206,7 +202,8 @@ def test_a_version_takes_what_it_lacks_from_the_newest_that_counts(spark: SparkS
 
 
 @pytest.mark.thorough
-def test_targets_may_be_compacted_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+@in_each_way
+def test_targets_may_be_compacted_meanwhile(spark: SparkSession, tmp_path: Path, way: Way) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("u", "bills", {"id": n % 7}, {"id": n % 7, "n": n}, at=n) for n in range(60)])
     compacted: list[str] = []
@@ -223,7 +220,7 @@ def test_targets_may_be_compacted_meanwhile(spark: SparkSession, tmp_path: Path)
         def __reduce__(self) -> tuple[object, ...]:
             return _no_steps, ()
 
-    run = sync(spark, lake, TOPIC, into=into, max_events_per_batch=20, steps=Compacting())
+    run = sync(spark, lake, TOPIC, into=into, max_events_per_batch=20, steps=Compacting(), **way)
     assert run.await_termination()
     assert compacted == ["bills"] * 3
     spark.sql(f"OPTIMIZE delta.`{into / 'bills'}`")

@@ -1,0 +1,33 @@
+"""Ways by which the engine with Spark does a batch, and who made a target's commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from deltalake import DeltaTable
+
+Way: TypeAlias = dict[str, Any]
+
+BY_TASKS: Way = {"events_in_driver": 0}
+"""Tasks fold, Spark merges."""
+BY_SPARK: Way = {"events_in_driver": 10_000, "target_bytes_in_driver": 0}
+"""The driver folds, Spark merges."""
+IN_DRIVER: Way = {"events_in_driver": 10_000}
+"""The driver folds and merges."""
+WAYS = {"by tasks": BY_TASKS, "merged by Spark": BY_SPARK, "in the driver": IN_DRIVER}
+
+in_each_way = pytest.mark.parametrize(
+    "way", [pytest.param(way, id=name, marks=pytest.mark.thorough if way is BY_SPARK else []) for name, way in WAYS.items()]
+)
+
+
+def merged_by(path: Path) -> list[str]:
+    """Who made the merges into a target, in order: ``spark`` or ``deltalake``."""
+    history = sorted(DeltaTable(str(path)).history(), key=lambda commit: commit["version"])
+    return [
+        "spark" if "engineInfo" in one and "Spark" in one["engineInfo"] else "deltalake"
+        for one in history
+        if one["operation"] == "MERGE"
+    ]
