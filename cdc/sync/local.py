@@ -27,7 +27,7 @@ class LocalBackend:
 
     def __init__(self, options: Options) -> None:
         self.tables = DeltaTables(options.into, guard=options.guard)
-        self.merges_at_once = options.merges_at_once or max(2, min(_AT_ONCE, os.cpu_count() or 1))
+        self.merges_at_once = options.merges_at_once or at_once()
 
     def rows_of(self, rows: pa.Table) -> pa.Table:
         return rows
@@ -70,3 +70,8 @@ class FoundHere:
 
     def drop(self) -> None:
         pass
+
+
+def at_once() -> int:
+    """How many merges this machine makes side by side, unless told otherwise."""
+    return max(2, min(_AT_ONCE, os.cpu_count() or 1))

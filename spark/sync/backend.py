@@ -11,7 +11,7 @@ from ...cdc.changes import Key, Old
 from ...cdc.fold.fold import Meet
 from ...cdc.fold.folded import Truncate
 from ...cdc.sync.backend import FoundChanges
-from ...cdc.sync.local import FoundHere
+from ...cdc.sync.local import FoundHere, at_once
 from ...cdc.sync.options import Options
 from ...cdc.sync.scan import Scan, Taken
 from ...cdc.targets import Target
@@ -29,12 +29,11 @@ class SparkBackend:
     """
 
     keeps_history = True
-    merges_at_once = 1
-    """One: a merge sets what it needs in the session, which all merges share."""
 
     def __init__(self, spark: SparkSession, options: Options) -> None:
         self._session = spark.newSession()
         self._events_in_driver = options.events_in_driver
+        self.merges_at_once = options.merges_at_once or at_once()
         small = MergesInDriver.of(self._session, options.into, guard=options.guard, bytes_max=options.target_bytes_in_driver)
         self.tables = Tables(self._session, options.into, guard=options.guard, small=small)
 

@@ -84,7 +84,7 @@ def sync(
       target of which it has to read at most this many bytes; 0: all by Spark. Spark merges too if deltalake is not installed, into targets
       in a store or with history, and into those that ask more of their writers than files of rows: deletion vectors, column mapping,
       clustering, partitions, constraints, generated columns, a change feed, columns that may not be NULL.
-    - ``merges_at_once``: how many targets are merged into side by side. By default 2 to 4, by the machine's cores, without Spark; 1 with it.
+    - ``merges_at_once``: how many targets are merged into side by side. By default 2 to 4, by the cores of the driver's machine.
     - ``compact_every``: after so many commits to a target its small files are put together, beside the sync and without a change of any row;
       0: never. Files that only older versions have stay until somebody removes them (VACUUM).
     - ``guard``: ``"position"`` passes over events older than the row they meet, by the source's position, which targets keep in

@@ -7,8 +7,7 @@ to a small target without Spark (`in_driver.py`), in a commit that says the same
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -37,6 +36,7 @@ from ...cdc.targets import (
 from ...log.errors import InvalidArgument
 from .history import history_source, merge_history, quoted
 from .in_driver import MergesInDriver
+from .sessions import Sessions
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -48,7 +48,6 @@ _VERSION = "spark.databricks.delta.write.txnVersion"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
-_TIMES = "spark.sql.parquet.outputTimestampType"
 _MAPPING = "delta.columnMapping.mode"
 _LOCAL_TIMES = "delta.feature.timestampNtz"
 _MAPPED = re.compile(r"[ ,;{}()\n\t=]")
@@ -57,14 +56,14 @@ _TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
 
 
 class Tables:
-    """The targets in one folder, in a session of their own: settings made for a commit must apply to nothing else."""
+    """The targets in one folder. Each of several threads may merge into one of them."""
 
     def __init__(self, session: SparkSession, into: str, *, guard: bool, small: MergesInDriver | None) -> None:
-        self.session = session
+        self._session = session
+        self._sessions = Sessions(session)
         self._into = into.rstrip("/")
         self._guard = guard
         self._small = small
-        session.conf.set(_TIMES, "TIMESTAMP_MICROS")  # others read the default, INT96, as nanoseconds: 1677 to 2262
 
     def path(self, name: str) -> str:
         return f"{self._into}/{name}"
@@ -72,16 +71,16 @@ class Tables:
     def exists(self, name: str) -> bool:
         from delta.tables import DeltaTable
 
-        return DeltaTable.isDeltaTable(self.session, self.path(name))
+        return DeltaTable.isDeltaTable(self._session, self.path(name))
 
     def find(self, name: str) -> Found | None:
         """The Delta table that is there for a target; None where there is none."""
         from delta.tables import DeltaTable
 
         path = self.path(name)
-        if not DeltaTable.isDeltaTable(self.session, path):
+        if not DeltaTable.isDeltaTable(self._session, path):
             return None
-        table = DeltaTable.forPath(self.session, path)
+        table = DeltaTable.forPath(self._session, path)
         columns, others = [], []
         for one in table.toDF().schema.fields:
             try:
@@ -96,7 +95,7 @@ class Tables:
         """The metadata of the newest commit of a sync."""
         from delta.tables import DeltaTable
 
-        return self._written(DeltaTable.forPath(self.session, self.path(name)))
+        return self._written(DeltaTable.forPath(self._session, self.path(name)))
 
     def _written(self, table: DeltaTable) -> Written | None:
         if (found := newest(_commits(table.history(NEWEST)))) is not None:
@@ -108,8 +107,8 @@ class Tables:
         """Make a target; nothing happens when it is there."""
         from delta.tables import DeltaTable
 
-        with self._metadata(owner, target):
-            builder = DeltaTable.createIfNotExists(self.session).location(self.path(target.name))
+        with self._sessions.one({_METADATA: encode_metadata(owner, target)}) as session:
+            builder = DeltaTable.createIfNotExists(session).location(self.path(target.name))
             builder = builder.property(PROPERTY, encode_metadata(owner, target))
             if _to_be_mapped(target.columns):
                 builder = builder.property(_MAPPING, "name")
@@ -128,14 +127,14 @@ class Tables:
         named = ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
         table = f"delta.{quoted(self.path(target.name))}"
         if _to_be_mapped((*target.columns, *columns)):  # also tables that deltalake made without a mapping
-            self.session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
+            self._session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
         if any(innermost(column.type) == "timestamp_ntz" for column in columns):  # new tables get it by themselves
-            self.session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_LOCAL_TIMES}' = 'supported')")
-        self.session.sql(f"ALTER TABLE {table} ADD COLUMNS ({named})")
+            self._session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_LOCAL_TIMES}' = 'supported')")
+        self._session.sql(f"ALTER TABLE {table} ADD COLUMNS ({named})")
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
         """The rows of a target with these keys."""
-        wanted = self.session.createDataFrame(
+        wanted = self._session.createDataFrame(
             pa.table(
                 {
                     key: pa.array([one[place] for one in keys], arrow_type(target.columns[target.key_places[place]].type))
@@ -143,7 +142,7 @@ class Tables:
                 }
             )
         )
-        table = self.session.read.format("delta").load(self.path(target.name))
+        table = self._session.read.format("delta").load(self.path(target.name))
         names = [*(quoted(column.name) for column in target.columns), *([POSITION] if self._guard else [])]
         found = table.join(wanted, list(target.key), "left_semi").select(*names)
         values = (tuple(column) for column in zip(*(one.to_pylist() for one in found.toArrow().columns), strict=True))
@@ -182,11 +181,11 @@ class Tables:
         """Put a target's small files together, in one commit that changes no row. None: another commit came between, or there are none."""
         from delta.tables import DeltaTable
 
-        session = self.session.newSession()  # without the settings of a merge, which may be under way
-        try:
-            (done,) = DeltaTable.forPath(session, self.path(name)).optimize().executeCompaction().select("metrics").collect()
-        except conflicts():
-            return None
+        with self._sessions.one() as session:
+            try:
+                (done,) = DeltaTable.forPath(session, self.path(name)).optimize().executeCompaction().select("metrics").collect()
+            except conflicts():
+                return None
         removed, added = done.metrics.numFilesRemoved, done.metrics.numFilesAdded
         return Compacted(removed, added) if removed else None
 
@@ -206,10 +205,12 @@ class Tables:
     ) -> bool:
         from delta.tables import DeltaTable
 
-        few_rows = isinstance(found, pa.Table)
-        with self._once(owner, target), self._set(self._planning(target) if few_rows else {}):
-            rows = self._frame(found) if isinstance(found, pa.Table) else found
-            table = DeltaTable.forPath(self.session, self.path(target.name))
+        settings = {_APP_ID: APP_ID, _VERSION: str(target.progress.commits), _METADATA: encode_metadata(owner, target)}
+        if isinstance(found, pa.Table):
+            settings |= self._planning(target)
+        with self._sessions.one(settings) as session:
+            rows = _frame(session, found) if isinstance(found, pa.Table) else found
+            table = DeltaTable.forPath(session, self.path(target.name))
             if target.history:
                 return merge_history(table, history_source(rows, table.toDF(), target), target, truncate)
             on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in target.key)
@@ -224,13 +225,6 @@ class Tables:
             done = merge.execute()
             return bool(done.collect())
 
-    def _frame(self, rows: pa.Table) -> DataFrame:
-        """A DataFrame of rows in this process, which needs no tasks."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        rows = rows if rows.num_rows else rows.schema.empty_table()  # Spark needs a chunk of every column
-        return self.session.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
-
     def _changed(self, target: Target, *, partial: bool) -> Mapping[str, str]:
         changed = {}
         for place, column in enumerate(target.columns):
@@ -242,40 +236,23 @@ class Tables:
                     changed[name] = f"CASE WHEN s.{SINCE} IS NULL OR {since} THEN s.{name} ELSE t.{name} END"
         return changed | ({POSITION: f"s.{POSITION}"} if self._guard else {})
 
-    def _planning(self, target: Target) -> Mapping[str, str]:
+    def _planning(self, target: Target) -> dict[str, str]:
         """The settings for planning a MERGE of few rows. It is planned once: planning every stage anew takes three times the jobs, each of
         which costs more than its rows do. Rows in memory are the same however often they are read; those of a history come from the target
         as well.
         """
-        cores = self.session.sparkContext.defaultParallelism
-        partitions = min(cores, int(self.session.conf.get(_PARTITIONS) or cores))
+        cores = self._session.sparkContext.defaultParallelism
+        partitions = min(cores, int(self._session.conf.get(_PARTITIONS) or cores))
         planning = {_ADAPTIVE: "false", _PARTITIONS: str(partitions)}
         return planning if target.history else {**planning, _MATERIALIZE: "none"}
 
-    # --- What commits say -------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _metadata(self, owner: Owner, target: Target) -> Iterator[None]:
-        with self._set({_METADATA: encode_metadata(owner, target)}):
-            yield
+def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
+    """A DataFrame of rows in this process, which needs no tasks."""
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    @contextmanager
-    def _once(self, owner: Owner, target: Target) -> Iterator[None]:
-        once = {_APP_ID: APP_ID, _VERSION: str(target.progress.commits), _METADATA: encode_metadata(owner, target)}
-        with self._set(once):
-            yield
-
-    @contextmanager
-    def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
-        conf = self.session.conf
-        before = {name: conf.get(name, None) for name in settings}
-        for name, value in settings.items():
-            conf.set(name, value)
-        try:
-            yield
-        finally:
-            for name, known in before.items():
-                conf.unset(name) if known is None else conf.set(name, known)
+    rows = rows if rows.num_rows else rows.schema.empty_table()  # Spark needs a chunk of every column
+    return session.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
 
 
 def conflicts() -> tuple[type[Exception], ...]:

@@ -156,7 +156,7 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
     "--merges-at-once",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="How many targets are merged into side by side; by default 2 to 4, by the machine's cores, with the engine deltalake.",
+    help="How many targets are merged into side by side; by default 2 to 4, by the machine's cores.",
 )
 @click.option(
     "--compact-every",

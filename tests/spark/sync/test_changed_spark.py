@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from delta.exceptions import ConcurrentAppendException, DeltaConcurrentModificationException
 
+from penstock.cdc.delta.compaction import Compacted
 from penstock.cdc.sync.run import SyncRun
 from penstock.spark import sync
-from penstock.spark.sync.tables import conflicts
+from penstock.spark.sync.tables import Tables, conflicts
 from tests.cdc.sync.forgetting import forget_commits
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
 
@@ -83,6 +84,17 @@ def test_times_of_all_years_are_what_others_read(spark: SparkSession, tmp_path: 
     assert sync(None, lake, TOPIC, into=into, columns=types).await_termination()  # rewrites the file
     assert rows(into / "t") == [*wanted, {"id": 4, "at": datetime(2020, 1, 1, tzinfo=UTC)}]
     assert spark.read.format("delta").load(str(into / "t")).where("at >= '2300-01-01'").count() == 2
+
+
+def test_a_compaction_leaves_times_as_others_read_them(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    times = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"]
+    for number, time in enumerate(times):
+        send(lake, [row(number, "t", at=time)])
+        assert sync(spark, lake, TOPIC, into=into, columns={"t": {"at": "timestamp"}}).await_termination()
+    done = Tables(spark.newSession(), str(into), guard=True, small=None).compact("t")
+    assert done == Compacted(2, 1)
+    assert rows(into / "t") == [{"id": number, "at": datetime.fromisoformat(time)} for number, time in enumerate(times)]
 
 
 def test_a_quiet_target_whose_log_was_cleaned_up_is_gone_on_with(spark: SparkSession, tmp_path: Path) -> None:
