@@ -41,6 +41,8 @@ class Told(NamedTuple):
     """The highest position of its events."""
     behind: int = 0
     """The number of events since then that lie below it."""
+    origins: tuple[str, ...] = ()
+    """The servers from whose logs they come, as far as events name them."""
 
 
 ByQueue: TypeAlias = Mapping[int, Told]
@@ -94,6 +96,7 @@ class _ProgressForm(msgspec.Struct, frozen=True):
     offsets: dict[Number, Number]
     truncated: int | None
     told: dict[Number, tuple[int, Number]] = {}
+    origins: dict[Number, tuple[str, ...]] = {}
     commits: Number = 0
 
 
@@ -123,8 +126,10 @@ class Progress:
     def document(self) -> dict[str, Any]:
         """The progress as JSON values."""
         offsets = {str(queue): offset for queue, offset in sorted(self.offsets.items())}
-        told = {str(queue): list(one) for queue, one in sorted(self.told.items())}
-        return {"offsets": offsets, "truncated": self.truncated, "told": told, "commits": self.commits}
+        told = {str(queue): [one.position, one.behind] for queue, one in sorted(self.told.items())}
+        origins = {str(queue): list(one.origins) for queue, one in sorted(self.told.items()) if one.origins}
+        document = {"offsets": offsets, "truncated": self.truncated, "told": told, "commits": self.commits}
+        return {**document, "origins": origins} if origins else document
 
     @classmethod
     def read(cls, document: object) -> Progress:
@@ -133,7 +138,8 @@ class Progress:
             form = msgspec.convert(document, _ProgressForm, str_keys=True)
         except msgspec.ValidationError as error:  # no ValueError in older versions
             raise ValueError(str(error)) from error
-        return cls(form.offsets, form.truncated, {queue: Told(*one) for queue, one in form.told.items()}, form.commits)
+        told = {queue: Told(*one, origins=form.origins.get(queue, ())) for queue, one in form.told.items()}
+        return cls(form.offsets, form.truncated, told, form.commits)
 
 
 def behind(progress: Mapping[str, Progress]) -> dict[str, int]:

@@ -50,6 +50,8 @@ class Change(NamedTuple):
     """Whether a Debezium connector wrote it. These write a type as their modes say, and tell their version."""
     types_name: str | None = None
     """The name of the object that has the types of the columns (`table_types`)."""
+    origin: str | None = None
+    """The server in whose log the change is, where events tell it: positions of another server's log say nothing beside its."""
 
     @property
     def table(self) -> str:
@@ -67,6 +69,7 @@ _DECODER = json.JSONDecoder(parse_float=Decimal)
 _ANY_DIGITS = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal)
 """The decoder for integers of thousands of digits, which `int` does not read."""
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SHALLOW = 20
 _TRANSACTION = {"status", "id", "event_count", "data_collections", "ts_ms"}
 """The fields of events about a transaction's beginning and end."""
@@ -192,6 +195,7 @@ def parse_change(event: object) -> Change | None:
         schema_of_row=schema_of_envelope(schema),
         modes=isinstance(source.get("version"), str),
         types_name=name if isinstance(name := source.get("types"), str) else None,
+        origin=origin_of(source.get("server_id"), source.get("gtid")),
     )
 
 
@@ -200,6 +204,13 @@ def time_us_of(us: object, ms: object) -> int | None:
     if isinstance(us, int):
         return us
     return ms * 1000 if isinstance(ms, int) else None
+
+
+def origin_of(server_id: object, gtid: object) -> str | None:
+    """The server that made a change, as MySQL and MariaDB name it. Events of a snapshot name none."""
+    if isinstance(gtid, str) and (found := _UUID.match(gtid)):
+        return found[0]
+    return str(server_id) if isinstance(server_id, int) and server_id > 0 else None
 
 
 def position_of(source: Mapping[str, Any], transaction: object) -> int | None:

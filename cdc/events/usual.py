@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from ...log.errors import InvalidArgument
 from .connect import RowSchema
 from .connect.schema import read_schema_of_envelope, read_schema_of_key, read_schemas
-from .debezium import Change, binlog_position, commit_position, time_us_of, with_row
+from .debezium import Change, binlog_position, commit_position, origin_of, time_us_of, with_row
 from .sources import source_of_names
 
 T = TypeVar("T")
@@ -39,6 +39,8 @@ class _Source(msgspec.Struct, gc=False):
     ts_us: Any = None
     ts_ms: Any = None
     types: Any = None
+    server_id: Any = None
+    gtid: Any = None
 
 
 class _Transaction(msgspec.Struct, gc=False):
@@ -120,6 +122,7 @@ def usual_change(body: bytes) -> Change | None:
         None,
         isinstance(source.version, str),
         source.types if isinstance(source.types, str) else None,
+        origin_of(source.server_id, source.gtid),
     )
 
 

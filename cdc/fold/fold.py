@@ -19,11 +19,12 @@ from ..events.sources import Source, of_table, wanted
 from ..events.typed import TypedEvent
 from ..events.types import KEEP, Unfit, characters
 from ..events.usual import usual_change
-from ..targets import Target, Told
+from ..targets import Target
 from .aside import Aside, key_text
 from .folded import Folded, NamedTypes, Refused, Truncate, Version
-from .reading import Reading, RowReader, said
+from .reading import Reading, said
 from .seen import Seen
+from .table import TableFold
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The earliest and latest time of a version."""
@@ -78,38 +79,6 @@ Meet: TypeAlias = Callable[[Source, Seen], Target | None]
 """Gives a table a target when its first event comes, if that event alone tells enough."""
 
 
-class _Table(RowReader):
-    """The fold of one table in all queues."""
-
-    def __init__(self, target: Target, plan: Plan) -> None:
-        super().__init__(target, plan.reading_of(target.source))
-        self.done = target.progress.offsets
-        self.nets: dict[int, dict[Key, Net]] = {}
-        self.versions: list[Version] = []
-        self.truncate: int | None = target.progress.truncated
-        self.truncates: dict[int, int] = {}
-        """The highest truncate of this range, by queue. Removing rows of other queues is left to the caller that puts the queues together."""
-        self.new_truncate: Truncate | None = None
-        self.count = 0
-        self.last: dict[int, Change] = {}
-        """The last event by queue."""
-        self.newest = {queue: told.position for queue, told in target.progress.told.items()}
-        """The highest position told, by queue."""
-        self.behind = {queue: told.behind if plan.guard else 0 for queue, told in target.progress.told.items()}
-        """The number of events that have come since then, by queue."""
-
-    def tell(self, queue: int, position: int) -> None:
-        """Note that an event of this position was applied."""
-        if position >= self.newest.get(queue, NEVER):
-            self.newest[queue], self.behind[queue] = position, 0
-        else:
-            self.behind[queue] += 1
-
-    def note(self, truncate: Truncate) -> None:
-        """Note a truncate."""
-        self.new_truncate = max(self.new_truncate or truncate, truncate)
-
-
 class Fold:
     """Takes events in the order of each queue; queues may take turns."""
 
@@ -119,7 +88,7 @@ class Fold:
         self._meet = meet
         self._asked: set[Source] = set()
         """The tables without a target for which ``meet`` is not called any more."""
-        self._tables: dict[Source, _Table] = {}
+        self._tables: dict[Source, TableFold] = {}
         """The tables with a target that had events. Others cost nothing."""
         self._rules: dict[Source, ColumnRules | None] = {}
         self._truncates: dict[Source, Truncates] = {}
@@ -201,8 +170,7 @@ class Fold:
                 folded.versions[source] = table.versions
             if table.count:
                 folded.counts[source] = table.count
-            told = {queue: Told(position, table.behind[queue]) for queue, position in table.newest.items()}
-            if changed := {queue: one for queue, one in told.items() if one != table.target.progress.told.get(queue)}:
+            if changed := table.told():
                 folded.told[source] = changed
             if table.new_truncate is not None:
                 folded.truncates[source] = table.new_truncate
@@ -213,10 +181,10 @@ class Fold:
                 folded.types[source] = max(named)
         return folded
 
-    def _known(self, source: Source) -> _Table | None:
+    def _known(self, source: Source) -> TableFold | None:
         """The fold of a table that has a target."""
         if source not in self._tables and (target := self._plan.targets.get(source)) is not None:
-            self._tables[source] = _Table(target, self._plan)
+            self._tables[source] = TableFold(target, self._plan)
         return self._tables.get(source)
 
     def _asked_for(self, source: Source) -> bool:
@@ -279,7 +247,7 @@ class Fold:
         else:
             self._refuse(source, place, reason, column, None if change is None else change.types_name)
 
-    def _note_nulls(self, table: _Table, change: Change, place: Place) -> None:
+    def _note_nulls(self, table: TableFold, change: Change, place: Place) -> None:
         for column, reason in table.nulled:
             aside = self._aside(change.source, place, f"column {column}: {reason}", change)
             self._folded.aside.append(replace(aside, action="null", column=column))
@@ -299,7 +267,7 @@ class Fold:
     def _refuse(self, source: Source, place: Place, reason: str, column: str | None = None, types_name: str | None = None) -> None:
         self._folded.refused.setdefault(source, {})[place[0]] = Refused(place, reason, column, types_name)
 
-    def _fold(self, table: _Table | None, change: Change, place: Place, time_us: int) -> None:
+    def _fold(self, table: TableFold | None, change: Change, place: Place, time_us: int) -> None:
         if change.op == "t":
             self._check_order(change)
         if self._plan.unwritable:
@@ -308,15 +276,17 @@ class Fold:
             self._see(change.source, change, place)
             return
         table.last[place[0]] = change
+        if self._plan.guard:
+            table.check_origin(place[0], change)
         self._apply(table, change, place, time_us)
         if change.position is not None and self._plan.guard:
-            table.tell(place[0], change.position)
+            table.tell(place[0], change.position, change.origin)
         if table.nulled:
             self._note_nulls(table, change, place)
 
     # --- Known tables -----------------------------------------------------------------------------------------------------------
 
-    def _apply(self, table: _Table, change: Change, place: Place, time_us: int) -> None:
+    def _apply(self, table: TableFold, change: Change, place: Place, time_us: int) -> None:
         if change.key and change.key.keys() != table.key_names:
             self._check_key(table, change)
         position = change.position if self._plan.guard else None
@@ -338,7 +308,7 @@ class Fold:
             self._put(table, nets, change, position, place)
         table.count += 1
 
-    def _check_key(self, table: _Table, change: Change) -> None:
+    def _check_key(self, table: TableFold, change: Change) -> None:
         """Raise `Unfit` where rows may become one, or two, because the source tells rows apart by another key than the target."""
         if of_table(self._plan.keys, change.source) is None:
             raise Unfit(
@@ -353,7 +323,7 @@ class Fold:
                 "source log whole rows (REPLICA IDENTITY FULL)"
             )
 
-    def _gone(self, table: _Table, change: Change, position: int, place: Place, time_us: int) -> None:
+    def _gone(self, table: TableFold, change: Change, position: int, place: Place, time_us: int) -> None:
         """Handle an event older than the last truncate, which has removed its row, also a row of unknown position."""
         if change.op == "t":
             self._folded.passed += 1
@@ -368,7 +338,7 @@ class Fold:
             elif (after := remove(nets.get(one), width, position, place)) is not None:
                 nets[one] = after
 
-    def _put(self, table: _Table, nets: dict[Key, Net], change: Change, position: int | None, place: Place) -> None:
+    def _put(self, table: TableFold, nets: dict[Key, Net], change: Change, position: int | None, place: Place) -> None:
         values = self._row(table, change, place)
         key = tuple([values[column] for column in table.key_places])
         if None in key or KEEP in key:
@@ -386,17 +356,17 @@ class Fold:
         if after is not None:
             nets[key] = after
 
-    def _row(self, table: _Table, change: Change, place: Place) -> tuple[Any, ...]:
+    def _row(self, table: TableFold, change: Change, place: Place) -> tuple[Any, ...]:
         if not table.names.issuperset(change.row):
             self._see(change.source, change, place, known=table.names)
         return table.values(change.row, change.schema_of_row, modes=change.modes)
 
-    def _key(self, table: _Table, change: Change) -> Key:
+    def _key(self, table: TableFold, change: Change) -> Key:
         if change.key and table.key_names <= change.key.keys():
             return table.key(change.key, change.schema_of_key, modes=change.modes)
         return table.key(change.row, change.schema_of_row, modes=change.modes)
 
-    def _moved(self, table: _Table, change: Change, key: Key) -> Key | None:
+    def _moved(self, table: TableFold, change: Change, key: Key) -> Key | None:
         """The row's former key, if the event says that it was another."""
         before = change.before
         if before is None or change.op != "u":
@@ -408,14 +378,14 @@ class Fold:
         origin = table.key(old, change.schema_of_row, modes=change.modes)
         return origin if origin != key else None
 
-    def _truncate(self, table: _Table, nets: dict[Key, Net], position: int | None, queue: int, time_us: int) -> None:
+    def _truncate(self, table: TableFold, nets: dict[Key, Net], position: int | None, queue: int, time_us: int) -> None:
         for key, net in nets.items():
             nets[key] = truncated(net, position, before_it=True)
         table.note(Truncate(ALWAYS if position is None else position, time_us))
         if position is not None:
             table.truncates[queue] = max(table.truncates.get(queue, table.truncate or 0), position)
 
-    def _version(self, table: _Table, change: Change, position: int | None, place: Place, time_us: int) -> None:
+    def _version(self, table: TableFold, change: Change, position: int | None, place: Place, time_us: int) -> None:
         at_us = _changed_at(change, time_us)
         table.count += 1
         if change.op == "t":
@@ -437,7 +407,7 @@ class Fold:
 
     # --- What the plan does not have ----------------------------------------------------------------------------------------------
 
-    def _met(self, change: Change) -> _Table | None:
+    def _met(self, change: Change) -> TableFold | None:
         """The table of a change, if it got a target just now."""
         source = change.source
         if self._meet is None or source in self._asked:
@@ -458,7 +428,7 @@ class Fold:
         seen.note(change, (0, 0), frozenset(), unavailable)
         target = self._meet(source, seen)
         if target is not None:
-            self._tables[source] = _Table(target, self._plan)
+            self._tables[source] = TableFold(target, self._plan)
         return self._tables.get(source)
 
     def _see(self, source: Source, change: Change, place: Place, *, known: frozenset[str] = frozenset()) -> None:

@@ -1,0 +1,71 @@
+"""The fold of one table in all queues: the changes of its rows, and how far the source's positions are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..changes import NEVER, Key, Net
+from ..choice.columns import Contradiction
+from ..events.debezium import Change
+from ..targets import Target, Told
+from .reading import RowReader
+
+if TYPE_CHECKING:
+    from .fold import Plan
+    from .folded import Truncate, Version
+
+
+class SourceMoved(Contradiction):
+    """An event of another server, whose position cannot be compared with those of its table's other events."""
+
+
+class TableFold(RowReader):
+    """The fold of one table in all queues."""
+
+    def __init__(self, target: Target, plan: Plan) -> None:
+        super().__init__(target, plan.reading_of(target.source))
+        self.done = target.progress.offsets
+        self.nets: dict[int, dict[Key, Net]] = {}
+        self.versions: list[Version] = []
+        self.truncate: int | None = target.progress.truncated
+        self.truncates: dict[int, int] = {}
+        """The highest truncate of this range, by queue. Removing rows of other queues is left to the caller that puts the queues together."""
+        self.new_truncate: Truncate | None = None
+        self.count = 0
+        self.last: dict[int, Change] = {}
+        """The last event by queue."""
+        self.newest = {queue: told.position for queue, told in target.progress.told.items()}
+        """The highest position told, by queue."""
+        self.behind = {queue: told.behind if plan.guard else 0 for queue, told in target.progress.told.items()}
+        """The number of events that have come since then, by queue."""
+        self.origins = {queue: told.origins for queue, told in target.progress.told.items()}
+        """The servers whose positions these are, by queue."""
+
+    def told(self) -> dict[int, Told]:
+        """How far the positions are, by queue, where something new is known."""
+        told = {queue: Told(position, self.behind[queue], self.origins.get(queue, ())) for queue, position in self.newest.items()}
+        return {queue: one for queue, one in told.items() if one != self.target.progress.told.get(queue)}
+
+    def check_origin(self, queue: int, change: Change) -> None:
+        """Raise `SourceMoved` for a position of a server that has told none before, if it cannot be later than those of the others."""
+        known, position = self.origins.get(queue, ()), change.position
+        if not known or change.origin in known or change.origin is None or position is None:
+            return
+        if position < self.newest.get(queue, NEVER):
+            raise SourceMoved(
+                f"it comes from server {change.origin} and lies behind what server {', '.join(known)} has told: the source has moved to another "
+                "server, whose positions say nothing beside those. Let it send a new snapshot, and go on with guard='offset' (--guard offset)"
+            )
+
+    def tell(self, queue: int, position: int, origin: str | None = None) -> None:
+        """Note that an event of this position, of this server's log, was applied."""
+        if origin is not None and origin not in (known := self.origins.get(queue, ())):
+            self.origins[queue] = (*known, origin)
+        if position >= self.newest.get(queue, NEVER):
+            self.newest[queue], self.behind[queue] = position, 0
+        else:
+            self.behind[queue] += 1
+
+    def note(self, truncate: Truncate) -> None:
+        """Note a truncate."""
+        self.new_truncate = max(self.new_truncate or truncate, truncate)
