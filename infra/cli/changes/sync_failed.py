@@ -28,6 +28,10 @@ def as_ours(error: Exception, into: str) -> PenstockError:
     if isinstance(error, _BUGS):
         hint = "run it again with --debug (before the command) for the traceback"
         ours = InternalError("the sync failed in an unforeseen way; please report it", observed=observed, hint=hint)
+    elif isinstance(error, MemoryError):
+        hint = "give the process more memory, or leave the table of that event out (--table); the others go on from what their targets have"
+        expected = "enough for the smallest batch, which is one event"
+        ours = SyncFailed("the sync ran out of memory", operation="sync", object=into, expected=expected, hint=hint)
     else:
         hint = "run it again when that is mended: it goes on from what the targets have"
         ours = SyncFailed("the sync failed", operation="sync", object=into, observed=observed, hint=hint)

@@ -154,6 +154,10 @@ def test_what_ends_the_process_reaches_the_caller_in_a_line_and_a_bug_with_its_t
     outside = told(PySparkException("An error occurred.\n: java.io.IOException: disk full\n\tat java.base/run\n"))
     assert exit_code([outside]) == 3
     assert outside.observed == "PySparkException: java.io.IOException: disk full"
+    large = told(MemoryError())
+    assert exit_code([large]) == 3
+    assert str(large).startswith("the sync ran out of memory (operation: sync; object: targets; expected: enough for the smallest batch")
+    assert "give the process more memory, or leave the table of that event out (--table)" in str(large)
     bug = told(KeyError("offsets"))
     assert isinstance(bug, InternalError)
     assert "test_sync_without_spark.py" in "".join(traceback.format_exception(bug))
