@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.cdc.choice.tables import Policy
 from penstock.cdc.sync.options import Batch, Moment, Options
@@ -18,10 +21,15 @@ from penstock.cdc.targets import Declared
 from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import InvalidArgument
 from penstock.spark import TableOptions, sync
+from tests.cdc.reference import Reference
+from tests.cdc.streams import Stream, streams
 from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.driving import drive_to_the_end
+from tests.cdc.sync.judging import stored
 from tests.cdc.sync.losing import Loses
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
+from tests.cdc.sync.test_without_spark import known
+from tests.thorough import examples
 
 TYPES = {"bills": {"amount": "decimal(12,2)", "n": "int"}}
 
@@ -261,6 +269,48 @@ def test_a_side_table_whose_log_was_cleaned_up_goes_on(place: Place) -> None:
     place.send(bill(2, n="x"))
     assert place.sync().stopped == {}
     assert len(place.aside("offset")) == 2
+
+
+def spoiled(body: bytes, kind: str) -> bytes:
+    """An event like this one that cannot be applied."""
+    told = json.loads(body or b"{}")
+    if kind == "no JSON" or not isinstance(told.get("value"), dict) or "payload" in told["value"] or "source" not in told["value"]:
+        return b"{" + body
+    told["value"] |= {"unknown op": {"op": "x"}, "no row": {"op": "u", "after": None}, "no table": {"source": {}}}[kind]
+    return json.dumps(told).encode()
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(15))
+@given(
+    streams(splits=True, max_steps=12),
+    st.lists(st.tuples(st.integers(0, 60), st.sampled_from(["no JSON", "unknown op", "no row", "no table"])), max_size=6),
+    st.integers(1, 12),
+)
+def test_drawn_streams_with_spoiled_events_end_as_the_judge_says_without_these(
+    told: Stream, spoils: list[tuple[int, str]], batch: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(Path(folder))
+        events = [(one.body, one.table, False) for one in told.told]
+        for at, kind in spoils if events else ():
+            one = told.told[at % len(told.told)]
+            events.insert(at % len(events), (spoiled(one.body, kind), one.table, True))
+        send(place.lake, [body for body, *_ in events], groups=[table for _, table, _ in events])
+        run = place.sync(columns=told.declared, truncates="queue", max_events_per_batch=batch)
+        assert run.stopped == {}
+        bad = {body for body, _, spoilt in events if spoilt}
+        messages = stored(place.lake)
+        reference = Reference(told.declared)
+        for message in messages:
+            if message.body not in bad:
+                reference.apply([message])
+        for (_, table), wanted in reference.rows().items():
+            path = place.into / table
+            found = [known(row) for row in rows(path)] if DeltaTable.is_deltatable(str(path)) else []
+            assert sorted(found, key=repr) == sorted(map(known, wanted.values()), key=repr), table
+        aside = place.aside("queue", "offset") if bad else []
+        assert aside == sorted((message.queue, message.offset) for message in messages if message.body in bad)
 
 
 def test_a_batch_tells_what_it_set_aside(place: Place) -> None:

@@ -156,7 +156,9 @@ def test_what_ends_the_process_reaches_the_caller_in_a_line_and_a_bug_with_its_t
     assert outside.observed == "PySparkException: java.io.IOException: disk full"
     large = told(MemoryError())
     assert exit_code([large]) == 3
-    assert str(large).startswith("the sync ran out of memory (operation: sync; object: targets; expected: enough for the smallest batch")
+    assert str(large).startswith(
+        "the sync ran out of memory (operation: sync; object: targets; expected: enough for the smallest batch"
+    )
     assert "give the process more memory, or leave the table of that event out (--table)" in str(large)
     bug = told(KeyError("offsets"))
     assert isinstance(bug, InternalError)

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from penstock.cdc.sync.options import NO_STEPS, PoisonEvent
+from penstock.cdc.sync.options import NO_STEPS, Moment, PoisonEvent
 from penstock.spark import TableOptions, sync
 from tests.cdc import nasty
+from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
 from tests.cdc.test_fold import as_text
 from tests.spark.sync.engines import Way, in_each_way
@@ -88,6 +89,26 @@ def test_rejected_events_stand_aside_once_by_either_engine(spark: SparkSession, 
     aside = rows(into / "_rejected")
     assert len({(row["queue"], row["offset"]) for row in aside}) == len(aside) == 6
     assert spark.read.format("delta").load(str(into / "_rejected")).count() == 6
+
+
+@pytest.mark.thorough
+def test_a_driver_of_spark_s_that_ends_around_the_side_table_sets_each_event_aside_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    types = {"bills": {"amount": "decimal(12,2)"}}
+    send(lake, [event("c", "bills", {"id": n}, {"id": n, "amount": "1" if n % 2 else "many"}) for n in range(12)])
+    moments: tuple[Moment, ...] = ("before", "in", "after")
+    for step, moment in [*(("set aside", moment) for moment in moments), ("merge", "after")]:
+        run = sync(
+            spark, lake, TOPIC, into=into, columns=types, policy="reject", max_events_per_batch=4, steps=CrashAt(step, moment)
+        )
+        with pytest.raises(Crash):
+            run.await_termination()
+    assert sync(spark, lake, TOPIC, into=into, columns=types, policy="reject").await_termination()
+    aside = rows(into / "_rejected")
+    assert len({(row["queue"], row["offset"]) for row in aside}) == len(aside) == 6
+    assert sorted(row["id"] for row in rows(into / "bills")) == [1, 3, 5, 7, 9, 11]
 
 
 @pytest.mark.thorough
