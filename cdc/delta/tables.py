@@ -8,6 +8,7 @@ wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import InvalidArgument, MissingDependency, NotSupported
@@ -52,6 +53,7 @@ class DeltaTables:
         self._guard = guard
         self._kept: dict[str, tuple[DeltaTable, Mapping[str, Any]]] = {}
         """Tables after this object's merges, with the commit that each was left at, the last used at the end."""
+        self._keeping = Lock()  # merges run side by side
 
     def path(self, name: str) -> str:
         return self._into.inside(name).root
@@ -243,7 +245,8 @@ class DeltaTables:
         """A target's table as it is now; None where there is none. Its log is not read anew if this object's merge is the newest commit."""
         from deltalake.exceptions import DeltaError
 
-        table, left_at = self._kept.pop(name, (None, None))
+        with self._keeping:
+            table, left_at = self._kept.pop(name, (None, None))
         if table is not None:
             try:
                 if _newest_commit(table) == left_at:  # else others have committed, or it was deleted and made again
@@ -253,10 +256,12 @@ class DeltaTables:
         return self.open(name)
 
     def _keep(self, name: str, table: DeltaTable) -> None:
-        if (commit := _newest_commit(table)) is not None:
+        if (commit := _newest_commit(table)) is None:
+            return
+        with self._keeping:
             self._kept[name] = table, commit
-        if len(self._kept) > _KEPT_MAX:
-            del self._kept[next(iter(self._kept))]
+            if len(self._kept) > _KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
 
     def _as_of_now(self, target: Target) -> DeltaTable:
         return self._known(target, self.as_of_now(target.name))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 from deltalake import DeltaTable
 
+from penstock.cdc.delta import tables as module
 from penstock.cdc.delta.tables import DeltaTables
+from penstock.cdc.sync.side_by_side import side_by_side
 from tests.cdc.test_merging import Merged
 
 
@@ -92,3 +96,20 @@ def test_few_tables_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert list(one.tables._kept) == ["t"]
     one.tables._keep("u", DeltaTable(two.path))
     assert list(one.tables._kept) == ["u"]
+
+
+def test_more_tables_than_are_kept_are_merged_into_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The switch from thread to thread is made often; otherwise it would come between two lines once in hours."""
+    monkeypatch.setattr(module, "_KEPT_MAX", 2)
+    monkeypatch.setattr(module, "_newest_commit", lambda table: {"version": 1})
+    tables, interval_s = DeltaTables(str(tmp_path), guard=True), sys.getswitchinterval()
+
+    def keep(number: int) -> None:
+        for name in range(20_000):
+            tables._keep(f"{number} {name}", cast("DeltaTable", None))
+
+    sys.setswitchinterval(1e-6)
+    try:
+        assert side_by_side(keep, range(4), 4) == [None] * 4
+    finally:
+        sys.setswitchinterval(interval_s)
