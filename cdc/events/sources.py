@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from .patterns import exactness, is_pattern, matches
 
+NOT = "!"
+"""The beginning of a name or a pattern that says which tables are left out."""
+
 
 class Source(NamedTuple):
     """A table of the source."""
@@ -64,10 +67,19 @@ def named_apart(sources: Collection[Source]) -> dict[Source, str]:
 
 
 def wanted(names: Collection[str] | None, source: Source) -> bool:
-    """Whether a table is among those that were asked for, by a name or a pattern."""
-    if names is None or any(name in names for name in source.names):
+    """Whether a table is among those that were asked for, by a name or a pattern. One that begins with ``!`` says which are not."""
+    if names is None:
         return True
-    return any(is_pattern(name) and means(name, source) for name in names)
+    asked, left_out = divided(names)
+    if any(means(name, source) for name in left_out):
+        return False
+    return (not asked and bool(left_out)) or any(means(name, source) for name in asked)
+
+
+def divided(names: Collection[str]) -> tuple[set[str], set[str]]:
+    """The names and patterns of tables that are asked for, and of those that are not. If there are only the latter, all others are."""
+    left_out = {name for name in names if name.startswith(NOT)}
+    return {*names} - left_out, {name.removeprefix(NOT) for name in left_out}
 
 
 def means(name: str, source: Source) -> bool:

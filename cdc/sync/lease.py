@@ -24,7 +24,7 @@ from ...log.errors import CallError, InvalidArgument, OffsetOutOfRange
 from ...log.format.stored_json import Number, Stored, damaged, parse_stored
 from ...log.paths import topic_folder
 from ...log.runtime.runtime import Runtime
-from ..events.sources import Source
+from ..events.sources import Source, divided
 from ..fold.folded import NamedTypes
 from ..targets import Progress
 
@@ -180,7 +180,13 @@ def check_folder(record: SyncRecord, into: str, name: str) -> None:
 
 def covers(chosen: frozenset[str] | None, tables: frozenset[str] | None) -> bool:
     """Whether offsets that hold for some tables hold for others, None being all."""
-    return chosen is None or (tables is not None and tables <= chosen)
+    if chosen is None:
+        return True
+    if tables is None:
+        return False
+    (had, not_had), (asked, not_asked) = divided(chosen), divided(tables)
+    of_all = not had and bool(not_had)
+    return (of_all or (asked <= had and bool(asked or not not_asked))) and not_had <= not_asked
 
 
 def where_to_begin(

@@ -11,7 +11,7 @@ from ...log.errors import PenstockError
 from ...log.limits import MIB
 from ..choice.columns import names_column
 from ..choice.tables import Choices, Policy, Truncates
-from ..events.sources import Source, means, of_table, wanted
+from ..events.sources import Source, divided, means, of_table, wanted
 from ..fold.fold import Plan
 from ..fold.folded import Refused
 from ..fold.reading import Reading
@@ -160,7 +160,7 @@ def unmatched(options: Options, known: Mapping[Source, Target | None], columns: 
 def _tables(options: Options, known: Collection[Source]) -> Iterator[str]:
     history = () if isinstance(options.history, bool) else options.history
     named = {*options.declared.columns, *options.declared.keys, *options.choices.by_name}
-    for table in {*(options.tables or ()), *history, *named}:
+    for table in {*divided(options.tables or ())[0], *history, *named}:
         if not any(wanted((table,), source) for source in known):
             yield table
 

@@ -67,7 +67,7 @@ def sync(
     - ``spark``: the session; None: without Spark, in this process and by deltalake (the extra ``delta``), with the same guarantees. For small
       targets: a batch costs little, and one core does all the work. History needs Spark. Either engine goes on where the other ended.
     - ``tables``: only these, as ``table`` or ``schema.table``, also by patterns: ``*`` stands for any characters, dots too, and ``?`` for one.
-      Patterns may stand wherever a table is named. A table's own name goes before them.
+      Those behind ``!`` are left out. Patterns may stand wherever a table is named. A table's own name goes before them.
     - ``columns``: types of columns by table, as Spark SQL names them; else they come from the target, the events' own schema, or JSON. How events
       without a schema write them may follow: ``timestamp from milliseconds`` (or seconds, microseconds, nanoseconds), ``decimal(12,2) from base64``
       (or text), ``binary from hex`` (or base64, base64-url-safe).

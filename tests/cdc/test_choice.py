@@ -18,6 +18,7 @@ from penstock.cdc.events.connect import RowSchema, schema_of_key
 from penstock.cdc.events.debezium import Change, parse_change
 from penstock.cdc.events.sources import Source, means, of_table, united, wanted
 from penstock.cdc.events.unavailable import Unavailable
+from penstock.cdc.sync.lease import covers
 from penstock.cdc.targets import TargetRefused
 from penstock.log.errors import InvalidArgument
 from tests.cdc.sync.streams import event
@@ -48,7 +49,37 @@ def test_a_name_or_a_pattern_means_a_table(name: str, meant: bool) -> None:
     assert wanted(frozenset({name, "other"}), ORDERS) is meant
 
 
-@given(st.text(min_size=1, max_size=8))
+@pytest.mark.parametrize(
+    ("names", "asked"),
+    [
+        ({"!sales.*"}, False),
+        ({"!crm.*"}, True),
+        ({"sales.*", "!*.lines"}, True),
+        ({"sales.*", "!orders"}, False),
+        ({"crm.*", "!*.lines"}, False),
+        (set(), False),
+    ],
+)
+def test_tables_may_be_left_out(names: set[str], asked: bool) -> None:
+    assert wanted(frozenset(names), ORDERS) is asked
+
+
+CHOSEN = st.none() | st.frozensets(st.sampled_from(["a.x", "a.*", "*.y", "x", "!a.x", "!a.*", "!*.y", "!b.y"]), max_size=4)
+
+
+@given(CHOSEN, CHOSEN)
+def test_offsets_that_hold_for_some_tables_hold_for_no_other(chosen: frozenset[str] | None, tables: frozenset[str] | None) -> None:
+    if covers(chosen, tables):
+        sources = [Source(schema, table) for schema in "ab" for table in "xyz"]
+        assert all(wanted(chosen, source) for source in sources if wanted(tables, source))
+
+
+@given(CHOSEN)
+def test_offsets_hold_for_the_tables_that_they_were_made_for(chosen: frozenset[str] | None) -> None:
+    assert covers(chosen, chosen)
+
+
+@given(st.text(min_size=1, max_size=8).filter(lambda name: not name.startswith("!")))
 def test_every_name_means_the_table_of_that_name(name: str) -> None:
     """Also one that has the characters of patterns."""
     assert means(name, Source(None, name))

@@ -66,7 +66,7 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
     "tables",
     multiple=True,
     metavar="TABLE",
-    help="Only this table, as table or schema.table, or all that a pattern means, such as 'sales.*'; may be repeated.",
+    help="Only this table, as table or schema.table, or all that a pattern means, such as 'sales.*'; with ! before it, not these; may be repeated.",
 )
 @click.option(
     "--rename",

@@ -50,6 +50,17 @@ def test_patterns_choose_tables_and_what_no_table_has_is_told(place: Place) -> N
     assert run.status.unmatched == ("shop.*.none",)
 
 
+def test_tables_may_be_left_out_and_come_later(place: Place) -> None:
+    place.send(made("orders", 1), made("people", 2, schema="crm"), made("old_orders", 3))
+    run = place.sync(tables=["sales.*", "!*.old_*", "!none"])
+    assert set(place.targets()) == {"orders"}
+    assert run.status.unmatched == ()
+    place.sync(tables=["!crm.*"])
+    assert set(place.targets()) == {"orders", "old_orders"}
+    place.sync()
+    assert place.targets() == {"orders": [{"id": 1}], "people": [{"id": 2}], "old_orders": [{"id": 3}]}
+
+
 def test_what_is_chosen_now_and_was_not_before_is_read_from_the_beginning(place: Place) -> None:
     place.send(made("orders", 1), made("people", 2, schema="crm"))
     place.sync(tables=["sales.*"])

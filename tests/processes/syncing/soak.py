@@ -103,7 +103,7 @@ class Soak:
         for name, wanted in database.targets().items():
             path = self.into / name
             found = [_known(row) for row in rows(path)] if DeltaTable.is_deltatable(str(path)) else []
-            assert _listed(found) == _listed(wanted), name
+            assert not (odd := _different(found, wanted)), f"{name}: {len(odd)} of {len(wanted)} rows differ: {odd[:3]}"
             self.compared += len(wanted)
         aside = rows(self.into / "_rejected") if database.unfit else []
         assert len(aside) == len({(row["queue"], row["offset"]) for row in aside}) == database.unfit, "rejected events, each once"
@@ -164,8 +164,11 @@ def _known(row: Row) -> Row:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _listed(found: list[Row]) -> list[Row]:
-    return sorted(({name: row[name] for name in sorted(row)} for row in found), key=lambda row: row["id"])
+def _different(found: list[Row], wanted: list[Row]) -> list[tuple[Row | None, Row | None]]:
+    """The rows of a target that are not the source's, each beside that one."""
+    there, source = ({row["id"]: row for row in rows} for rows in (found, wanted))
+    assert len(there) == len(found), "a key has several rows"
+    return [(there.get(key), source.get(key)) for key in sorted({*there, *source}) if there.get(key) != source.get(key)]
 
 
 def main() -> None:
@@ -173,11 +176,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--tables", type=int, default=100)
     parser.add_argument("--rate", type=float, default=500.0, help="changes a second")
+    parser.add_argument("--keep", type=Path, help="an empty folder, which is kept, for the lake and the targets")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as folder:
-        soak = Soak(Path(folder), given.seed, given.tables, given.rate)
+        soak = Soak(given.keep or Path(folder), given.seed, given.tables, given.rate)
         try:
             soak.run(given.minutes * 60)
         except BaseException:
