@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, DecimalException, Inexact, InvalidOperation
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -55,6 +55,7 @@ _USUAL_CHARACTERS = 32
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """The milliseconds of the years that a time can be in."""
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_ALL_DIGITS = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _PLAIN = 20_000
 _SHOWN = 200
 _LEVELS = 200
@@ -337,8 +338,7 @@ def unscaled(text: str, scale: int) -> Decimal:
     """The decimal of the bytes of an integer in base64, as Connect writes decimals. Raises `ValueError`."""
     if not (data := base64.b64decode(text, validate=True)):
         raise ValueError("a decimal of no bytes")
-    sign, figures, _ = Decimal(int.from_bytes(data, "big", signed=True)).as_tuple()
-    return Decimal((sign, figures, -scale))
+    return _ALL_DIGITS.scaleb(Decimal(int.from_bytes(data, "big", signed=True)), -scale)
 
 
 def _decimal(precision: int, scale: int) -> Convert:

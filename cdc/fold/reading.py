@@ -138,12 +138,12 @@ def said(name: str, row: Mapping[str, Any], unavailable: Unavailable) -> object:
 
 def _after(read: Convert, convert: Convert, unavailable: Unavailable, *, as_text: bool, digits: bool) -> Convert:
     """A converter of what a reader gives. ``digits``: text with a decimal point is in one form only, which needs no reader."""
-    is_it = unavailable.is_it
+    texts, is_it = unavailable.texts, unavailable.is_it
 
     def typed(value: Any) -> Any:  # noqa: ANN401
         if digits and value.__class__ is str and "." in value:
             return convert(value)
-        if is_it(value):
+        if value in texts if value.__class__ is str else value.__class__ is not int and is_it(value):
             return KEEP
         try:
             return convert(read(value))
