@@ -80,7 +80,7 @@ def test_a_merge_that_lost_against_another_commit_looks_at_the_rows_again(tmp_pa
     tables = DeltaTables(str(tmp_path), guard=True)
     tables.create(TARGET, OWNER)
     opened: list[DeltaTable] = []
-    really = DeltaTables._table
+    really = DeltaTables._as_of_now
 
     def opens(self: DeltaTables, target: Target) -> DeltaTable:
         table = really(self, target)
@@ -89,7 +89,7 @@ def test_a_merge_that_lost_against_another_commit_looks_at_the_rows_again(tmp_pa
         opened.append(table)
         return table
 
-    monkeypatch.setattr(DeltaTables, "_table", opens)
+    monkeypatch.setattr(DeltaTables, "_as_of_now", opens)
     asked: list[int] = []
     assert tables.merge(TARGET.reached({0: 3}, None), nets(range(3)), OWNER, check=lambda: asked.append(len(opened)))
     assert rows(tmp_path / "t") == [{"id": 0}, {"id": 1}, {"id": 2}]
