@@ -74,7 +74,7 @@ class Database:
         if schema == "crm":
             row |= {"email": f"{key}@example.org", "secret": f"secret {at}"}
         old = chance.randrange(KEYS)
-        if roll < 0.25 and old in rows and old != key:
+        if roll < 0.3 and old in rows and key not in rows:  # as keys are unique
             rows[key] = {**rows.pop(old), **row}
             return event("u", table, {"id": key}, row, before={"id": old}, schema=schema, at=at)
         if roll < 0.4 and key in rows:
