@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -182,6 +182,11 @@ class Target:
     def type_of(self, name: str) -> str | None:
         """The type of a column; None where it is not there."""
         return next((column.type for column in self.columns if column.name == name), None)
+
+    def having(self, columns: Iterable[Column]) -> Target:
+        """The same with these columns in place of its own of their names."""
+        others = {column.name: column for column in columns}
+        return replace(self, columns=tuple(others.get(column.name, column) for column in self.columns))
 
     def reached(self, ends: Mapping[int, int], truncated: int | None, told: ByQueue | None = None) -> Target:
         return replace(self, progress=self.progress.reached(ends, truncated, told))

@@ -111,6 +111,10 @@ class DeltaTables:
             )
         table.alter.add_columns(fields)
 
+    def widen(self, target: Target, columns: Sequence[Column]) -> None:
+        """Raises `NotSupported`."""
+        raise NotSupported("deltalake knows no type widening", operation="sync", object=self.path(target.name))
+
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
         """The rows of a target with these keys."""
         import pyarrow as pa

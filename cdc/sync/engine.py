@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Literal
 
@@ -34,7 +35,7 @@ from .backend import Backend, FoundChanges, check_done, refusal_of
 from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone, target_named_otherwise
 from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
 from .options import Batch, Options, PoisonEvent, unmatched
-from .remedies import remedy
+from .remedies import explained, wider_columns
 from .scan import EVENT, TYPED_EVENT, Scan, events_planned
 from .side_by_side import side_by_side
 from .source_types import SourceTypes
@@ -43,8 +44,6 @@ from .stops import Stops
 _AFTER_DEATH = 2
 """How often batches are halved after a driver died, perhaps out of memory. The next one begins with a fourth, and grows with each batch."""
 _HALVED_MAX = 63
-_DECLARE = "declare"
-"""The word in a reason that says itself what to do."""
 
 
 class Engine:
@@ -331,7 +330,7 @@ class Engine:
                 ranges = {queue: (start, ends[queue]) for queue, (start, _) in ranges.items() if start < ends[queue]}
                 if folded.broken:
                     continue
-                if self._took_in(folded):
+                if self._took_in(folded) or self._widened(folded):
                     continue
                 return self._merged(found, folded, ranges), reached, broken
             finally:
@@ -377,10 +376,29 @@ class Engine:
             self._targets[source], self._progress[target.name] = target, target.progress
             merged[target.name] = folded.counts[source]
             self._compaction.merged(target)
+        reached = self._position | {queue: end for queue, (_, end) in ranges.items()}
         for source, bars in folded.refused.items():
-            explained = [self._explained(source, one) for one in bars.values()]
-            self._stopped.add(source, explained, self._position | {queue: end for queue, (_, end) in ranges.items()})
+            self._stopped.add(source, [self._explained(source, one) for one in bars.values()], reached)
         return merged
+
+    def _widened(self, folded: Folded) -> bool:
+        """Give columns the wider types that their source has by now, where values call for these. False: there is nothing to be done."""
+        changed = False
+        for source, bars in folded.refused.items() if self._options.widen else ():
+            target = self._targets.get(source)
+            if target is None or not (wider := wider_columns(target, bars.values(), partial(self._source_types.told, source))):
+                continue
+            self._reached("add columns", "before", target.name)
+            self._held.check()
+            try:
+                self._tables.widen(target, wider)
+            except Exception as error:
+                if refusal_of(self._tables, target.name, error) is None:
+                    raise
+                continue  # it stands still
+            self._reached("add columns", "after", target.name)
+            self._targets[source], changed = target.having(wider), True
+        return changed
 
     def _keep_aside(self, events: Sequence[Aside], ranges: Ranges) -> None:
         """Write events to the side table, before any target passes over them."""
@@ -394,18 +412,8 @@ class Engine:
         self._reached("set aside", "after", name)
 
     def _explained(self, source: Source, refused: Refused) -> Refused:
-        """The same with what to do, where a column's type is the cause."""
-        target = self._targets.get(source)
-        has = None if target is None or refused.column is None else target.type_of(refused.column)
-        if has is None or refused.column is None:
-            return refused
-        told = {} if refused.types_name is None else self._source_types.joined(source, [refused.types_name])
-        calls_for = told.get(refused.column)
-        if calls_for is None and _DECLARE in refused.reason:
-            return refused
         table = named_apart({*self._names, source})[source]
-        why = remedy(self._options, table, refused.column, has=has, calls_for=calls_for)
-        return replace(refused, reason=f"{refused.reason}{why}")
+        return explained(self._options, self._targets.get(source), table, refused, self._source_types.told(source, refused))
 
     def _after(self, source: Source, folded: Folded, ranges: Ranges) -> Target:
         """A target as it is once the batch is merged into it."""

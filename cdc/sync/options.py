@@ -81,6 +81,8 @@ class Options:
     rejected: str = ASIDE
     """The folder of the side table of unfit events."""
     adopt: bool = False
+    widen: bool = False
+    """Whether columns become wider with their source, by Delta's type widening."""
     tasks: int = 1
     events_in_driver: int = 50_000
     """The most events of a batch that is folded in the driver, also with Spark."""

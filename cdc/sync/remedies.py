@@ -1,17 +1,36 @@
-"""What to do about a column whose type does not hold a value. Pure."""
+"""What to do about a column whose type does not hold a value: what a table says that stands still, or a wider type. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from shlex import join
 
 from ..events.types import TEMPORAL
-from ..events.wider import holds
+from ..events.wider import holds, widest
+from ..fold.folded import Refused
+from ..targets import Column, Target
 from .options import Options
 
+_DECLARE = "declare"
+"""The word in a reason that says itself what to do."""
 _NULL = "; or start the sync with --unfit-times null, which makes such times NULL"
 
 
-def remedy(options: Options, table: str, column: str, *, has: str, calls_for: str | None) -> str:
+def explained(options: Options, target: Target | None, table: str, refused: Refused, told: Mapping[str, str]) -> Refused:
+    """The same with the line to run, where a column's type is the cause. ``told``: the types of the source's columns, as far as its catalogue
+    tells them.
+    """
+    has = None if target is None or refused.column is None else target.type_of(refused.column)
+    if has is None or refused.column is None:
+        return refused
+    calls_for = told.get(refused.column)
+    if calls_for is None and _DECLARE in refused.reason:
+        return refused
+    return replace(refused, reason=refused.reason + _remedy(options, table, refused.column, has=has, calls_for=calls_for))
+
+
+def _remedy(options: Options, table: str, column: str, *, has: str, calls_for: str | None) -> str:
     """The end of the sentence that names the value: why it does not fit, and the line to run.
 
     ``has``: the type of the target's column. ``calls_for``: that of the source's, where its catalogue tells it.
@@ -29,3 +48,17 @@ def remedy(options: Options, table: str, column: str, *, has: str, calls_for: st
 
 def _named(options: Options) -> list[str]:
     return [] if options.name == options.topic.replace("%", "") else ["--name", options.name]
+
+
+def wider_columns(target: Target, refused: Iterable[Refused], told: Callable[[Refused], Mapping[str, str]]) -> list[Column]:
+    """The columns of a target whose source has become wider, with types that hold the values of both. ``told``: the types of the source's
+    columns by the time of an event.
+    """
+    wider: dict[str, str] = {}
+    for one in refused:
+        has = None if one.column is None else target.type_of(one.column)
+        if one.column is not None and has is not None:
+            both = widest(wider.get(one.column, has), told(one).get(one.column, has))
+            if both not in ("string", has):
+                wider[one.column] = both
+    return [Column(name, type_) for name, type_ in wider.items()]

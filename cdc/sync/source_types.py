@@ -10,6 +10,7 @@ from ...log.errors import DataDamaged, NewerFormatError, PermissionDenied
 from ...log.stores.protocol import ObjectMissing, ObjectStore
 from ..events.sources import Source
 from ..events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
+from ..fold.folded import Refused
 from .options import Options
 
 log = logging.getLogger("penstock.spark")
@@ -35,6 +36,10 @@ class SourceTypes:
         """
         known = (self._of(name) for name in sorted(names) if is_types_name(name))
         return self._options.types_of(source, joined_types(types for types in known if types is not None))
+
+    def told(self, source: Source, refused: Refused) -> Mapping[str, str]:
+        """The types that a refused event names."""
+        return self.joined(source, [] if refused.types_name is None else [refused.types_name])
 
     def _of(self, name: str) -> TableTypes | None:
         if name not in self._known:

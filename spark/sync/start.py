@@ -55,6 +55,7 @@ def sync(
     rejected: str = ASIDE,
     unavailable_value: str | Collection[str] = (),
     adopt: bool = False,
+    widen: bool = False,
     coordination: str | None = None,
     listener: Callable[[Batch], None] | None = None,
     steps: Steps = NO_STEPS,
@@ -100,6 +101,8 @@ def sync(
       ``_``, as no target does.
     - ``unavailable_value``: the connector's ``unavailable.value.placeholder`` where it is not Debezium's own; several if it was changed.
     - ``adopt``: write to targets that something else has written.
+    - ``widen``: a column whose source has become wider (int to bigint, more digits of a decimal) gets the wider type when a value calls for it, by
+      Delta's type widening, with Spark only. Only readers that know it can read such a target: not deltalake.
     - ``listener``: called with every batch that was applied, in the run's own thread.
 
     By default an event that cannot be applied stops its table, and no other: `SyncRun.stopped` names it. Raises `SyncInUse` when another
@@ -156,6 +159,10 @@ def sync(
     chosen = choices_of(table_options, rename)
     if spark is None and (history or any(one.history for one in chosen.by_name.values())):
         raise NotSupported("the sync without Spark keeps no history", operation="sync", object=name, hint="give it a Spark session")
+    if spark is None and widen:
+        raise NotSupported(
+            "the sync without Spark cannot widen types", operation="sync", object=name, hint="give it a Spark session, or retype"
+        )
     declared = Declared.of(*chosen.declared(columns, keys))
     options = Options(
         place=place,
@@ -178,6 +185,7 @@ def sync(
         policy=policy,
         rejected=check_aside_name(rejected),
         adopt=adopt,
+        widen=widen,
         events_in_driver=events_in_driver,
         target_bytes_in_driver=target_bytes_in_driver,
         merges_at_once=merges_at_once,

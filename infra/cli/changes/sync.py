@@ -130,6 +130,11 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
 )
 @click.option("--adopt", is_flag=True, help="Write to targets that something else has written.")
 @click.option(
+    "--widen",
+    is_flag=True,
+    help="Let columns become wider with their source, by Delta's type widening: for targets that only Spark reads.",
+)
+@click.option(
     "--engine",
     type=click.Choice(["spark", "deltalake"]),
     default="spark",
@@ -215,6 +220,7 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "rejected": given["rejected"],
             "unavailable_value": list(given["unavailable_values"]),
             "adopt": given["adopt"],
+            "widen": given["widen"],
             "max_events_per_batch": given["max_events"],
             "max_bytes_per_batch": given["max_bytes"],
             "merges_at_once": given["merges_at_once"],

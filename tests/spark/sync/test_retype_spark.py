@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.cdc.events.table_types import TableTypes
+from penstock.log.errors import NotSupported
 from penstock.spark import retype, sync
 from tests.cdc.retype.older import TYPES, bill, keep, kinds
 from tests.cdc.sync.streams import TOPIC, rows, send
@@ -69,3 +71,38 @@ def test_a_target_with_column_mapping_is_left_as_it_is(spark: SparkSession, tmp_
     (refused,) = retype(lake, TOPIC, into=into, columns={"bills": {"two words": "int"}})
     assert "column mapping" in str(refused.refused)
     assert "write it back in mode overwrite with overwriteSchema" in str(refused.refused)
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_a_target_becomes_wider_with_its_source_if_it_may(spark: SparkSession, tmp_path: Path, history: bool) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "into"
+
+    def applied() -> dict[str, Any]:
+        run = sync(spark, lake, TOPIC, into=into, history=history, widen=True)
+        assert run.await_termination()
+        return run.stopped
+
+    keep(lake, TYPES)
+    send(lake, [bill(1, at=1, types=TYPES)])
+    assert not applied()
+    wider = TableTypes("public", "bills", {**TYPES.columns, "id": "bigint", "amount": "decimal(14,3)"})
+    other = TableTypes("public", "bills", {**wider.columns, "note": "int"})
+    keep(lake, wider)
+    send(
+        lake,
+        [bill(2, at=2, types=wider), bill(3_000_000_000, "12345678901.125", at=3, types=wider), bill(1, "7.00", at=4, types=wider)],
+    )
+    assert not applied()
+    read = spark.read.format("delta").load(str(into / "bills")).where("__current" if history else "true")
+    assert {name: kind for name, kind in read.dtypes if not name.startswith("__")} == {**wider.columns}
+    found = {row.id: row.amount for row in read.collect()}
+    assert found == {1: Decimal("7.000"), 2: Decimal("1.500"), 3_000_000_000: Decimal("12345678901.125")}
+    keep(lake, other)
+    send(lake, [bill(4, "123456789012345.1", at=5, types=other)])
+    (stop,) = applied()["public.bills"]
+    assert "The source's type has values that decimal(14,3) has not" in stop.reason, "the source is not wider than that"
+
+
+def test_widening_takes_spark(tmp_path: Path) -> None:
+    with pytest.raises(NotSupported, match="the sync without Spark cannot widen types"):
+        sync(None, str(tmp_path), TOPIC, into=tmp_path / "into", widen=True)
