@@ -117,6 +117,10 @@ class DeltaTables:
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
         """The rows of a target with these keys."""
+        return self.rows_of(self._table(target), target, keys)
+
+    def rows_of(self, table: DeltaTable, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
+        """The rows with these keys in a version of a target."""
         import pyarrow as pa
         import pyarrow.compute as pc
         from deltalake import QueryBuilder
@@ -127,7 +131,7 @@ class DeltaTables:
         fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
         schema = pa.schema([*fields, pa.field(POSITION, pa.int64())])
         query = f"select {names} from t"  # noqa: S608 - names are quoted
-        for read in QueryBuilder().register("t", self._table(target)).execute(query):
+        for read in QueryBuilder().register("t", table).execute(query):
             batch = pa.table(pa.record_batch(read)).cast(schema)
             near = batch.filter(pc.is_in(batch.column(target.key_places[0]), first))
             for *row, position in zip(*(column.to_pylist() for column in near.columns), strict=True):
@@ -206,14 +210,16 @@ class DeltaTables:
 
     def compact(self, name: str) -> Compacted | None:
         """Put a target's small files together, in one commit that changes no row. None: another commit came between, or there are few."""
+        table = self.open(name)
+        return None if table is None else self.compacted(table)
+
+    def compacted(self, table: DeltaTable) -> Compacted | None:
+        """Put the small files of a table together, behind the version that was opened."""
         import pyarrow as pa
         import pyarrow.compute as pc
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
 
-        table = self.open(name)
-        if table is None:
-            return None
         said = table.metadata().configuration.get(_FILE_SIZE, "")
         size = int(said) if said.isdecimal() else _FILE_BYTES
         sizes = pa.table(table.get_add_actions()).column("size_bytes")

@@ -15,7 +15,7 @@ from ...cdc.sync.local import FoundHere, at_once
 from ...cdc.sync.options import Options
 from ...cdc.sync.scan import Scan, Taken
 from ...cdc.targets import Target
-from .in_driver import MergesInDriver
+from .in_driver import InDriver
 from .scan import pieces, rows_of, summary
 from .tables import Tables
 
@@ -34,7 +34,7 @@ class SparkBackend:
         self._session = spark.newSession()
         self._events_in_driver = options.events_in_driver
         self.merges_at_once = options.merges_at_once or at_once()
-        small = MergesInDriver.of(self._session, options.into, guard=options.guard, bytes_max=options.target_bytes_in_driver)
+        small = InDriver.of(self._session, options.into, guard=options.guard, bytes_max=options.target_bytes_in_driver)
         self.tables = Tables(self._session, options.into, guard=options.guard, small=small)
 
     def rows_of(self, rows: pa.Table) -> pa.Table:

@@ -39,5 +39,11 @@ def without_commits(session: SparkSession, path: str) -> Iterator[None]:
         lock.unlock()
 
 
+def look_anew(session: SparkSession, path: str) -> None:
+    """Let Spark forget that there was no table at a path: it looks once."""
+    jvm = _jvm(session)
+    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(session._jsparkSession, jvm.org.apache.hadoop.fs.Path(path))
+
+
 def _jvm(session: SparkSession) -> Any:  # noqa: ANN401 - the classes of the JVM have no types here
     return session._jvm

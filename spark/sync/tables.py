@@ -35,7 +35,7 @@ from ...cdc.targets import (
 )
 from ...log.errors import InvalidArgument
 from .history import history_source, merge_history, quoted
-from .in_driver import MergesInDriver
+from .in_driver import InDriver
 from .sessions import Sessions
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
 class Tables:
     """The targets in one folder. Each of several threads may merge into one of them."""
 
-    def __init__(self, session: SparkSession, into: str, *, guard: bool, small: MergesInDriver | None) -> None:
+    def __init__(self, session: SparkSession, into: str, *, guard: bool, small: InDriver | None) -> None:
         self._session = session
         self._sessions = Sessions(session)
         self._into = into.rstrip("/")
@@ -75,6 +75,10 @@ class Tables:
 
     def find(self, name: str) -> Found | None:
         """The Delta table that is there for a target; None where there is none."""
+        found = None if self._small is None else self._small.find(name)
+        return self._find(name) if found is None else found
+
+    def _find(self, name: str) -> Found | None:
         from delta.tables import DeltaTable
 
         path = self.path(name)
@@ -107,10 +111,13 @@ class Tables:
         """Make a target; nothing happens when it is there."""
         from delta.tables import DeltaTable
 
+        mapped = _to_be_mapped(target.columns)
+        if self._small is not None and not mapped and self._small.create(target, owner):
+            return
         with self._sessions.one({_METADATA: encode_metadata(owner, target)}) as session:
             builder = DeltaTable.createIfNotExists(session).location(self.path(target.name))
             builder = builder.property(PROPERTY, encode_metadata(owner, target))
-            if _to_be_mapped(target.columns):
+            if mapped:
                 builder = builder.property(_MAPPING, "name")
             for name, kind in self._wanted(target):
                 builder = builder.addColumn(name, kind)
@@ -141,6 +148,10 @@ class Tables:
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
         """The rows of a target with these keys."""
+        found = None if self._small is None else self._small.rows(target, keys)
+        return self._rows(target, keys) if found is None else found
+
+    def _rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
         wanted = self._session.createDataFrame(
             pa.table(
                 {
@@ -188,6 +199,9 @@ class Tables:
         """Put a target's small files together, in one commit that changes no row. None: another commit came between, or there are none."""
         from delta.tables import DeltaTable
 
+        here = None if self._small is None else self._small.compact(name)
+        if here is not None:
+            return here if here.removed else None
         with self._sessions.one() as session:
             try:
                 (done,) = DeltaTable.forPath(session, self.path(name)).optimize().executeCompaction().select("metrics").collect()

@@ -23,11 +23,13 @@ in_each_way = pytest.mark.parametrize(
 )
 
 
-def merged_by(path: Path) -> list[str]:
-    """Who made the merges into a target, in order: ``spark`` or ``deltalake``."""
+def made_by(path: Path, operation: str) -> list[str]:
+    """Who made the commits of an operation to a target, in order: ``spark`` or ``deltalake``."""
     history = sorted(DeltaTable(str(path)).history(), key=lambda commit: commit["version"])
-    return [
-        "spark" if "engineInfo" in one and "Spark" in one["engineInfo"] else "deltalake"
-        for one in history
-        if one["operation"] == "MERGE"
-    ]
+    who = [one.get("engineInfo", "") for one in history if one["operation"].startswith(operation)]
+    return ["spark" if "Spark" in one else "deltalake" for one in who]
+
+
+def merged_by(path: Path) -> list[str]:
+    """Who made the merges into a target, in order."""
+    return made_by(path, "MERGE")

@@ -15,6 +15,7 @@ from penstock.spark import sync
 from penstock.spark.sync.tables import Tables, conflicts
 from tests.cdc.sync.forgetting import forget_commits
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
+from tests.spark.sync.engines import BY_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +120,7 @@ def test_all_errors_of_lost_commits_are_known() -> None:
 def test_small_files_are_put_together_beside_a_sync(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [row(number, "a") for number in range(4)], queues=1)
-    one = sync(spark, lake, TOPIC, into=into, max_events_per_batch=1, compact_every=2)
+    one = sync(spark, lake, TOPIC, into=into, max_events_per_batch=1, compact_every=2, **BY_SPARK)
     assert one.await_termination()
     assert one.stopped == {}
     assert rows(into / "a") == [{"id": number} for number in range(4)]

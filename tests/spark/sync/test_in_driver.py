@@ -7,14 +7,19 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from delta.tables import DeltaTable as SparkTable
 from deltalake import DeltaTable
 
+from penstock.cdc.delta.compaction import FILES_MIN
 from penstock.cdc.delta.tables import DeltaTables
+from penstock.cdc.events.sources import Source
+from penstock.cdc.targets import Column, Owner, Target
 from penstock.log.errors import InvalidArgument
 from penstock.spark import sync
-from penstock.spark.sync.in_driver import MergesInDriver
+from penstock.spark.sync.in_driver import InDriver
+from penstock.spark.sync.tables import Tables
 from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
-from tests.spark.sync.engines import BY_SPARK, BY_TASKS, IN_DRIVER, merged_by
+from tests.spark.sync.engines import BY_SPARK, BY_TASKS, IN_DRIVER, made_by, merged_by
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -147,9 +152,47 @@ def test_a_compaction_by_spark_waits_for_a_merge_in_the_driver(
     assert [row["id"] for row in rows(into / "t")] == [0, 1, 2, 7]
 
 
+def test_a_new_target_is_made_without_spark_where_nothing_is(spark: SparkSession, tmp_path: Path) -> None:
+    into = applied(spark, tmp_path, change("c", "t", 1), change("c", "spaced", 1, **{"unit price": 1}))
+    assert (made_by(into / "t", "CREATE"), made_by(into / "spaced", "CREATE")) == (["deltalake"], ["spark"])
+    spark.range(1).write.parquet(str(into / "files"))
+    (into / "file").write_text("")
+    small = InDriver.of(spark, str(into), guard=True, bytes_max=1)
+    assert small is not None
+    for name in ("files", "file"):
+        assert small.create(Target(Source("public", name), name, (Column("id", "bigint"),), ("id",)), Owner(TOPIC, 0, "s")) is None
+    assert SparkTable.isDeltaTable(spark, str(into / "t"))
+    conf: Any = spark.sparkContext._conf
+    asked = "spark.databricks.delta.properties.defaults.enableDeletionVectors"
+    conf.set(asked, "false")
+    try:
+        applied(spark, tmp_path, change("c", "asked", 1))
+    finally:
+        conf._jconf.remove(asked)
+    assert made_by(into / "asked", "CREATE") == ["spark"]
+
+
+def test_small_files_are_put_together_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    events = [change("c", "t", n) for n in range(FILES_MIN + 4)]
+    into = applied(spark, tmp_path, *events, max_events_per_batch=1, compact_every=FILES_MIN)
+    assert made_by(into / "t", "OPTIMIZE") == ["deltalake"]
+    assert rows(into / "t") == [{"id": n} for n in sorted(range(FILES_MIN + 4), key=lambda n: repr({"id": n}))]
+    small = InDriver.of(spark, str(into), guard=True, bytes_max=1)
+    assert small is not None
+    assert small.compact("t") is None, "too much to be held here"
+
+
+def test_what_moved_rows_had_is_read_without_spark(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    into = applied(spark, tmp_path, change("c", "t", 1, v="large"))
+    monkeypatch.setattr(Tables, "_rows", None)
+    moved = event("u", "t", {"id": 2}, {"id": 2, "v": "__debezium_unavailable_value"}, before={"id": 1})
+    applied(spark, tmp_path, moved)
+    assert rows(into / "t") == [{"id": 2, "v": "large"}]
+
+
 def test_stores_other_than_this_machines_files_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
-    def small(into: str, bytes_max: int = 1) -> MergesInDriver | None:
-        return MergesInDriver.of(spark, into, guard=True, bytes_max=bytes_max)
+    def small(into: str, bytes_max: int = 1) -> InDriver | None:
+        return InDriver.of(spark, into, guard=True, bytes_max=bytes_max)
 
     assert small(str(tmp_path)) is not None
     assert small(str(tmp_path), 0) is None
