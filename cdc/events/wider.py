@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from .arrays import element_of
+
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _WIDER = (tuple(_DIGITS), ("float", "double"))
@@ -21,6 +23,9 @@ def holds(wide: str, narrow: str) -> bool:
     """Whether a column of one `normal_type` holds all values of another one, as they are. Text is apart: it holds only text."""
     if wide == narrow:
         return True
+    elements = element_of(wide), element_of(narrow)
+    if elements[0] is not None and elements[1] is not None:
+        return holds(elements[0], elements[1])
     if any(wide in chain and narrow in chain and chain.index(wide) > chain.index(narrow) for chain in _WIDER):
         return True
     digits, needed = _digits(wide), _digits(narrow)
@@ -34,6 +39,9 @@ def widest(one: str, other: str) -> str:
         return one
     if holds(other, one):
         return other
+    elements = element_of(one), element_of(other)
+    if elements[0] is not None and elements[1] is not None:
+        return f"array<{widest(elements[0], elements[1])}>"
     first, second = _digits(one), _digits(other)
     if first is None or second is None:
         return "string"

@@ -10,6 +10,7 @@ from ..events.connect import column_type
 from ..events.debezium import Change
 from ..events.types import infer, joined
 from ..events.unavailable import Unavailable
+from ..events.wider import widest
 
 
 @dataclass(slots=True)
@@ -53,10 +54,15 @@ class Seen:
                     self.columns[name] = change.types[name]
                     self.connect.add(name)
                 elif name in said:
-                    self.columns[name] = column_type(said[name])
-                    self.connect.add(name)
+                    self._say(name, column_type(said[name]))
                 elif name not in self.connect:
                     self.columns[name] = joined(self.columns.get(name), None if is_it(value) else infer(value))
+
+    def _say(self, name: str, kind: str) -> None:
+        """Note the type that an event itself says. Events of several schemas say several, all of which the column is to hold."""
+        known = self.columns.get(name) if name in self.connect else None
+        self.columns[name] = kind if known is None else widest(known, kind)
+        self.connect.add(name)
 
     def note_truncate(self, position: int | None, place: Place) -> None:
         self.places.setdefault("", {}).setdefault(*place)
@@ -80,11 +86,10 @@ class Seen:
         """Add the columns that another task saw."""
         self.key = self.key or other.key
         for name, kind in other.columns.items():
-            if name in other.connect:
-                self.columns[name] = kind
+            if kind is not None and name in other.connect:
+                self._say(name, kind)
             elif name not in self.connect:
                 self.columns[name] = joined(self.columns.get(name), kind)
-        self.connect |= other.connect
         self.types |= other.types
         for name, places in other.places.items():
             self.places.setdefault(name, {}).update(places)  # a queue belongs to one task

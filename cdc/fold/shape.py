@@ -28,7 +28,7 @@ class Shape:
         key = tuple(of_table(declared.keys, source) or seen.key)
         said = {name: (told or {}).get(name, kind) for name, kind in seen.columns.items()}
         types = united(declared.columns, source)
-        typed = {name: types.get(name, _of_key(kind) if name in key else kind) for name, kind in said.items()}
+        typed = {name: types.get(name, of_key(kind) if name in key else kind) for name, kind in said.items()}
         columns = [Column(name, kind) for name, kind in typed.items() if kind is not None]
         names: dict[str, str] = {}
         for column in columns:
@@ -57,8 +57,8 @@ def check_key(source: Source, column: Column) -> None:
         )
 
 
-def _of_key(kind: str | None) -> str | None:
-    """The type of a column that is in the key: arrays of keys are JSON text."""
+def of_key(kind: str | None) -> str | None:
+    """The type of a column of the key whose values call for this one: arrays of keys are JSON text."""
     return "string" if kind is not None and element_of(kind) is not None else kind
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ...log.errors import DataDamaged
+from ..events.arrays import array_of
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """The placeholder for a value that the source did not send."""
@@ -135,13 +136,19 @@ class Conversions:
         return known
 
     def column_type(self, type_oid: int, modifier: int) -> str:
-        """The type, by Spark's name, of a target's column for columns of this type. A domain has that of its base type."""
+        """The type, by Spark's name, of a target's column for columns of this type. A domain has that of its base type. An array counts as one
+        of one dimension: PostgreSQL does not tell how many its values have.
+        """
         if type_oid == NUMERIC:
             return _numeric_type(modifier)
         if type_oid in _COLUMN_TYPES:
             return _COLUMN_TYPES[type_oid]
         described = self._asked(type_oid)
-        return self.column_type(described.base, described.modifier) if described is not None and described.base else "string"
+        if described is not None and described.base:
+            return self.column_type(described.base, described.modifier)
+        if described is not None and described.element:
+            return array_of(self.column_type(described.element, modifier)) or "string"
+        return "string"
 
     def _asked(self, type_oid: int) -> PostgresType | None:
         if type_oid not in self._described:

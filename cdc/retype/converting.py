@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from ..events.arrays import each, element_of
 from ..events.connect import Written
 from ..events.floats import nearest_single
 from ..events.types import KEEP, Convert, Unfit, UnfitTime, arrow_type, converter, exact_json, key_converter
@@ -102,12 +104,23 @@ def stored_converter(
     if change.new == "string":
         return _texts(change.old)
     convert = (key_converter if in_key else converter)(change.new, unavailable)
-    read = _readers(change) if form is None else form.reader()
+    read = _readers(change) if form is None else _formed(change, form)
     return convert if read is None else lambda value: convert(read(value))
+
+
+def _formed(change: ColumnChange, form: Written) -> Callable[[Any], Any]:
+    read = form.reader()
+    return read if element_of(change.new) is None or change.old != "string" else lambda text: read(_json_array(text))
 
 
 def _readers(change: ColumnChange) -> Callable[[Any], Any] | None:
     """A reader that makes what `converter` takes; None: it takes the values as they are."""
+    element = element_of(change.new)
+    if element is not None and change.old == "string":
+        return _json_array
+    if element is not None and (old := element_of(change.old)) is not None:
+        read = _texts(old) if element == "string" else _readers(ColumnChange(change.column, old, element))
+        return None if read is None else each(read)
     if change.old == "date" and change.new in ("timestamp", "timestamp_ntz"):
         return _midnight
     if change.old in ("timestamp", "timestamp_ntz") and change.new == "date":
@@ -117,6 +130,15 @@ def _readers(change: ColumnChange) -> Callable[[Any], Any] | None:
     if change.old == "double" and change.new != "float":
         return lambda value: Decimal(repr(value))
     return None
+
+
+def _json_array(text: str) -> Any:  # noqa: ANN401
+    """An array that a column of text holds as JSON. What is none stays as it is."""
+    try:
+        found = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, list) else text
 
 
 def _midnight(value: date) -> datetime:
@@ -131,6 +153,9 @@ def _day(value: datetime) -> date:
 
 def _texts(old: str) -> Callable[[Any], str]:
     """The text that events would have brought."""
+    if (element := element_of(old)) is not None:
+        texts = each(_of_json(element))
+        return lambda value: exact_json(texts(value))
     kinds: Mapping[str, Callable[[Any], str]] = {
         "timestamp": lambda value: _time_text(value.astimezone(UTC).replace(tzinfo=None)) + "Z",
         "timestamp_ntz": _time_text,
@@ -139,6 +164,13 @@ def _texts(old: str) -> Callable[[Any], str]:
         "float": _single_text,
     }
     return kinds.get(old, exact_json)
+
+
+def _of_json(element: str) -> Callable[[Any], Any]:
+    """The JSON value that an event would have brought for an array's element."""
+    if (inner := element_of(element)) is not None:
+        return each(_of_json(inner))
+    return _texts(element) if element in ("timestamp", "timestamp_ntz", "date", "binary") else lambda value: value
 
 
 def _time_text(value: datetime) -> str:

@@ -20,11 +20,12 @@ from ..delta.rewriting import check_rewritable, rewrite, rows_of, schema_of, siz
 from ..delta.tables import DeltaTables, found_in
 from ..events.sources import Source, named, named_apart, united, wanted
 from ..events.types import Unfit
+from ..fold.shape import check_key, of_key
 from ..sync.existing import untold
 from ..sync.lease import SyncLease, SyncRecord, check_folder, decode_record, read_record, record_key, take_lease
 from ..sync.options import Options
 from ..sync.source_types import SourceTypes
-from ..targets import Found, Owner, Progress, Target, TargetRefused, check_owner
+from ..targets import Column, Found, Owner, Progress, Target, TargetRefused, check_owner
 from .changes import ColumnChange, changes_of
 from .converting import Conversion
 
@@ -178,7 +179,13 @@ class _Retype:
                 expected=", ".join(column.name for column in found.columns),
                 observed=", ".join(missing),
             )
-        return changes_of(found.columns, declared, told)
+        key = found.written.key if found.written is not None else ()
+        fit = {column: of_key(kind) or kind if column in key else kind for column, kind in told.items()}
+        changes = changes_of(found.columns, declared, fit)
+        for change in changes:
+            if change.column in key:
+                check_key(source, Column(change.column, change.new))
+        return changes
 
     def _rewritten(self, table: DeltaTable, target: Target, changes: tuple[ColumnChange, ...]) -> int | None:
         """The version with the new types; None for a dry run."""

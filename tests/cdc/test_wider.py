@@ -21,6 +21,11 @@ from penstock.cdc.events.wider import holds, widest
         ("date", "timestamp", "string"),
         ("timestamp", "timestamp_ntz", "string"),
         ("int", "string", "string"),
+        ("array<int>", "array<bigint>", "array<bigint>"),
+        ("array<decimal(5,1)>", "array<decimal(5,2)>", "array<decimal(6,2)>"),
+        ("array<array<int>>", "array<array<string>>", "array<array<string>>"),
+        ("array<int>", "array<array<int>>", "array<string>"),
+        ("array<int>", "int", "string"),
     ],
 )
 def test_the_narrowest_type_that_holds_both(one: str, other: str, wide: str) -> None:

@@ -33,23 +33,28 @@ CREATE DOMAIN cents AS numeric(12, 2); CREATE DOMAIN small_cents AS cents CHECK 
 CREATE TABLE things (id bigint PRIMARY KEY, small smallint, n int, o oid, r real, f double precision, yes boolean, amount numeric(12, 2),
     whole numeric(5), free numeric, huge numeric(50, 2), tiny numeric(2, 4), paid small_cents, raw bytea, day date, made timestamp,
     at timestamptz, m money, t time, tz timetz, i interval, j json, jb jsonb, u uuid, net inet, bits bit(3), range int4range, mood mood,
-    pair pair, ints int[], c char(5), v varchar(9), note text, nothing date)
+    pair pair, ints int[], prices numeric(12, 2)[],
+    moments timestamptz[], words text[], moods mood[], c char(5), v varchar(9), note text, nothing date)
 """
 ROW = """-1, 70000, 4294967295, 0.1, 'NaN', true, 12.50, 99999, '1e40', 1, 0.0012, 3.25, '\\x00ff', '0099-12-31',
     '2026-11-22 03:04:05.5', '2026-11-22 03:04:05.678901+05:30', 12.5, '24:00:00', '12:00:00+02', '1 year', '{"a":  1.0}', '{"a":  1.0}',
-    'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '10.0.0.1/8', B'101', '[1,5)', 'so-so', ROW(1, 'x'), ARRAY[1, NULL], 'ab', 'v', 'ß', NULL"""
+    'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '10.0.0.1/8', B'101', '[1,5)', 'so-so', ROW(1, 'x'), ARRAY[1, NULL], '{1.5,NULL}',
+    '{"2026-11-22 03:04:05+00"}', '{"a b",NULL,""}', '{sad}', 'ab', 'v', 'ß', NULL"""
 TYPES = {
     "id": "int64", "small": "int16", "n": "int32", "o": "int64", "r": "float", "f": "double", "yes": "bool", "amount": "decimal128(12, 2)",
     "whole": "decimal128(5, 0)", "free": "string", "huge": "string", "tiny": "string", "paid": "decimal128(12, 2)", "raw": "binary",
     "day": "date32[day]", "made": "timestamp[us]", "at": "timestamp[us, tz=UTC]",
-    **dict.fromkeys(("m", "t", "tz", "i", "j", "jb", "u", "net", "bits", "range", "mood", "pair", "ints", "c", "v", "note"), "string"),
+    **dict.fromkeys(("m", "t", "tz", "i", "j", "jb", "u", "net", "bits", "range", "mood", "pair", "c", "v", "note"), "string"),
+    "ints": "list<element: int32>", "prices": "list<element: decimal128(12, 2)>", "moments": "list<element: timestamp[us, tz=UTC]>",
+    "words": "list<element: string>", "moods": "list<element: string>",
     "nothing": "date32[day]",
 }  # fmt: skip
 VALUES: dict[str, Any] = {
     "small": -1, "n": 70000, "o": 4294967295, "yes": True, "amount": Decimal("12.50"), "whole": Decimal(99999), "free": "1" + "0" * 40,
     "huge": "1.00", "tiny": "0.0012", "paid": Decimal("3.25"), "raw": b"\x00\xff", "day": date(99, 12, 31),
     "made": datetime(2026, 11, 22, 3, 4, 5, 500_000), "at": datetime(2026, 11, 21, 21, 34, 5, 678901, UTC),  # noqa: DTZ001 - no zone
-    "ints": "[1,null]", "nothing": None,
+    "ints": [1, None], "prices": [Decimal("1.50"), None], "moments": [datetime(2026, 11, 22, 3, 4, 5, tzinfo=UTC)],
+    "words": ["a b", None, ""], "moods": ["sad"], "nothing": None,
 }  # fmt: skip
 
 
@@ -276,6 +281,37 @@ def test_a_target_of_an_older_release_keeps_its_text_until_it_is_asked_for(
     capture()
     assert not applied(capture, into).stopped
     assert "things: equal (3 rows" in penstock("verify-sync", database.dsn, str(into), "--table", "things")
+
+
+def test_an_array_of_more_dimensions_than_its_column_says_stops_its_table_and_is_told(
+    database: Database, capture: Capturing, tmp_path: Path
+) -> None:
+    """PostgreSQL does not tell how many dimensions a column's values have, and lets each have another number."""
+    into = tmp_path / "targets"
+    database.run("CREATE TABLE grids (id int PRIMARY KEY, cells int[]); INSERT INTO grids VALUES (1, '{1}'), (2, '{{1,2},{3,4}}')")
+    capture()
+    ((stop,),) = applied(capture, into).stopped.values()
+    assert "column cells: [[1,2],[3,4]] does not fit array<int>: element 1: [1,2] does not fit int" in stop.reason
+    line = stop.reason.partition("has not: penstock ")[2].partition(";")[0]
+    penstock(*line.split(), "--lake", capture.lake, "--yes")
+    assert not applied(capture, into).stopped
+    assert rows(into / "grids") == [{"id": 1, "cells": "[1]"}, {"id": 2, "cells": "[[1,2],[3,4]]"}]
+
+
+def test_an_array_of_a_key_is_text(database: Database, capture: Capturing, tmp_path: Path) -> None:
+    into = tmp_path / "targets"
+    database.run(
+        "CREATE TABLE paths (steps int[] PRIMARY KEY, lengths int[]); INSERT INTO paths VALUES ('{1,2}', '{3}'), ('{}', NULL)"
+    )
+    capture()
+    database.run("UPDATE paths SET lengths = '{4,NULL}' WHERE steps = '{1,2}'; DELETE FROM paths WHERE steps = '{}'")
+    capture()
+    assert not applied(capture, into).stopped
+    assert rows(into / "paths") == [{"steps": "[1,2]", "lengths": [4, None]}]
+    retype = ("sync", TOPIC, "--lake", capture.lake, "--into", str(into), "--retype", "--yes")
+    penstock(*retype)
+    assert rows(into / "paths") == [{"steps": "[1,2]", "lengths": [4, None]}]
+    assert "a key's column cannot be an array" in penstock(*retype, "--column", "paths.steps=array<int>", code=1)
 
 
 def test_a_time_that_no_column_holds_stops_its_table_and_is_told(database: Database, capture: Capturing, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ TYPES = {
     90003: PostgresType(90003, base=values.NUMERIC, modifier=(12 << 16 | 2) + 4),
     90004: PostgresType(90004, base=90003),
     90005: PostgresType(90005, base=values.NUMERIC),
+    90006: PostgresType(90006, element=values.NUMERIC),
 }
 
 
@@ -129,9 +130,11 @@ def test_a_type_is_asked_for_once() -> None:
         (values.NUMERIC, (5 << 16 | 0x7FD) + 4, "string"),  # a scale of -3
         (values.NUMERIC, (1000 << 16 | 1000) + 4, "string"),
         (1043, 20, "string"),
-        (1007, -1, "string"),
+        (1007, -1, "array<int>"),
+        (1009, -1, "array<string>"),
         (90001, -1, "bigint"),
-        (90002, -1, "string"),
+        (90002, -1, "array<bigint>"),
+        (90006, (12 << 16 | 2) + 4, "array<decimal(12,2)>"),
         (90003, -1, "decimal(12,2)"),
         (90004, -1, "decimal(12,2)"),
         (90005, -1, "string"),

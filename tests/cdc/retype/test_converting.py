@@ -51,6 +51,16 @@ SINGLE = struct.unpack("f", struct.pack("f", 0.1))[0]
         ("float", "string", SINGLE, "0.1"),
         ("double", "string", 1e300, "1e+300"),
         ("double", "string", float("inf"), "Infinity"),
+        ("string", "array<bigint>", "[1, null]", [1, None]),
+        ("string", "array<decimal(5,2)>", '["1.50",2.5]', [Decimal("1.50"), Decimal("2.50")]),
+        ("string", "array<array<timestamp>>", '[["2026-11-22T03:04:05.5Z"],[]]', [[AT], []]),
+        ("array<int>", "array<bigint>", [7, None], [7, None]),
+        ("array<float>", "array<double>", [SINGLE], [0.1]),
+        ("array<date>", "array<timestamp>", [date(2026, 11, 22)], [datetime(2026, 11, 22, tzinfo=UTC)]),
+        ("array<int>", "array<string>", [7], ["7"]),
+        ("array<decimal(5,2)>", "string", [Decimal("1.50"), None], "[1.50,null]"),
+        ("array<array<timestamp>>", "string", [[AT], None], '[["2026-11-22T03:04:05.5Z"],null]'),
+        ("array<binary>", "string", [b"\x00\xff"], '["AP8="]'),
     ],
 )
 def test_a_value_of_one_type_as_one_of_another(old: str, new: str, value: Any, expected: Any) -> None:
@@ -70,6 +80,11 @@ def test_a_value_of_one_type_as_one_of_another(old: str, new: str, value: Any, e
         ("timestamp", "date", AT),
         ("boolean", "date", True),
         ("string", "binary", "%"),
+        ("string", "array<int>", "[1,"),
+        ("string", "array<int>", '{"a":1}'),
+        ("string", "array<int>", "[" * 100_000),
+        ("string", "array<int>", "[[1]]"),
+        ("array<bigint>", "array<int>", [3_000_000_000]),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_never_rounded(old: str, new: str, value: Any) -> None:
@@ -91,6 +106,7 @@ def test_a_time_that_no_column_holds_is_told_from_what_is_no_time() -> None:
     [
         ("decimal(12,2) from base64", "string", "BNI=", Decimal("12.34")),
         ("binary from hex", "string", "00ff", b"\x00\xff"),
+        ("array<binary> from hex", "string", '["00ff",null]', [b"\x00\xff", None]),
         ("timestamp from milliseconds", "bigint", 1_000, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
     ],
 )
