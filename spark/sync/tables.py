@@ -142,9 +142,9 @@ class Tables:
     def widen(self, target: Target, columns: Sequence[Column]) -> None:
         """Give columns wider types without rewriting them, by Delta's type widening. Only readers that know it can read the target then."""
         table = f"delta.{quoted(self.path(target.name))}"
-        self.session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+        self._session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
         for column in columns:
-            self.session.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(column.name)} TYPE {column.type}")
+            self._session.sql(f"ALTER TABLE {table} ALTER COLUMN {quoted(column.name)} TYPE {column.type}")
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
         """The rows of a target with these keys."""
