@@ -202,6 +202,21 @@ def test_what_is_odd_in_a_schema_says_nothing(field: dict[str, Any]) -> None:
     assert applied(None, {"type": "string", **field}, "x") == "x"
 
 
+@pytest.mark.parametrize("levels", [17, 200, 900, 100_000])
+def test_a_schema_of_arrays_in_arrays_ends_no_sync(levels: int) -> None:
+    """Neither where it is read, nor where it is too deep for that."""
+    items = '{"type": "array", "items": ' * levels + '{"type": "int32"}' + "}" * levels
+    fields = f'[{{"field": "id", "type": "int32"}}, {{"field": "v", "type": "array", "items": {items}}}]'
+    payload = '{"op": "c", "after": {"id": 1, "v": [[1]]}, "source": {"table": "t"}}'
+    schema = f'{{"type": "struct", "fields": [{{"field": "after", "type": "struct", "fields": {fields}}}]}}'
+    tables = Memory()
+    tables.apply([Message(0, 0, f'{{"key": {{"id": 1}}, "value": {{"schema": {schema}, "payload": {payload}}}}}'.encode())])
+    if tables.stopped:
+        assert "nested too deep" in tables.stopped[Source(None, "t")][0][1]
+    else:
+        assert tables.rows() == {"t": {(1,): {"id": 1, "v": "[[1]]"}}}
+
+
 def test_each_event_is_read_by_its_own_schema_however_many_take_turns() -> None:
     tables, held = Memory(Declared.of({"t": {"v": "decimal(38,10)"}}, None)), {}
     for number in range(200):

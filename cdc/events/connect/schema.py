@@ -18,6 +18,8 @@ from ....log.errors import InvalidArgument
 
 _SCALE, _PRECISION = "scale", "connect.decimal.precision"
 _SOURCE_TYPE, _SOURCE_LENGTH, _SOURCE_SCALE = (f"__debezium.source.column.{name}" for name in ("type", "length", "scale"))
+_LEVELS = 20
+"""The arrays in arrays that are looked into: no target has so many dimensions."""
 _SCHEMAS_MAX, _BYTES_MAX = 512, 65_536
 """The number of schema parts that are kept, and the bytes of the largest of them."""
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
@@ -113,7 +115,7 @@ def _fields(schema: object) -> list[dict[str, Any]]:
     return [field for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []
 
 
-def _field(said: Mapping[str, Any], column: object) -> FieldSchema:
+def _field(said: Mapping[str, Any], column: object, levels: int = _LEVELS) -> FieldSchema:
     kind, name, parameters, items = (said.get(one) for one in ("type", "name", "parameters", "items"))
     if not isinstance(parameters, dict):
         parameters = {}
@@ -123,7 +125,7 @@ def _field(said: Mapping[str, Any], column: object) -> FieldSchema:
         name=name if isinstance(name, str) else "",
         scale=_number(parameters, _SCALE, column) or 0,
         precision=_number(parameters, _PRECISION, column),
-        items=_field(items, column) if isinstance(items, dict) else None,
+        items=_field(items, column, levels - 1) if isinstance(items, dict) and levels else None,
         source_type=source_type.upper() if isinstance(source_type, str) else "",
         source_precision=_number(parameters, _SOURCE_LENGTH, column),
         source_scale=_number(parameters, _SOURCE_SCALE, column) or 0,

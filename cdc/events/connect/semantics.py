@@ -73,7 +73,7 @@ def column_type(field: FieldSchema) -> str:
     if field.name == _DECIMAL:
         return _decimal(field.precision, field.scale)
     if field.type == "array" and field.items is not None:
-        return array_of(column_type(field.items)) or "string"
+        return _array(field)
     if field.type == "string" and field.source_type in _NUMERICS and field.source_precision:
         return _decimal(field.source_precision, field.source_scale)
     return _KINDS.get(field.type, "string")
@@ -89,6 +89,20 @@ def reader(field: FieldSchema, type_: str) -> Convert | None:
     if field.name == _DECIMAL:
         return lambda value: _unscaled(value, field.scale)
     return _variable_scale if field.name == _ANY_SCALE else None
+
+
+def _array(field: FieldSchema) -> str:
+    """The type of an array; text as a whole if it has more dimensions than any column holds."""
+    levels, items = 0, field
+    while items.type == "array" and items.items is not None:
+        levels, items = levels + 1, items.items
+    name = column_type(items)
+    for _ in range(levels):
+        outer = array_of(name)
+        if outer is None:
+            return "string"
+        name = outer
+    return name
 
 
 def _decimal(precision: int | None, scale: int) -> str:
