@@ -104,7 +104,9 @@ def move(
     if put(before, values, position, place) is None or made is None:
         return None
     level = ALWAYS if before is not None and before.level == ALWAYS else made.level
-    since = tuple([NEVER if value is KEEP else level for value in values])
+    # If nothing is found of the old row, the row that it meets keeps what it has, but not what it had before it was removed.
+    least = NEVER if before is None or before.put else before.level
+    since = tuple([least if value is KEEP else level for value in values])
     return made._replace(level=level, since=since, moved=moved)
 
 

@@ -19,6 +19,7 @@ from tests.cdc import nasty
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message, Reference
 from tests.cdc.streams import By, Stream, batches, streams
+from tests.cdc.sync.streams import event
 from tests.cdc.test_reference import in_queues_by_row, in_the_source
 
 
@@ -34,6 +35,33 @@ def test_the_nasty_stream_ends_with_the_tables_written_by_hand(tasks: int) -> No
         rows = {key: {name: row.get(name) for name in columns} for key, row in found[table].items()}
         # Structs are JSON text in targets.
         assert rows == {key: {name: as_text(value) for name, value in row.items()} for key, row in wanted.items()}, table
+
+
+def moves_to_a_key_that_was_free(of_old: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Batches: a row goes, another one takes its key without saying all columns, and that one's own key is used again."""
+    rows = [event("c", "t", {"id": 1}, {"id": 1, "a": 1, "more": 5}, at=1)]
+    rows += [event("c", "t", {"id": 2}, {"id": 2, **of_old}, at=2)] if of_old else []
+    told = [
+        event("d", "t", {"id": 1}, before={"id": 1}, at=3),
+        event("u", "t", {"id": 2}, {"id": 2, "a": 2}, at=4),
+        event("u", "t", {"id": 1}, {"id": 1, "a": 3}, before={"id": 2}, at=5),
+        event("c", "t", {"id": 2}, {"id": 2, "a": 4}, at=6),
+        event("d", "t", {"id": 2}, before={"id": 2}, at=7),
+    ]
+    return [rows, told, told]
+
+
+@pytest.mark.parametrize(("of_old", "more"), [({}, None), ({"a": 9}, None), ({"a": 9, "more": 7}, 7)])
+def test_a_row_that_takes_a_key_has_nothing_of_the_row_that_was_there(of_old: dict[str, Any], more: int | None) -> None:
+    """However it is cut, and told again."""
+    rows, told, again = moves_to_a_key_that_was_free(of_old)
+    for cut in ([rows, told, again], [[one] for one in (*rows, *told)]):
+        memory, offset = Memory(), 0
+        for batch in cut:
+            memory.apply([Message(0, offset + number, json.dumps(one).encode()) for number, one in enumerate(batch)])
+            offset += len(batch)
+            if offset >= len(rows) + len(told):
+                assert memory.rows()["t"] == {(1,): {"id": 1, "a": 3, "more": more}}
 
 
 def as_text(value: Any) -> Any:

@@ -29,6 +29,7 @@ from tests.cdc.sync.crashes import BATCH, POINTS, Crash, CrashAt, stream
 from tests.cdc.sync.driving import drive_to_the_end
 from tests.cdc.sync.judging import Check, stored
 from tests.cdc.sync.streams import TOPIC, event, rows, send
+from tests.cdc.test_fold import moves_to_a_key_that_was_free
 from tests.thorough import examples
 
 
@@ -103,6 +104,14 @@ def test_drawn_streams_end_as_the_judge_says(told: Stream, batch: int) -> None:
         for (_, table), wanted in reference.rows().items():
             found = [known(row) for row in rows(into / table)] if DeltaTable.is_deltatable(str(into / table)) else []
             assert sorted(found, key=repr) == sorted(map(known, wanted.values()), key=repr), table
+
+
+def test_a_row_that_takes_a_key_has_nothing_of_the_row_that_was_there(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    for batch in moves_to_a_key_that_was_free({}):
+        send(lake, batch, queues=1)
+        drive(lake, into)
+    assert rows(into / "t") == [{"id": 1, "a": 3, "more": None}]
 
 
 def test_columns_are_called_anything(tmp_path: Path) -> None:
