@@ -84,7 +84,7 @@ class Options:
     widen: bool = False
     """Whether columns become wider with their source, by Delta's type widening."""
     tasks: int = 1
-    events_in_driver: int = 50_000
+    events_in_driver: int = 100_000
     """The most events of a batch that is folded in the driver, also with Spark."""
     target_bytes_in_driver: int = 64 * MIB
     """The most bytes of a target's files that a driver by Spark may read for a merge of its own."""

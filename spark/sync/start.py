@@ -44,7 +44,7 @@ def sync(
     trigger: Literal["available_now"] | Duration = "available_now",
     max_events_per_batch: int = 100_000,
     max_bytes_per_batch: int = 256 * MIB,
-    events_in_driver: int = 50_000,
+    events_in_driver: int = 100_000,
     target_bytes_in_driver: int = 64 * MIB,
     merges_at_once: int | None = None,
     compact_every: int = 100,

@@ -48,6 +48,8 @@ _VERSION = "spark.databricks.delta.write.txnVersion"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+_FEW = 50_000
+"""The most rows for which planning costs more than they do."""
 _MAPPING = "delta.columnMapping.mode"
 _LOCAL_TIMES = "delta.feature.timestampNtz"
 _MAPPED = re.compile(r"[ ,;{}()\n\t=]")
@@ -227,7 +229,7 @@ class Tables:
         from delta.tables import DeltaTable
 
         settings = {_APP_ID: APP_ID, _VERSION: str(target.progress.commits), _METADATA: encode_metadata(owner, target)}
-        if isinstance(found, pa.Table):
+        if isinstance(found, pa.Table) and found.num_rows <= _FEW:
             settings |= self._planning(target)
         with self._sessions.one(settings) as session:
             rows = _frame(session, found) if isinstance(found, pa.Table) else found
