@@ -176,6 +176,8 @@ def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, Old] 
             if (moved := net.moved) is not None:
                 there, origin = old.get(moved.key), nets.get(moved.key)
                 found = None if there is None or _below(moved.position, there.position) else there.values
+                if found is not None and _is_removed(there, truncate):
+                    found = (None,) * len(found)  # the row that moved was made since, by what its events say
                 if (
                     origin is not None
                     and not origin.put
@@ -185,6 +187,13 @@ def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, Old] 
                     before = found or (None,) * len(origin.values)  # what is known of it came by another queue
                     found = tuple([old if value is KEEP else value for value, old in zip(origin.values, before, strict=True)])
                 nets[key] = filled(net, found)
+
+
+def _is_removed(row: Old | None, truncate: int | None) -> bool:
+    """Whether a row of the target is one that a truncate at this position removes."""
+    if row is None or truncate is None:
+        return False
+    return truncate == ALWAYS or row.position is None or row.position < truncate
 
 
 def _below(position: int | None, other: int | None) -> bool:

@@ -64,6 +64,25 @@ def test_a_row_that_takes_a_key_has_nothing_of_the_row_that_was_there(of_old: di
                 assert memory.rows()["t"] == {(1,): {"id": 1, "a": 3, "more": more}}
 
 
+@pytest.mark.parametrize("takes_over", [False, True], ids=["a free key", "a key of before"])
+def test_a_row_that_moves_has_nothing_of_what_a_truncate_removed(takes_over: bool) -> None:
+    """However it is cut, and told again: a column that nobody says any more is not taken from the row under the old key before."""
+    rows = [event("c", "t", {"id": 1}, {"id": 1, "a": 1, "more": 5}, at=1)]
+    rows += [event("c", "t", {"id": 2}, {"id": 2, "a": 1, "more": 6}, at=2)] if takes_over else []
+    told = [
+        event("t", "t", None, at=3),
+        event("c", "t", {"id": 1}, {"id": 1, "a": 2}, at=4),
+        event("u", "t", {"id": 2}, {"id": 2, "a": 3}, before={"id": 1}, at=5),
+    ]
+    for cut in ([rows, told, told], [[one] for one in (*rows, *told)], [[*rows, *told]]):
+        memory, offset = Memory(), 0
+        for batch in cut:
+            memory.apply([Message(0, offset + number, json.dumps(one).encode()) for number, one in enumerate(batch)])
+            offset += len(batch)
+            if offset >= len(rows) + len(told):
+                assert memory.rows()["t"] == {(2,): {"id": 2, "a": 3, "more": None}}
+
+
 def as_text(value: Any) -> Any:
     return exact_json(value) if isinstance(value, dict) else value
 
