@@ -19,6 +19,7 @@ from .errors import (
     ClosedError,
     DataDamaged,
     InvalidArgument,
+    LimitExceeded,
     NotSupported,
     PenstockError,
     PermissionDenied,
@@ -28,7 +29,7 @@ from .errors import (
 )
 from .format.header import Epoch
 from .format.state import SchemaVersion
-from .limits import TopicLimits, check_flag, shown
+from .limits import TOPIC_NAME_CHARS_MAX, TopicLimits, check_flag, shown
 from .message.message_type import MessageType
 from .paths import TopicPaths, check_topic_name, timer_log_name
 from .produce.accumulator import ProducerOptions, ProducerStatistics
@@ -275,12 +276,22 @@ class Lake:
                 hint='leave invalid="topic" out: their batch is refused',
             )
         beside = topic.paths.topic + INVALID_SUFFIX
+        if len(beside) > TOPIC_NAME_CHARS_MAX:
+            raise LimitExceeded(
+                "the topic's name is too long for a topic beside it, which takes the rows that do not fit",
+                operation="producer",
+                object=topic.paths.topic,
+                expected=f"at most {TOPIC_NAME_CHARS_MAX - len(INVALID_SUFFIX)} characters",
+                observed=len(topic.paths.topic),
+                hint='leave invalid="topic" out: their batch is refused',
+            )
         limits = replace(topic.settings.limits, body_bytes=max(topic.settings.limits.body_bytes, TopicLimits().body_bytes))
         try:
             await self.create_topic(beside, TopicSettings(queues=1, retention=topic.settings.retention, limits=limits))
-        except TopicExists:  # either topic may have been altered since
+        except TopicExists as error:  # either topic may have been altered since
             found = (await self.topic(beside)).settings
             if found.message_type is not MessageType.NORMAL or found.schema is not None:
+                error.hint = f"rows that do not fit {topic.paths.topic} go there: it must be of type NORMAL, without a schema"
                 raise
         return await self.producer(
             beside, name=name, options=replace(options, invalid="refuse", on_batch=None, linger=timedelta(0))

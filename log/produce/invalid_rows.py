@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
-from ..limits import MIB
+from ..limits import MIB, plain
 from ..message.message import Message
+from ..schema.value_json import jsonable
 from ..schema.values import BadValue
 from .receipts import Receipt
 
@@ -60,26 +61,51 @@ def _message(topic: str, fault: BadValue, row: object, message_id: str) -> Messa
 
 
 def row_text(row: object) -> str:
-    """A row of whatever kind as JSON, as far as JSON can say it; what it cannot is there as Python shows it."""
-    return json.dumps(_parts(row), default=lambda value: _parts(value, otherwise=repr), ensure_ascii=False, skipkeys=True)
+    """A row of whatever kind as JSON, its values as `value_json` writes them; what JSON cannot say is there as Python shows it."""
+    try:
+        return _json(row)
+    except Exception:  # noqa: BLE001 - too deep, in itself, too many digits, or an object with a mistake of its own
+        named = row if isinstance(row, Mapping) else {"": row}
+        return json.dumps({str(name): _shown(value) for name, value in named.items()}, ensure_ascii=False)
 
 
-def _parts(row: object, *, otherwise: object = None) -> object:
-    if is_dataclass(row) and not isinstance(row, type):
-        return asdict(row)
-    if isinstance(row, Mapping):
-        return {str(name): value for name, value in row.items()}
-    if isinstance(row, tuple) and hasattr(row, "_asdict"):
-        return row._asdict()
-    if hasattr(row, "model_dump"):
-        return row.model_dump()
-    if isinstance(row, date | time):  # a datetime is a date too
-        return row.isoformat()
-    if isinstance(row, Decimal | UUID):
-        return str(row)
-    if isinstance(row, Enum):
-        return row.value
-    return repr(row) if otherwise is not None else row
+def _json(value: object) -> str:
+    return json.dumps(_parts(value), ensure_ascii=False)
+
+
+def _shown(value: object) -> object:
+    """A field of a row that is no JSON as a whole."""
+    try:
+        return json.loads(_json(value))
+    except Exception:  # noqa: BLE001 - as above
+        return plain(value)
+
+
+def _parts(value: Any) -> Any:  # noqa: ANN401 - of any type
+    """A value as JSON has it, whatever its class."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {one.name: getattr(value, one.name) for one in fields(value)}
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
+    elif hasattr(value, "model_dump"):
+        value = value.model_dump()
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case Mapping():
+            return {str(name): _parts(one) for name, one in value.items()}
+        case list() | tuple():
+            return list(map(_parts, value))
+        case float() | Decimal() | bytes() | date():
+            return jsonable(value)
+        case time():
+            return value.isoformat()
+        case UUID():
+            return str(value)
+        case Enum():
+            return _parts(value.value)
+        case _:
+            return repr(value)
 
 
 def _visible(text: str) -> str:

@@ -25,21 +25,22 @@ _ENDLESS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 def value_json(value: Mapping[str, Any] | None) -> str:
     """A message's value as compact JSON; its fields in their order."""
-    return json.dumps(_jsonable(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return json.dumps(jsonable(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _jsonable(value: Any) -> Any:  # noqa: ANN401 - of any type
+def jsonable(value: Any) -> Any:  # noqa: ANN401 - of any type
+    """A value of a topic's type, or a part of one, as JSON has it."""
     match value:
         case float():
             if math.isfinite(value):
                 return value
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case list():
-            return list(map(_jsonable, value))
+            return list(map(jsonable, value))
         case Mapping():
             if all(isinstance(key, str) for key in value):
-                return {key: _jsonable(one) for key, one in value.items()}
-            return [[_jsonable(key), _jsonable(one)] for key, one in value.items()]
+                return {key: jsonable(one) for key, one in value.items()}
+            return [[jsonable(key), jsonable(one)] for key, one in value.items()]
         case Decimal():
             return format(value, "f")
         case bytes():

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.log.errors import InvalidArgument, PenstockError, TopicExists
+from penstock.log.errors import InvalidArgument, LimitExceeded, PenstockError, TopicExists
 from penstock.log.format.header import Evolved
 from penstock.log.format.schema_form import schema_form
 from penstock.log.schema.fields import Kind
@@ -118,8 +118,17 @@ def test_bad_rows_go_to_the_topic_beside_after_both_were_altered() -> None:
         assert sent.invalid == "id: expected int, found the str 'y'"
         lake.lake.delete_topic("orders-invalid")
         lake.lake.create_topic("orders-invalid", message_type="FIFO")
-        with pytest.raises(TopicExists):
+        with pytest.raises(TopicExists, match="rows that do not fit orders go there: it must be of type NORMAL, without a schema"):
             lake.send({"id": "y"}, invalid="topic")
+
+
+def test_a_name_that_leaves_no_room_for_the_topic_beside_is_refused() -> None:
+    with typed_lake("id int") as lake:
+        lake.lake.create_topic("o" * 120, schema="id int")
+        with pytest.raises(
+            LimitExceeded, match=r"takes the rows that do not fit \(.*expected: at most 119 characters; observed: 120\)"
+        ):
+            lake.lake.producer("o" * 120, invalid="topic")
 
 
 ADDED: list[Any] = [pa.table({"id": pa.array([2], pa.int32()), "b": ["x"]}), [{"id": 2, "b": "x"}]]
