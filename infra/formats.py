@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, BinaryIO, TypeAlias
 
 from ..log.errors import InvalidArgument
+from ..log.schema.value_json import jsonable
 from .labels import Labels, Record
 
 _LINE_BYTES_MAX = 64 * 1024 * 1024
@@ -40,7 +41,7 @@ _NO_ROW = "tm"
 
 
 def read_records(
-    file: BinaryIO, format: Format, *, name: str, labels: Labels | None = None, skip: Skip | None = None
+    file: BinaryIO, format: Format, *, name: str, labels: Labels | None = None, skip: Skip | None = None, typed: bool = False
 ) -> Iterator[Record]:
     """Read the messages of a file, in its order.
 
@@ -54,14 +55,14 @@ def read_records(
 
     ``record_number``, from 1, is a field too, unless the record has one. ``labels`` default to none, for Debezium to
     `DEBEZIUM_LABELS`. A record that cannot be read raises `InvalidArgument` naming ``name`` and the line; with ``skip`` that
-    error is handed over instead and reading goes on.
+    error is handed over instead and reading goes on. ``typed``: bodies are the JSON of topics with a schema.
     """
     labels = labels or (DEBEZIUM_LABELS if format is Format.DEBEZIUM else Labels())
     rows = {Format.JSONL: _json_rows, Format.DEBEZIUM: _json_rows, Format.CSV: _csv_rows, Format.PARQUET: _parquet_rows}
     make = _debezium_record if format is Format.DEBEZIUM else _plain_record
     for number, (place, row) in enumerate(rows[format](file, name), 1):
         try:
-            record = make(row, number, labels)
+            record = make(jsonable(row) if typed and isinstance(row, dict) else row, number, labels)
         except (ValueError, RecursionError) as error:
             bad = _located(error, name, place)
             if isinstance(row, bytes) and row.startswith(b"["):

@@ -1,7 +1,8 @@
 """Values of typed topics as JSON, one text for each value whoever writes it, and back.
 
-Numbers and texts are JSON's own. Decimals are texts, so that no digit is lost; bytes are Base64; dates and times are ISO 8601, a moment with
-``Z``. Floats that JSON does not have are "NaN", "Infinity" and "-Infinity". A map is an object if its keys are texts, else a list of pairs.
+Numbers and texts are JSON's own. Decimals are texts, so that no digit is lost, but read as numbers too; bytes are Base64; dates and times
+are ISO 8601, a moment with ``Z``. Floats that JSON does not have are "NaN", "Infinity" and "-Infinity". A map is an object if its keys are
+texts, else a list of pairs, which may stand for any map.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ from .fields import ELEMENT, ArrayType, DecimalType, Field, FieldType, Kind, Map
 from .topic_schema import TopicSchema
 
 _OPERATION = "read a value's JSON"
+_HINTS = {
+    Kind.BINARY: "bytes are Base64",
+    Kind.DATE: "such as 2026-01-31",
+    Kind.TIMESTAMP: "a time with its zone, such as 2026-01-31T12:00:00Z",
+    Kind.TIMESTAMP_NTZ: "a time without a zone, such as 2026-01-31T12:00:00",
+}
+"""How a value is spelled where it is not plain. Other values are JSON's own."""
 _ENDLESS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -35,7 +43,7 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401 - of any type
             if math.isfinite(value):
                 return value
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case list():
+        case list() | tuple():
             return list(map(jsonable, value))
         case Mapping():
             if all(isinstance(key, str) for key in value):
@@ -61,7 +69,7 @@ def value_of_json(text: str | bytes, schema: TopicSchema) -> dict[str, Any] | No
     Raises `InvalidArgument`, naming the field by its path, for what is no value of this schema.
     """
     try:
-        found = json.loads(text, parse_constant=_refuse_constant)
+        found = json.loads(text, parse_constant=_refuse_constant, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument("this is no JSON", operation=_OPERATION, observed=plain(error)) from error
     value: dict[str, Any] | None = _read(found, StructType(schema.fields), "")
@@ -84,7 +92,7 @@ def _read(found: Any, type_: FieldType, path: str) -> Any:  # noqa: ANN401 - of 
             case MapType(key, value):
                 return _map(found, key, value, path)
             case DecimalType():
-                return _decimal(_of(str, found))
+                return _decimal(found)
             case kind:
                 return _READERS[kind](found)
     except InvalidArgument:  # of a part
@@ -95,7 +103,8 @@ def _read(found: Any, type_: FieldType, path: str) -> Any:  # noqa: ANN401 - of 
             operation=_OPERATION,
             object=path or "the value",
             expected=type_text(type_),
-            observed=plain(found),
+            observed=str(found) if isinstance(found, Decimal) else plain(found),
+            hint=_HINTS.get(type_) if isinstance(type_, Kind) else None,
         ) from error
 
 
@@ -120,11 +129,14 @@ def _struct(found: object, type_: StructType, path: str) -> dict[str, Any]:
 
 
 def _map(found: object, key: Field, value: Field, path: str) -> dict[Any, Any]:
-    if key.type is Kind.STRING or found == {}:
-        pairs = list(_of(dict, found).items())
+    if isinstance(found, dict) and (key.type is Kind.STRING or not found):
+        pairs = list(found.items())
     else:
         pairs = [(name, item) for name, item in map(_pair, _of(list, found))]
-    return {_key(name, key, path): _read(item, value.type, join(path, value.name)) for name, item in pairs}
+    made = {_key(name, key, path): _read(item, value.type, join(path, value.name)) for name, item in pairs}
+    if len(made) < len(pairs):
+        raise ValueError("a key is there twice")
+    return made
 
 
 def _pair(found: object) -> Any:  # noqa: ANN401 - a key and a value
@@ -139,8 +151,8 @@ def _key(found: object, key: Field, path: str) -> Any:  # noqa: ANN401 - of any 
     return _read(found, key.type, join(path, key.name))
 
 
-def _decimal(text: str) -> Decimal:
-    number = Decimal(text)
+def _decimal(found: object) -> Decimal:
+    number = Decimal(found) if type(found) in (str, int) else _of(Decimal, found)
     if not number.is_finite():
         raise ValueError("not finite")
     return number
@@ -151,7 +163,10 @@ def _float(found: object) -> float:
         if found not in _ENDLESS:
             raise ValueError("no number")
         return _ENDLESS[found]
-    return float(found if type(found) is int else _of(float, found))
+    number = float(found if type(found) is int else _of(Decimal, found))
+    if math.isinf(number):
+        raise ValueError("too large")
+    return number
 
 
 def _time(zoned: bool) -> Callable[[object], datetime]:

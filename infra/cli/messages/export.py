@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import BinaryIO
 
 import click
@@ -15,35 +13,40 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....log import MESSAGE_SCHEMA, InvalidArgument, MessageView, views
-from ....log.message.message import OF_A_DELIVERY
+from ....log.message.message import OF_A_DELIVERY, VALUE
 from ...console import output
 from ...console.session import Session
 from ...files import is_packed, open_file, plain_name
-from .rendering import JsonLines, Sink, document
+from .fields import FieldCells, csv_cell, documents_asked_for
+from .rendering import Sink, document
 
 _ROW_GROUP_BYTES = 64 * 2**20
-CSV_COLUMNS = (*(name for name in MessageView._fields if name not in {*OF_A_DELIVERY, "key", "headers", "value"}), "body_base64")
+CSV_COLUMNS = (*(name for name in MessageView._fields if name not in {*OF_A_DELIVERY, "key", "headers", VALUE}), "body_base64")
+_NOT_IN_CSV = {"body", "key", "headers"}
+"""What CSV of a topic with a schema leaves out, unless it is asked for; bodies are NULL there."""
 
 
 @contextmanager
-def export(url: str, topic: str, *, as_csv: bool = False) -> Iterator[Sink]:
+def export(url: str, topic: str, *, shown: pa.Schema = MESSAGE_SCHEMA, asked: bool = False, as_csv: bool = False) -> Iterator[Sink]:
     """A file of Parquet, JSON lines or CSV, by its name (``-``: JSON lines or CSV on standard output). It is complete when the block has
     ended.
+
+    ``shown`` are the columns of the batches; ``asked`` says that a user chose them, and they are not all.
     """
     name = plain_name(url)
     if url == "-":
-        yield CsvLines(topic) if as_csv else JsonLines(topic)
+        yield lines(topic, shown, asked=asked, as_csv=as_csv)
     elif name.endswith((".parquet", ".pq")) and not is_packed(url):
         with open_file(url, "wb") as file:
-            groups = _RowGroups(file)
+            groups = _RowGroups(file, shown)
             yield groups
             groups.close()
     elif name.endswith((".jsonl", ".ndjson", ".json")):
         with open_file(url, "wb") as file:
-            yield _JsonFile(topic, file)
+            yield _Lines(_json(topic, asked), lambda text: file.write(text.encode()))
     elif name.endswith(".csv"):
         with open_file(url, "wb") as file:
-            yield _CsvFile(topic, file)
+            yield _csv_lines(topic, shown, asked, lambda text: file.write(text.encode()))
     else:
         raise InvalidArgument(
             "the name does not tell the format",
@@ -53,13 +56,17 @@ def export(url: str, topic: str, *, as_csv: bool = False) -> Iterator[Sink]:
         )
 
 
-class _RowGroups:
-    """Gathers small batches, as one row group for each would make a slow file. The columns are those of the first batch: a topic with a
-    schema has one more.
-    """
+def lines(topic: str, shown: pa.Schema, *, asked: bool, as_csv: bool) -> Sink:
+    """JSON lines or CSV on standard output."""
+    return _csv_lines(topic, shown, asked, output.write_text) if as_csv else _Lines(_json(topic, asked), output.write_text)
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+
+class _RowGroups:
+    """Gathers small batches, as one row group for each would make a slow file. The columns are those of the first batch."""
+
+    def __init__(self, file: BinaryIO, of_none: pa.Schema) -> None:
+        """``of_none`` are the columns where there is no batch."""
+        self._file, self._of_none = file, of_none
         self._writer: pq.ParquetWriter | None = None
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -78,22 +85,12 @@ class _RowGroups:
         self._writer.close()
 
     def _flush(self) -> None:
-        rows = pa.Table.from_batches(self._batches, None if self._batches else MESSAGE_SCHEMA)
+        rows = pa.Table.from_batches(self._batches, None if self._batches else self._of_none)
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._file, rows.schema, compression="zstd")
         if rows.num_rows:
             self._writer.write_table(rows)
         self._batches, self._bytes = [], 0
-
-
-class _JsonFile:
-    def __init__(self, topic: str, file: BinaryIO) -> None:
-        self._topic = topic
-        self._file = file
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        lines = (output.json_line(document(message)) for message in views(self._topic, batch))
-        self._file.write("".join(lines).encode())
 
 
 def check_csv(session: Session, file: str | None, *, as_csv: bool) -> None:
@@ -104,28 +101,33 @@ def check_csv(session: Session, file: str | None, *, as_csv: bool) -> None:
         raise click.UsageError("--csv is for standard output; a file's name says what it holds: give -o FILE.csv.")
 
 
-class CsvLines:
-    """CSV on standard output."""
+class _Lines:
+    """Text, a line for each message."""
 
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
-        output.write_text(csv_lines([CSV_COLUMNS]))
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        output.write_text(csv_lines(map(_csv_row, views(self._topic, batch))))
-
-
-class _CsvFile:
-    def __init__(self, topic: str, file: BinaryIO) -> None:
-        self._topic = topic
-        self._file = file
-        file.write(csv_lines([CSV_COLUMNS]).encode())
+    def __init__(self, spell: Callable[[pa.RecordBatch], str], write: Callable[[str], object]) -> None:
+        self._spell, self._write = spell, write
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._file.write(csv_lines(map(_csv_row, views(self._topic, batch))).encode())
+        self._write(self._spell(batch))
 
 
-def csv_lines(rows: Iterable[Sequence[object]]) -> str:
+def _json(topic: str, asked: bool) -> Callable[[pa.RecordBatch], str]:
+    """What makes JSON lines of a batch."""
+    documents = documents_asked_for if asked else lambda batch: map(document, views(topic, batch))
+    return lambda batch: "".join(map(output.json_line, documents(batch)))
+
+
+def _csv_lines(topic: str, shown: pa.Schema, asked: bool, write: Callable[[str], object]) -> Sink:
+    """CSV, whose heading is written at once. The fields of a topic with a schema are columns."""
+    if not asked and VALUE not in shown.names:
+        write(csv_text([CSV_COLUMNS]))
+        return _Lines(lambda batch: csv_text(map(_csv_row, views(topic, batch))), write)
+    cells = FieldCells(shown if asked else pa.schema([one for one in shown if one.name not in _NOT_IN_CSV]))
+    write(csv_text([cells.heading]))
+    return _Lines(lambda batch: csv_text(cells.rows(batch)), write)
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """Rows as CSV, each with the end of its line."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
@@ -134,22 +136,8 @@ def csv_lines(rows: Iterable[Sequence[object]]) -> str:
 
 def _csv_row(message: MessageView) -> list[object]:
     """The JSON document's values: lists and properties as JSON, and an empty cell for nothing."""
-    found = {**document(message), **({} if message.value is None else {"body": message.content.decode()})}
-    return [_cell(found[name]) for name in CSV_COLUMNS]
-
-
-def _cell(value: object) -> object:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return str(value).lower()
-        case list() | dict():
-            return json.dumps(value, ensure_ascii=False) if value else ""
-        case datetime():
-            return value.isoformat()
-        case _:
-            return value
+    found = document(message)
+    return [csv_cell(found[name]) for name in CSV_COLUMNS]
 
 
 def written(batches: Iterable[pa.RecordBatch], sink: Sink) -> int:

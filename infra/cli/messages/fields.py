@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -58,18 +58,47 @@ class FieldLines:
         return "  ".join(output.fitted(row.get(name, "-"), cells) for name, cells in self._cells.items()).rstrip()
 
 
-class FieldJson:
-    """One JSON object a message, with the columns asked for."""
+class FieldCells:
+    """Rows as cells of CSV: one column for each column of messages, and for each field of ``value``."""
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch with the columns asked for."""
-        for row in _rows(batch, None, flat=False):
-            output.emit(_document(row))
+    def __init__(self, shown: pa.Schema) -> None:
+        self._fields = [field.name for field in shown.field(VALUE).type] if VALUE in shown.names else []
+        spelt = {"body": ["body", "body_base64"], "key": ["key_base64"], VALUE: self._fields}
+        self.heading = [column for name in shown.names for column in spelt.get(name, [name])]
+
+    def rows(self, batch: pa.RecordBatch) -> Iterator[list[object]]:
+        """The rows of a batch, cell by cell. Nothing is an empty cell, and so is an empty text."""
+        for found in documents_asked_for(batch):
+            value = found.pop(VALUE, None) or {}
+            cells = {name: csv_cell(one) for name, one in found.items()}
+            # An empty list is not NULL, as it is where messages have keys and properties.
+            cells |= {name: "[]" if one == [] else "{}" if one == {} else csv_cell(one) for name, one in value.items()}
+            yield [cells.get(name, "") for name in self.heading]  # a schema that evolved meanwhile may have other fields
 
 
-def _document(row: Mapping[str, Any]) -> dict[str, object]:
+def csv_cell(value: object) -> object:
+    """A JSON value as a cell of CSV: lists and objects as JSON, and an empty cell for nothing."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case list() | dict():
+            return json.dumps(value, ensure_ascii=False) if value else ""
+        case datetime():
+            return value.isoformat()
+        case _:
+            return value
+
+
+def documents_asked_for(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """One JSON object a message, with the columns that the batch has."""
+    return map(_document, _rows(batch, None, flat=False))
+
+
+def _document(row: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of a message as JSON values, as `rendering.document` has them."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for name, value in row.items():
         match name:
             case "body":

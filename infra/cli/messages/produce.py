@@ -69,7 +69,8 @@ _SUFFIXES = {
 def command(session: Session, /, topic: str, files: tuple[str, ...], form: str | None, on_error: str, **given: Any) -> int:  # noqa: ANN401
     """Send the records of FILEs (paths, any URL fsspec opens, - for standard input) to a topic, plain or gzip.
 
-    In a topic with a schema each record is a row: its JSON (decimals and times are texts there), a line of CSV, or a row of Parquet.
+    In a topic with a schema each record is a row: its JSON (times are texts there), a line of CSV, or a row of Parquet. The rows of a file
+    that `penstock read` has written are taken by --body value.
 
     Without --group, --key, --tag and --property, Debezium events get the group and key '{table}-{key}', the tag table and the property op.
     """

@@ -10,7 +10,7 @@ import click
 from ...console import completion, output
 from ...console.session import Session, command_options, exit_code_option
 from ...console.values import Position
-from .rendering import JsonLines, Lines, Sink
+from .rendering import Lines, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +65,7 @@ def conditions(function: F) -> F:
 @click.option(
     "--columns",
     metavar="NAMES",
-    help="Only these columns and fields: offset,value.amount. The other fields of a topic with a schema are not read.",
+    help="Only these columns and fields: offset,value.amount; value is all fields. Other fields of a topic with a schema are not read.",
 )
 @command_options
 @click.pass_obj
@@ -73,30 +73,27 @@ def conditions(function: F) -> F:
 def command(session: Session, /, topic: str, file: str | None, as_csv: bool, columns: str | None, **where: Any) -> bool:  # noqa: ANN401 - the fields of a Selection
     """Show messages of a topic, or export them with -o. --id, --key and --group find theirs without reading everything.
 
-    Rows of a topic with a schema are shown field by field.
+    Rows of a topic with a schema are shown field by field, and CSV has a column for each.
     """
-    from .export import CsvLines, check_csv, export, written
-    from .fields import FieldJson, FieldLines, chosen
+    from ....log.read.shown_rows import shown_columns
+    from .export import check_csv, export, lines, written
+    from .fields import FieldLines, chosen
     from .selection import Selection, checked
 
     check_csv(session, file, as_csv=as_csv)
-    if columns is not None and (as_csv or file is not None):
-        raise click.UsageError("--columns is for what is shown, not with --csv or -o.")
+    asked = chosen(columns)
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
-        selection = checked(Selection(**where, columns=chosen(columns)), reader)
-        if columns is not None and selection.labelled:
+        selection = checked(Selection(**where, columns=asked), reader)
+        if asked is not None and selection.labelled:
             raise click.UsageError("--columns reads the topic: leave --id, --key and --group out.")
+        schema = lake.topic_schema(topic)
+        shown = shown_columns(None if asked is None else list(asked), schema).arrow
         if file is None:
-            is_typed = lake.topic_schema(topic) is not None
             sink: Sink
-            if as_csv:
-                sink = CsvLines(topic)
-            elif columns is not None:
-                sink = FieldJson() if session.as_json else FieldLines(asked=True)
-            elif session.as_json:
-                sink = JsonLines(topic)
+            if as_csv or session.as_json:
+                sink = lines(topic, shown, asked=asked is not None, as_csv=as_csv)
             else:
-                sink = FieldLines() if is_typed else Lines(topic)
+                sink = Lines(topic) if schema is None and asked is None else FieldLines(asked=asked is not None)
             count = written(selection.batches(reader), sink)
             if not count and not session.as_json:
                 output.note("No messages.")
@@ -104,7 +101,7 @@ def command(session: Session, /, topic: str, file: str | None, as_csv: bool, col
             if session.as_json and left_out:
                 output.emit({"topic": topic, "left_out": left_out})
             return bool(count)
-        with export(file, topic, as_csv=as_csv) as sink, output.progress("exporting") as tell:
+        with export(file, topic, shown=shown, asked=asked is not None, as_csv=as_csv) as sink, output.progress("exporting") as tell:
             count = written(_counted(selection.batches(reader), tell), sink)
         _tell(left_out := _documents(reader))
     if session.as_json and file != "-":

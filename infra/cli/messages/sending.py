@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ....log import CallError, FencedError, InvalidArgument, Message, NotWritten, ProducerFailedError, SequenceError
+from ....log.message.message import VALUE
 from ...console import output
 from ...console.session import Signals, Stopped
 from ...files import open_file
@@ -135,7 +136,8 @@ class Import:
             if source.format is Format.PARQUET and not self._skip and self._send_columns(file, name, labels):
                 return
             skip = self._bad if self._skip else None
-            records = read_records(file, source.format, name=name, labels=labels, skip=skip)
+            typed = self._schema is not None
+            records = read_records(file, source.format, name=name, labels=labels, skip=skip, typed=typed)
             self._send_records(records, name, as_texts=source.format is Format.CSV)
 
     def _send_records(self, records: Iterator[Record], name: str, *, as_texts: bool) -> None:
@@ -188,6 +190,15 @@ class Import:
             if self._schema is not None:
                 if labels != Labels():
                     return False
+                if VALUE in parquet.schema_arrow.names:
+                    raise InvalidArgument(
+                        "the file has columns of messages, and its rows are one of them",
+                        operation="read the file",
+                        object=name,
+                        expected=self._schema.ddl,
+                        observed=", ".join(parquet.schema_arrow.names),
+                        hint="give --body value; others by --group message_group, --tag tag and --key keys where they are meant",
+                    )
                 row = 0
                 for batch in parquet.iter_batches(_BATCH_ROWS):
                     if self._signals.received is not None:
@@ -222,7 +233,9 @@ class Import:
             self._producer.send_batch(table)
         except CallError as error:
             place = (error.object or "").removeprefix("row ")
-            typed = f", from row {row + 1} on: {error.object}" if self._schema is not None else ""
+            typed = f", from row {row + 1} on" if self._schema is not None else ""
+            if typed and error.object:
+                typed += f": {error.object}"
             error.object = f"{name}, row {row + int(place) + 1}" if place.isdecimal() else name + typed
             raise
 

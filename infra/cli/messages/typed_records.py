@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,7 +47,7 @@ def _typed(text: object, field: Field) -> object:
     if field.type in _INTEGERS:
         read = int
     elif field.type in (Kind.FLOAT, Kind.DOUBLE):
-        read = float
+        read = _finite
     elif field.type is Kind.BOOLEAN:
         read = _truth
     elif parts_of(field.type):
@@ -55,6 +56,12 @@ def _typed(text: object, field: Field) -> object:
         return read(str(text))
     except (ValueError, KeyError, RecursionError):
         return text
+
+
+def _finite(text: str) -> object:
+    """A number, or the text of one that JSON does not have."""
+    number = float(text)
+    return number if math.isfinite(number) else text
 
 
 def _truth(text: str) -> bool:

@@ -54,7 +54,9 @@ def test_files_become_rows(typed: Penstock, tmp_path: Path, suffix: str) -> None
 
 def test_a_record_that_does_not_fit_is_named(typed: Penstock, tmp_path: Path) -> None:
     file = tmp_path / "orders.jsonl"
-    file.write_text('{"id": 1}\n{"id": "x"}\n{"customer": "ann"}\n{"id": 3, "more": 1}\n{"id": 4, "amount": 9.5}\n{"id": 5}\n')
+    file.write_text(
+        '{"id": 1}\n{"id": "x"}\n{"customer": "ann"}\n{"id": 3, "more": 1}\n{"id": 4, "amount": 9.555}\n{"id": 5, "amount": 9.5}\n'
+    )
     refused = typed("produce", "orders", file, code=2)
     assert f"{file}, record 2, id" in refused.err
     skipped = typed("produce", "orders", file, "--on-error", "skip")
@@ -70,14 +72,13 @@ def test_a_record_that_does_not_fit_is_named(typed: Penstock, tmp_path: Path) ->
 def test_rows_are_exported_with_their_columns(typed: Penstock, tmp_path: Path) -> None:
     file = tmp_path / "out.parquet"
     typed("read", "orders", "-o", file)
-    assert pq.read_table(file).num_rows == 0
+    assert (pq.read_table(file).num_rows, pq.read_schema(file).names[-1]) == (0, "value")
     typed("produce", "orders", stdin=json.dumps(ROW) + "\n")
     typed("read", "orders", "-o", file, "--where", "value.amount > 5")
     found = pq.read_table(file)
     assert found["value"].to_pylist() == [VALUE]
     typed("read", "orders", "-o", file, "--key", "ann")
     assert pq.read_table(file)["value"].to_pylist() == [VALUE]
-    assert '""amount"":""9.50""' in typed("read", "orders", "--csv").out
     heading, row = typed("read", "orders").out.splitlines()
     assert heading.split()[3:6] == ["id", "customer", "amount"]
     assert row.split()[3:6] == ["1", "ann", "9.50"]
