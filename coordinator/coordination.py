@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ..log.runtime.runtime import Runtime
 from ..log.stores.protocol import ObjectStore
+from .access.registry import AccessRegistry
 from .cells.cells import Cells
 from .cells.lake_cell import LakeCell
 from .registry.groups import GroupRegistry
@@ -34,6 +35,7 @@ class Coordination:
         self.cells = Cells(table, runtime)
         self._lake = LakeCell(self.cells, runtime, lake)
         self.groups = GroupRegistry(self.cells, runtime, self._lake)
+        self.access = AccessRegistry(self.cells, runtime, self._lake)
         self.worker = Worker(self.cells, runtime, lease_s=lease_s, label=label)
         self.in_flight = ReceivedInFlight(self.worker, runtime.clock)
         self.watch = Watch(self.cells, runtime)

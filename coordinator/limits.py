@@ -18,5 +18,7 @@ HEARTBEAT_BYTES_MAX = 128 * KIB
 be written costs all of them the lease. Players of roles do not count and are always admitted; they are few."""
 LETTERS_MAX = 1_000
 """The most dead letters of a queue that are given up and not known to be written. Above it no more messages are given up."""
+ACCESS_BYTES_MAX = 128 * KIB
+"""The most bytes of the record of principals and roles: some 500 principals with a secret and a role each."""
 CELL_KEY_BYTES_MAX = 512
 """The longest key, below the 1,024 bytes of an S3 key, so that a lake's own prefix has room before it."""

@@ -17,6 +17,8 @@ TRANSACTIONS = "transactions/"
 PRODUCERS = "producers/"
 PRODUCER_GROUPS = "producer-groups"
 """The cell that names all producer groups that ever had a transaction."""
+ACCESS = "access"
+"""The cell of the principals and roles of gateways."""
 
 
 def worker_key(worker: str) -> str:

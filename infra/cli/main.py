@@ -40,6 +40,7 @@ COMMANDS = {
     "dlq": _Command("groups.dlq", "Dead letters of consumer groups: list, read, send back."),
     "timer": _Command("lake.timers", "Delayed messages that wait: list, call back."),
     "tx": _Command("lake.tx", "Transactions of producer groups: list, describe, commit, roll back."),
+    "access": _Command("access.access", "The rights of a gateway's clients: principals, secrets, roles, grants."),
     "top": _Command("lake.top", "Watch topics and consumer groups: rates, lag, what is parked."),
     "workers": _Command("groups.workers", "The processes that consume, and whether each lives."),
     "verify": _Command("lake.verify", "Check everything that topics have stored."),

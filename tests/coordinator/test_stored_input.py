@@ -12,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cdc.postgres import state as capture
+from penstock.coordinator.access.codec import decode_access, encode_access
+from penstock.coordinator.access.grants import Grant, Verb
+from penstock.coordinator.access.record import AccessRecord, Principal, SealedSecret
 from penstock.coordinator.cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint
 from penstock.coordinator.groups.codec import decode_group, encode_group
 from penstock.coordinator.groups.record import Command, CommandKind, GroupRecord, GroupSettings, Position
@@ -78,6 +81,17 @@ GROUP = GroupRecord(
     secret="ab" * 16,
 )
 HEARTBEAT = Heartbeat(worker="w", lease_ms=5000, beat=3, members=(Listed(1, "billing", ("orders",)), Listed(2)), label="here")
+ACCESS = AccessRecord(
+    principals={
+        "shop": Principal(
+            id=ID,
+            secrets=(SealedSecret("AAAA", "0123abcd", 5), SealedSecret("BBBB", "0123abcd", 1, 9)),
+            roles=frozenset({"all"}),
+            grants=frozenset({Grant(Verb.SEND, "orders*")}),
+        )
+    },
+    roles={"all": frozenset({Grant(Verb.JOIN, "*"), Grant(Verb.RECEIVE, "*")})},
+)
 CAPTURE = capture.CaptureState("life", "1", "shop", "all", ("a.b",), chunk=capture.Chunk("a.c", None, ("7",), 0, 6))
 
 Decode = Callable[..., object]
@@ -88,6 +102,7 @@ BINARY: dict[str, tuple[bytes, Decode]] = {
     "names": (encode_names(frozenset({"a", "bb"}), where="here"), decode_names),
 }
 JSON: dict[str, tuple[bytes, Decode]] = {
+    "access": (encode_access(ACCESS), decode_access),
     "group": (encode_group(GROUP), decode_group),
     "heartbeat": (encode_heartbeat(HEARTBEAT), decode_heartbeat),
     "progress": (broadcast_progress._encode(broadcast_progress.Progress("s", 1, (2, 3))), broadcast_progress._decode),
@@ -124,7 +139,7 @@ def read_or_refused(decode: Decode, data: bytes) -> object | None:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_what_is_written_is_read(name: str) -> None:
-    written = {"cell": CELL, "member": MEMBER, "timers": TIMERS, "names": frozenset({"a", "bb"}), "group": GROUP}
+    written = {"access": ACCESS, "cell": CELL, "member": MEMBER, "timers": TIMERS, "names": frozenset({"a", "bb"}), "group": GROUP}
     found = EVERY[name][1](EVERY[name][0], where="the cell")
     assert (
         found

@@ -1,0 +1,91 @@
+"""The record of principals and roles as bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, NamedTuple, TypeAlias
+
+from msgspec import Meta
+
+from ...log.errors import PenstockError
+from ...log.format.stored_json import Id, Stored, TimeMs, damaged, parse_stored
+from .grants import Grant, Verb
+from .record import SECRETS_MAX, AccessRecord, Principal, SealedSecret, check_name
+
+FORMAT = 1
+_WHAT = "the record of principals"
+
+
+def encode_access(record: AccessRecord) -> bytes:
+    """A record as bytes for its cell. Equal records give equal bytes."""
+    document = {
+        "format": FORMAT,
+        "principals": {
+            name: {
+                "id": one.id,
+                "secrets": [[secret.sealed, secret.key, secret.since_ms, secret.until_ms] for secret in one.secrets],
+                "roles": sorted(one.roles),
+                "grants": _grants_document(one.grants),
+            }
+            for name, one in sorted(record.principals.items())
+        },
+        "roles": {name: _grants_document(grants) for name, grants in sorted(record.roles.items())},
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+_Pattern: TypeAlias = Annotated[str, Meta(max_length=256)]
+_Grants: TypeAlias = dict[str, tuple[_Pattern, ...]]
+
+
+class _SecretForm(NamedTuple):
+    sealed: Annotated[str, Meta(max_length=1024, pattern=r"\A[A-Za-z0-9+/]*=*\Z")]
+    key: Id
+    since_ms: TimeMs
+    until_ms: TimeMs | None
+
+
+class _PrincipalForm(Stored, frozen=True):
+    id: Id
+    secrets: Annotated[tuple[_SecretForm, ...], Meta(min_length=1, max_length=SECRETS_MAX)]
+    roles: tuple[Id, ...]
+    grants: _Grants
+
+
+class _AccessForm(Stored, frozen=True):
+    format: int
+    principals: dict[str, _PrincipalForm]
+    roles: dict[str, _Grants]
+
+
+def decode_access(data: bytes, *, where: str) -> AccessRecord:
+    """The inverse of `encode_access`. Raises `DataDamaged` or `NewerFormatError`."""
+    form = parse_stored(data, _AccessForm, what=_WHAT, where=where)
+    try:
+        for name in form.principals:
+            check_name(name, "principal")
+        for name in form.roles:
+            check_name(name, "role")
+        return AccessRecord(
+            principals={
+                name: Principal(
+                    id=one.id,
+                    secrets=tuple(SealedSecret(*secret) for secret in one.secrets),
+                    roles=frozenset(one.roles),
+                    grants=_grants(one.grants),
+                )
+                for name, one in form.principals.items()
+            },
+            roles={name: _grants(grants) for name, grants in form.roles.items()},
+        )
+    except (ValueError, PenstockError) as error:
+        raise damaged(_WHAT, error, where=where) from error
+
+
+def _grants_document(grants: frozenset[Grant]) -> dict[str, list[str]]:
+    """The patterns by verb: most principals have several of one."""
+    return {verb.value: patterns for verb in Verb if (patterns := sorted(grant.pattern for grant in grants if grant.verb is verb))}
+
+
+def _grants(form: _Grants) -> frozenset[Grant]:
+    return frozenset(Grant(Verb(verb), pattern) for verb, patterns in form.items() for pattern in patterns)

@@ -1,0 +1,68 @@
+"""What may be granted: verbs on topics and groups, by name or by the beginning of names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...log.errors import InvalidArgument, PenstockError
+from ...log.paths import check_topic_name
+from ..groups.record import check_group_name
+
+ANY = "*"
+"""Stands for any text, at the end of a pattern only: patterns are compared in one step, however many grants there are."""
+
+
+class Verb(StrEnum):
+    """What a principal may do."""
+
+    SEND = "send"
+    """Send to a topic, decide transactions there, and recall what waits."""
+    RECEIVE = "receive"
+    """Receive messages of a topic. It takes `JOIN` on the group, too."""
+    JOIN = "join"
+    """Work in a consumer group: receive, settle, and move its place."""
+
+    @property
+    def noun(self) -> str:
+        """The kind of things that it is done to."""
+        return "group" if self is Verb.JOIN else "topic"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Grant:
+    """A verb, on all topics or groups whose names fit a pattern: a name, or its beginning and ``*``."""
+
+    verb: Verb
+    pattern: str
+
+    def __post_init__(self) -> None:
+        beginning = self.pattern.removesuffix(ANY)
+        if not beginning and self.pattern == ANY:
+            return
+        check = check_group_name if self.verb is Verb.JOIN else check_topic_name
+        try:
+            # A beginning such as %DLQ% is none yet.
+            check(f"{beginning}x" if beginning != self.pattern else beginning)
+        except PenstockError as error:
+            raise InvalidArgument(
+                f"bad pattern of {self.verb.noun}s",
+                expected="a name, its beginning and '*', or '*'",
+                observed=self.pattern,
+                hint=str(error),
+            ) from error
+
+    def covers(self, verb: Verb, name: str) -> bool:
+        """Whether it allows this."""
+        if verb is not self.verb:
+            return False
+        return name.startswith(self.pattern[:-1]) if self.pattern.endswith(ANY) else name == self.pattern
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.pattern}"
+
+
+def allowed(grants: Iterable[Grant], verb: Verb, name: str) -> bool:
+    """Whether one of the grants allows this. Nothing is allowed by default, and nothing takes away what a grant gives."""
+    return any(grant.covers(verb, name) for grant in grants)

@@ -1,0 +1,215 @@
+"""The record of principals and roles, and how operators may change it. Pure.
+
+All of it is one document, so every change is one write, and two operators at once cannot each undo what the other did.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ...log.errors import CallError, InvalidArgument, LimitExceeded
+from .grants import Grant
+
+NAME_CHARS_MAX = 64
+SECRETS_MAX = 4
+"""The present secret of a principal and the former ones that are valid for a time."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class PrincipalNotFound(CallError, LookupError):
+    """There is no such principal."""
+
+    kind = "principal_not_found"
+
+
+class PrincipalExists(CallError):
+    """A principal of this name exists."""
+
+    kind = "principal_exists"
+
+
+class GrantNotFound(CallError, LookupError):
+    """What is to be revoked was not granted, or a role that is to be given has no grants."""
+
+    kind = "grant_not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSecret:
+    """A secret as a reader of the table sees it."""
+
+    sealed: str = field(repr=False)
+    key: str
+    """The id of the gateways' key that opens it."""
+    since_ms: int
+    until_ms: int | None = None
+    """The end of a former secret. None: it is the present one."""
+
+    def valid_at(self, now_ms: int) -> bool:
+        return self.until_ms is None or now_ms < self.until_ms
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Principal:
+    """Somebody who signs requests."""
+
+    id: str
+    """Drawn anew each time that a principal of the name is made, so that an earlier one's secrets are not this one's."""
+    secrets: tuple[SealedSecret, ...]
+    """The present one first."""
+    roles: frozenset[str] = frozenset()
+    grants: frozenset[Grant] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AccessRecord:
+    """All principals and roles of a lake. A role is there as long as it has grants."""
+
+    principals: Mapping[str, Principal] = field(default_factory=dict)
+    roles: Mapping[str, frozenset[Grant]] = field(default_factory=dict)
+
+    def grants_of(self, name: str) -> frozenset[Grant]:
+        """What a principal has by itself and by its roles."""
+        principal = self.principal(name)
+        return principal.grants.union(*(self.roles.get(role, frozenset()) for role in principal.roles))
+
+    def principal(self, name: str) -> Principal:
+        """The principal. Raises `PrincipalNotFound`."""
+        found = self.principals.get(name)
+        if found is None:
+            raise PrincipalNotFound(
+                "there is no such principal", object=name, hint="`penstock access user list` names those that are there"
+            )
+        return found
+
+    # --- Changes: each leaves its own result as it is, since a write whose answer was lost is decided again --------------------
+
+    def with_added(self, name: str, principal: Principal) -> AccessRecord:
+        """The record with one more principal. Raises `PrincipalExists`, and `GrantNotFound` for a role without grants."""
+        check_name(name, "principal")
+        found = self.principals.get(name)
+        if found is not None and found.id == principal.id:
+            return self
+        if found is not None:
+            raise PrincipalExists(
+                "the principal exists",
+                operation="add a principal",
+                object=name,
+                hint="`penstock access user rotate` gives it another secret",
+            )
+        self._check_roles(principal.roles)
+        return self._with(name, principal)
+
+    def with_rotated(self, name: str, secret: SealedSecret, *, id: str, until_ms: int) -> AccessRecord:
+        """The record with another secret of the principal that has this id. The former one is valid until then.
+
+        Raises `PrincipalNotFound`, also when the principal was made again, and `LimitExceeded` when too many secrets are still valid.
+        """
+        found = self.principal(name)
+        if found.id != id:
+            raise PrincipalNotFound("the principal was removed, and made again", operation="rotate a secret", object=name)
+        if any(one.sealed == secret.sealed for one in found.secrets):
+            return self
+        now_ms = secret.since_ms
+        former = [replace(one, until_ms=until_ms if one.until_ms is None else min(one.until_ms, until_ms)) for one in found.secrets]
+        valid = [one for one in former if one.valid_at(now_ms)]
+        if len(valid) >= SECRETS_MAX:
+            raise LimitExceeded(
+                "too many former secrets of the principal are still valid",
+                operation="rotate a secret",
+                object=name,
+                expected=f"at most {SECRETS_MAX} with the new one",
+                observed=f"{len(valid)} before",
+                hint="rotate with --keep 0s to end them now",
+            )
+        return self._with(name, replace(found, secrets=(secret, *valid)))
+
+    def with_resealed(self, name: str, before: SealedSecret, after: SealedSecret) -> AccessRecord:
+        """The record with a secret sealed anew, if it is still there."""
+        found = self.principals.get(name)
+        if found is None:
+            return self
+        return self._with(name, replace(found, secrets=tuple(after if one == before else one for one in found.secrets)))
+
+    def without(self, name: str) -> AccessRecord:
+        """The record without a principal. Nothing is kept: a later one of the name begins with no rights. Raises `PrincipalNotFound`."""
+        self.principal(name)
+        return replace(self, principals={one: there for one, there in self.principals.items() if one != name})
+
+    def with_granted(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
+        """The record with more grants of a principal, or of a role: ``role:NAME``; a principal may be given roles, too."""
+        grants, roles = frozenset(grants), frozenset(roles)
+        if (role := role_of(who)) is not None:
+            _check_no_roles(who, roles)
+            return replace(self, roles={**self.roles, role: self.roles.get(role, frozenset()) | grants}) if grants else self
+        found = self.principal(who)
+        self._check_roles(roles)
+        return self._with(who, replace(found, grants=found.grants | grants, roles=found.roles | roles))
+
+    def without_granted(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
+        """The inverse. What was not granted stays as it was: `check_granted` tells beforehand."""
+        grants, roles = frozenset(grants), frozenset(roles)
+        if (role := role_of(who)) is not None:
+            _check_no_roles(who, roles)
+            left = {**self.roles, role: self.roles.get(role, frozenset()) - grants}
+            return replace(self, roles={name: those for name, those in left.items() if those})
+        found = self.principal(who)
+        return self._with(who, replace(found, grants=found.grants - grants, roles=found.roles - roles))
+
+    def check_granted(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> None:
+        """Raise `GrantNotFound` unless each was granted to exactly this one: a mistyped pattern must not look as if it was revoked."""
+        role = role_of(who)
+        has = self.roles.get(role, frozenset()) if role is not None else self.principal(who).grants
+        given = frozenset() if role is not None else self.principal(who).roles
+        missing = [*map(str, sorted(frozenset(grants) - has)), *(f"role {one}" for one in sorted(frozenset(roles) - given))]
+        if missing:
+            raise GrantNotFound(
+                "this was not granted, so nothing was revoked",
+                operation="revoke",
+                object=who,
+                expected=", ".join([*map(str, sorted(has)), *(f"role {one}" for one in sorted(given))])
+                or "nothing: it has no grants",
+                observed=", ".join(missing),
+                hint="patterns are revoked as they were granted; what a role gives is revoked from the role",
+            )
+
+    def _check_roles(self, roles: Iterable[str]) -> None:
+        if unknown := sorted(frozenset(roles) - self.roles.keys()):
+            raise GrantNotFound(
+                "no role of this name has any grants",
+                object=", ".join(unknown),
+                expected=", ".join(sorted(self.roles)) or "no role has any yet",
+                hint=f"`penstock access grant role:{unknown[0]} …` first",
+            )
+
+    def _with(self, name: str, principal: Principal) -> AccessRecord:
+        return replace(self, principals={**self.principals, name: principal})
+
+
+_ROLE = "role:"
+
+
+def role_of(who: str) -> str | None:
+    """The role that is meant by ``role:NAME``. None: a principal is meant. Raises `InvalidArgument` for a bad name."""
+    if not who.startswith(_ROLE):
+        return None
+    role = who.removeprefix(_ROLE)
+    check_name(role, "role")
+    return role
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise `InvalidArgument` unless this can name a principal or role: it stands in a header between commas."""
+    if len(name) > NAME_CHARS_MAX or not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            f"bad name of a {what}",
+            expected=f"letters, digits, '_', '.' and '-', at most {NAME_CHARS_MAX}, the first a letter or digit",
+            observed=name,
+        )
+
+
+def _check_no_roles(who: str, roles: frozenset[str]) -> None:
+    if roles:
+        raise InvalidArgument("a role has grants, and no roles", object=who, observed=", ".join(sorted(roles)))

@@ -1,0 +1,127 @@
+"""Principals and roles in the table: the shell that reads and writes their record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from datetime import timedelta
+
+from ...log.errors import LimitExceeded
+from ...log.runtime.runtime import Runtime
+from ..cells.cells import Cells
+from ..cells.document import Codec, Document
+from ..cells.keys import ACCESS
+from ..cells.lake_cell import LakeCell
+from ..limits import ACCESS_BYTES_MAX
+from .codec import decode_access, encode_access
+from .grants import Grant
+from .record import AccessRecord, Principal
+from .sealing import NONCE_BYTES, SealingKeys
+
+_RECORD = Codec(encode_access, decode_access)
+_NOBODY = AccessRecord()
+KEEP = timedelta(hours=1)
+"""How long a former secret is valid unless told otherwise: time to restart those that use it."""
+
+
+class AccessRegistry:
+    """The principals and roles of a lake. Every change is one write, on top of what others write meanwhile.
+
+    All methods raise `UnknownOutcome` when the table does not tell the outcome of a write, and what the table raises.
+    """
+
+    def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell) -> None:
+        self._cells = cells
+        self._runtime = runtime
+        self._lake = lake
+
+    async def read(self) -> AccessRecord:
+        """The present record. Raises `TableMismatch`, too."""
+        record = await self._document().read()
+        await self._lake.check()
+        return record
+
+    async def add(self, name: str, secret: str, keys: SealingKeys, *, roles: Collection[str] = ()) -> AccessRecord:
+        """Make a principal. Raises `PrincipalExists`, `GrantNotFound` for a role without grants, `InvalidArgument`, `LimitExceeded`."""
+        made = self._runtime.new_id()
+        sealed = keys.seal(secret, name=name, id=made, nonce=self._nonce(), since_ms=self._runtime.clock.wall_ms())
+        principal = Principal(id=made, secrets=(sealed,), roles=frozenset(roles))
+        return await self._change(lambda record: record.with_added(name, principal))
+
+    async def rotate(self, name: str, secret: str, keys: SealingKeys, *, keep: timedelta = KEEP) -> AccessRecord:
+        """Give a principal another secret. The former ones are valid for ``keep`` at most, then not any more.
+
+        Raises `PrincipalNotFound`, also when it was removed meanwhile, and made again; `InvalidArgument` and `LimitExceeded`.
+        """
+        made, now_ms = (await self.read()).principal(name).id, self._runtime.clock.wall_ms()
+        sealed = keys.seal(secret, name=name, id=made, nonce=self._nonce(), since_ms=now_ms)
+        until_ms = now_ms + round(keep.total_seconds() * 1000)
+        return await self._change(lambda record: record.with_rotated(name, sealed, id=made, until_ms=until_ms))
+
+    async def reseal(self, keys: SealingKeys) -> int:
+        """Seal all secrets that an earlier key sealed by the present one. Returns how many. Raises `SecretNotOpened`."""
+        record, count = await self.read(), 0
+        for name, principal in record.principals.items():
+            for secret in principal.secrets:
+                if secret.key != keys.current:
+                    text = keys.open(secret, name=name, id=principal.id)
+                    fresh = keys.seal(text, name=name, id=principal.id, nonce=self._nonce(), since_ms=secret.since_ms)
+                    after = type(secret)(fresh.sealed, fresh.key, secret.since_ms, secret.until_ms)
+                    await self._change(lambda found, n=name, b=secret, a=after: found.with_resealed(n, b, a))  # type: ignore[misc]
+                    count += 1
+        return count
+
+    async def remove(self, name: str) -> AccessRecord:
+        """Remove a principal, with its secrets and grants. Raises `PrincipalNotFound`."""
+        removed: list[str] = []
+
+        def without(record: AccessRecord) -> AccessRecord:
+            found = record.principals.get(name)
+            if removed and (found is None or found.id not in removed):
+                return record  # carried out, and then another wrote
+            after = record.without(name)
+            removed[:] = [record.principals[name].id]
+            return after
+
+        return await self._change(without)
+
+    async def grant(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
+        """Grant more to a principal or to a role (``role:NAME``). Raises `PrincipalNotFound`, `GrantNotFound`, `InvalidArgument`."""
+        grants, roles = frozenset(grants), frozenset(roles)
+        return await self._change(lambda record: record.with_granted(who, grants, roles))
+
+    async def revoke(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
+        """Take grants away again. Raises `PrincipalNotFound`, and `GrantNotFound` when one was not granted: then nothing is changed."""
+        grants, roles, tried = frozenset(grants), frozenset(roles), False
+
+        def revoked(record: AccessRecord) -> AccessRecord:
+            nonlocal tried
+            if not tried:
+                record.check_granted(who, grants, roles)
+            tried = True
+            return record.without_granted(who, grants, roles)
+
+        return await self._change(revoked)
+
+    async def _change(self, change: Callable[[AccessRecord], AccessRecord]) -> AccessRecord:
+        await self._lake.claim()
+
+        def changed(before: AccessRecord) -> AccessRecord:
+            after = change(before)
+            size_bytes = len(encode_access(after))
+            if size_bytes > max(ACCESS_BYTES_MAX, len(encode_access(before))):
+                raise LimitExceeded(
+                    "the record of principals has no room for more",
+                    object=ACCESS,
+                    expected=f"at most {ACCESS_BYTES_MAX} bytes",
+                    observed=f"{size_bytes} bytes",
+                    hint="give grants to roles that many principals share, and patterns instead of names",
+                )
+            return after
+
+        return await self._document().change(changed)
+
+    def _document(self) -> Document[AccessRecord]:
+        return Document(self._cells, self._runtime.clock, ACCESS, _RECORD, absent=_NOBODY)
+
+    def _nonce(self) -> bytes:
+        return self._runtime.random.randbytes(NONCE_BYTES)

@@ -1,0 +1,1 @@
+"""Commands about the rights of a gateway's clients."""

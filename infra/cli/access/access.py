@@ -1,0 +1,304 @@
+"""`penstock access`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+import click
+
+from ....coordinator.access.grants import Grant, Verb
+from ...console import output
+from ...console.listing import CommandGroup
+from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
+from ...console.values import Duration
+
+if TYPE_CHECKING:
+    from ....coordinator.access.record import AccessRecord, Principal
+    from ....coordinator.access.registry import AccessRegistry
+    from ....coordinator.access.sealing import SealingKeys
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
+
+_SECRET_BYTES = 30
+"""Makes 40 characters."""
+
+
+@click.group(cls=CommandGroup)
+def command() -> None:
+    """The rights of a gateway's clients: principals with secrets, roles, and what they are granted."""
+
+
+@command.group(cls=CommandGroup)
+def user() -> None:
+    """Principals, which sign their requests by an access key (their name) and a secret."""
+
+
+def _key_file_option(function: F) -> F:
+    return click.option(
+        "--access-key-file",
+        "key_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        envvar="PENSTOCK_ACCESS_KEY_FILE",
+        show_envvar=True,
+        required=True,
+        help="The gateways' key file, by which secrets are sealed.",
+    )(function)
+
+
+def _secret_option(function: F) -> F:
+    return click.option(
+        "--secret-file",
+        type=click.File(encoding="utf-8"),
+        help="Take the secret from this file, or from - (stdin); otherwise a good one is made, and shown once.",
+    )(function)
+
+
+def _grant_options(function: F) -> F:
+    for option in (
+        click.option("--role", "roles", multiple=True, metavar="ROLE", help="All that a role is granted; for principals."),
+        click.option("--join", "join", multiple=True, metavar="GROUP", help="Work in consumer groups: receive, settle, reset."),
+        click.option(
+            "--receive", "receive", multiple=True, metavar="TOPIC", help="Receive from topics, in a group that it may join."
+        ),
+        click.option("--send", "send", multiple=True, metavar="TOPIC", help="Send to topics, also in transactions; recall."),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def key(file: Path) -> None:
+    """Make a key file, which seals secrets. Every gateway and operator of the lake needs the same one.
+
+    The file is never replaced. To change keys put a new line before the old one at all gateways, run `penstock access reseal`, and drop the
+    old line then.
+    """
+    from ....coordinator.access.sealing import KEY_BYTES, new_key
+
+    try:
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be made: {error.strerror}.") from error
+    with os.fdopen(opened, "w", encoding="ascii") as made:
+        made.write(new_key(secrets.token_bytes(KEY_BYTES)))
+    output.note(f"Made {file}. Keep a copy: without it no secret opens again.")
+
+
+@command.command()
+@_key_file_option
+@group_options
+@click.pass_obj
+def reseal(session: Session, key_file: Path) -> None:
+    """Seal all secrets by the first key of the key file."""
+    keys = _keys(key_file)
+    count = _run(session, lambda access: access.reseal(keys))
+    if session.as_json:
+        output.emit({"resealed": count, "key": keys.current})
+    else:
+        output.say(f"Sealed {count} secrets by key {keys.current}.")
+
+
+@user.command()
+@click.argument("name")
+@click.option("--role", "roles", multiple=True, metavar="ROLE", help="Give it a role; may be repeated.")
+@_secret_option
+@_key_file_option
+@group_options
+@click.pass_obj
+def add(session: Session, name: str, roles: tuple[str, ...], secret_file: TextIO | None, key_file: Path) -> None:
+    """Make a principal. It may do nothing until it is granted something."""
+    keys, secret = _keys(key_file), _secret(secret_file)
+    _run(session, lambda access: access.add(name, secret, keys, roles=roles))
+    shown = {} if secret_file else {"secret": secret}
+    if session.as_json:
+        output.emit({"principal": name, **shown, "roles": sorted(roles)})
+        return
+    output.say(f"access key  {name}" + (f"\nsecret      {secret}" if shown else ""))
+    output.note("The secret is not shown again." if shown else "The secret is the one of the file.")
+
+
+@user.command()
+@click.argument("name")
+@click.option("--keep", type=Duration(), default="1h", show_default=True, help="How long the former secret is valid still.")
+@_secret_option
+@_key_file_option
+@group_options
+@click.pass_obj
+def rotate(session: Session, name: str, keep: timedelta, secret_file: TextIO | None, key_file: Path) -> None:
+    """Give a principal another secret. Gateways take it within seconds, and the former one for a while."""
+    keys, secret = _keys(key_file), _secret(secret_file)
+    record = _run(session, lambda access: access.rotate(name, secret, keys, keep=keep))
+    until = [_time(one.until_ms) for one in record.principal(name).secrets if one.until_ms is not None]
+    shown = {} if secret_file else {"secret": secret}
+    if session.as_json:
+        output.emit({"principal": name, **shown, "former_until": max(until, default=None)})
+        return
+    output.say(f"access key  {name}" + (f"\nsecret      {secret}" if shown else ""))
+    ends = f"The former one is valid until {output.time_text(max(until))}." if until else "The former one is not valid any more."
+    output.note(f"{'The secret is not shown again. ' if shown else ''}{ends}")
+
+
+@user.command()
+@click.argument("name")
+@confirm_options
+@group_options
+@click.pass_obj
+def remove(session: Session, name: str, yes: bool, dry_run: bool) -> None:
+    """Remove a principal. Gateways refuse it within seconds; a later one of its name begins with no rights."""
+    found = _run(session, lambda access: access.read(), read_only=True).principal(name)
+    if not dry_run:
+        confirmed(f"Remove principal {name}, with {_counted(len(found.grants), 'grant')}?", yes=yes)
+        _run(session, lambda access: access.remove(name))
+    if session.as_json:
+        output.emit({"principal": name, **({"dry_run": True} if dry_run else {}), "removed": not dry_run})
+    else:
+        output.say(f"Would remove principal {name}." if dry_run else f"Principal {name} is removed.")
+
+
+@user.command("list")
+@group_options
+@click.pass_obj
+@exit_code_option
+def list_users(session: Session) -> bool:
+    """List the principals, their roles, and since when their secrets are theirs."""
+    record = _run(session, lambda access: access.read(), read_only=True)
+    now_ms = round(datetime.now(UTC).timestamp() * 1000)
+    rows = []
+    for name, one in sorted(record.principals.items()):
+        former = max((secret.until_ms for secret in one.secrets[1:] if secret.until_ms and secret.valid_at(now_ms)), default=None)
+        since, until = _time(one.secrets[0].since_ms), None if former is None else _time(former)
+        if session.as_json:
+            output.emit(
+                {
+                    "principal": name,
+                    "roles": sorted(one.roles),
+                    "grants": len(one.grants),
+                    "secret_since": since,
+                    "former_until": until,
+                    "key": one.secrets[0].key,
+                }
+            )
+        rows.append((name, ", ".join(sorted(one.roles)) or None, len(one.grants), since, until))
+    if not session.as_json:
+        output.table(("access key", "roles", "grants", "secret since", "former one until"), rows)
+    return bool(rows)
+
+
+@command.command()
+@click.argument("who", metavar="PRINCIPAL|role:ROLE")
+@_grant_options
+@group_options
+@click.pass_obj
+def grant(
+    session: Session, who: str, send: tuple[str, ...], receive: tuple[str, ...], join: tuple[str, ...], roles: tuple[str, ...]
+) -> None:
+    """Allow a principal or a role something. A TOPIC or GROUP is a name, the beginning of names ('orders*'), or '*'.
+
+    A role is made by its first grant. Gateways heed it within seconds.
+    """
+    grants = _grants(send, receive, join, roles)
+    _show(session, who, _run(session, lambda access: access.grant(who, grants, roles)))
+
+
+@command.command()
+@click.argument("who", metavar="PRINCIPAL|role:ROLE")
+@_grant_options
+@group_options
+@click.pass_obj
+def revoke(
+    session: Session, who: str, send: tuple[str, ...], receive: tuple[str, ...], join: tuple[str, ...], roles: tuple[str, ...]
+) -> None:
+    """Take away what was granted, pattern by pattern. A role without grants is gone."""
+    grants = _grants(send, receive, join, roles)
+    _show(session, who, _run(session, lambda access: access.revoke(who, grants, roles)))
+
+
+@command.command("list")
+@click.argument("who", metavar="[PRINCIPAL|role:ROLE]", required=False)
+@group_options
+@click.pass_obj
+@exit_code_option
+def list_grants(session: Session, who: str | None) -> bool:
+    """List what principals and roles may do, and by which role."""
+    record = _run(session, lambda access: access.read(), read_only=True)
+    rows = [row for row in _all_grants(record) if who in (None, row[0])]
+    if who is not None and not who.startswith("role:"):
+        record.principal(who)
+    if session.as_json:
+        for one, verb, pattern, role in rows:
+            output.emit({"who": one, "verb": verb, "pattern": pattern, "role": role})
+    elif rows:
+        output.table(
+            ("who", "may", "what", "by role"), [(one, verb, f"{verb.noun} {pattern}", role) for one, verb, pattern, role in rows]
+        )
+    else:
+        output.note("Nothing is granted.")
+    return bool(rows)
+
+
+def _all_grants(record: AccessRecord) -> list[tuple[str, Verb, str, str | None]]:
+    """Each grant: whose it is, its verb and pattern, and the role that gives it."""
+    found: list[tuple[str, Verb, str, str | None]] = []
+    for name, one in sorted(record.principals.items()):
+        found += [(name, grant.verb, grant.pattern, None) for grant in sorted(one.grants)]
+        for role in sorted(one.roles):
+            found += [(name, grant.verb, grant.pattern, role) for grant in sorted(record.roles.get(role, ()))]
+    for role, grants in sorted(record.roles.items()):
+        found += [(f"role:{role}", grant.verb, grant.pattern, None) for grant in sorted(grants)]
+    return found
+
+
+def _show(session: Session, who: str, record: AccessRecord) -> None:
+    """The grants of one, after a change."""
+    principal: Principal | None = record.principals.get(who)
+    own = record.roles.get(who.removeprefix("role:"), frozenset()) if principal is None else principal.grants
+    roles = [] if principal is None else sorted(principal.roles)
+    if session.as_json:
+        output.emit({"who": who, "grants": [{"verb": one.verb, "pattern": one.pattern} for one in sorted(own)], "roles": roles})
+        return
+    has = [f"{one.verb} {one.verb.noun} {one.pattern}" for one in sorted(own)] + [f"role {one}" for one in roles]
+    output.say(f"{who}: {', '.join(has) or 'nothing'}.")
+
+
+def _grants(send: tuple[str, ...], receive: tuple[str, ...], join: tuple[str, ...], roles: tuple[str, ...]) -> list[Grant]:
+    named = ((Verb.SEND, send), (Verb.RECEIVE, receive), (Verb.JOIN, join))
+    grants = [Grant(verb, pattern) for verb, patterns in named for pattern in patterns]
+    if not grants and not roles:
+        raise click.UsageError("What? Give --send TOPIC, --receive TOPIC, --join GROUP or --role ROLE.")
+    return grants
+
+
+def _keys(file: Path) -> SealingKeys:
+    from ....coordinator.access.sealing import SealingKeys
+
+    return SealingKeys.load(file)
+
+
+def _secret(file: TextIO | None) -> str:
+    return secrets.token_urlsafe(_SECRET_BYTES) if file is None else file.read().rstrip("\r\n")
+
+
+def _run(session: Session, work: Callable[[AccessRegistry], Awaitable[T]], *, read_only: bool = False) -> T:
+    """Work on the lake's principals."""
+
+    async def run() -> T:
+        async with session.open_async(read_only=read_only) as lake:
+            return await work(lake.coordination.access)
+
+    return asyncio.run(run())
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

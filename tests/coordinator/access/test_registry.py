@@ -1,0 +1,180 @@
+"""Operators change principals and grants in a table, also two at once, and through a table that loses answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+
+import pytest
+
+from penstock.coordinator.access.grants import Grant, Verb
+from penstock.coordinator.access.record import (
+    AccessRecord,
+    GrantNotFound,
+    Principal,
+    PrincipalExists,
+    PrincipalNotFound,
+    SealedSecret,
+)
+from penstock.coordinator.access.registry import AccessRegistry
+from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, SecretNotOpened, new_key
+from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.cells.keys import ACCESS
+from penstock.coordinator.cells.lake_cell import LakeCell
+from penstock.coordinator.tables import Cell, CellTable, MemoryTable, TableMismatch
+from penstock.log.errors import LimitExceeded
+from penstock.log.runtime.runtime import Runtime
+from tests.coordinator.test_cells import FaultyTable, quick
+from tests.simulation.kernel import Kernel
+
+KEYS = SealingKeys.parse(new_key(bytes(KEY_BYTES)), where="the file")
+SECRET = "correct-horse-battery"
+
+
+class FaultyWrites(FaultyTable):
+    """Reads are tried again by real tables, and writes are not."""
+
+    async def get(self, key: str) -> Cell | None:
+        await self._turns()
+        return await MemoryTable.get(self, key)
+
+
+def registry(table: CellTable, runtime: Runtime | None = None, *, lake: str | None = None) -> AccessRegistry:
+    runtime = runtime or Runtime()
+    cells = Cells(table, runtime)
+    return AccessRegistry(cells, runtime, LakeCell(cells, runtime, lake))
+
+
+def opened(record: AccessRecord, name: str, keys: SealingKeys = KEYS) -> list[str]:
+    principal = record.principals[name]
+    return [keys.open(one, name=name, id=principal.id) for one in principal.secrets]
+
+
+def test_a_principal_s_life() -> None:
+    async def main() -> None:
+        table = MemoryTable()
+        access = registry(table)
+        assert await access.read() == AccessRecord()
+        assert opened(await access.add("shop", SECRET, KEYS), "shop") == [SECRET]
+        with pytest.raises(PrincipalExists):
+            await access.add("shop", SECRET, KEYS)
+        await access.grant("shop", [Grant(Verb.SEND, "orders*")])
+        await access.rotate("shop", SECRET + "2", KEYS, keep=timedelta(hours=1))
+        record = await registry(table).read()
+        assert opened(record, "shop") == [SECRET + "2", SECRET]
+        present, former = record.principals["shop"].secrets
+        assert former.until_ms is not None
+        assert former.until_ms - present.since_ms == 3_600_000
+        assert len((await access.rotate("shop", SECRET + "3", KEYS, keep=timedelta(0))).principals["shop"].secrets) == 1
+        stored = await table.get(ACCESS)
+        assert stored is not None
+        assert b"correct" not in stored.data
+        await access.remove("shop")
+        with pytest.raises(PrincipalNotFound):
+            await access.remove("shop")
+        assert not (await access.add("shop", SECRET, KEYS)).grants_of("shop")
+
+    asyncio.run(main())
+
+
+def test_a_mistyped_pattern_revokes_nothing() -> None:
+    async def main() -> None:
+        access = registry(MemoryTable())
+        grants = [Grant(Verb.SEND, "orders"), Grant(Verb.RECEIVE, "orders")]
+        await access.grant("role:all", grants)
+        with pytest.raises(GrantNotFound):
+            await access.revoke("role:all", [grants[0], Grant(Verb.SEND, "order")])
+        assert (await access.read()).roles["all"] == frozenset(grants)
+        assert (await access.revoke("role:all", grants[:1])).roles["all"] == {grants[1]}
+
+    asyncio.run(main())
+
+
+def test_two_operators_at_once_undo_nothing_of_each_other() -> None:
+    async def main() -> None:
+        table = MemoryTable()
+        await registry(table).add("shop", SECRET, KEYS)
+        topics = [f"topic-{number}" for number in range(20)]
+        await asyncio.gather(*(registry(table).grant("shop", [Grant(Verb.SEND, topic)]) for topic in topics))
+        await asyncio.gather(*(registry(table).add(f"user-{number}", SECRET, KEYS) for number in range(20)))
+        record = await registry(table).read()
+        assert {grant.pattern for grant in record.grants_of("shop")} == {*topics}
+        assert len(record.principals) == 21
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_each_order_is_carried_out_once_though_answers_are_lost(seed: int) -> None:
+    """Two operators work through tables that lose requests and answers, repeat them and carry them out late."""
+
+    async def operate(access: AccessRegistry, number: int) -> None:
+        name = f"user-{number}"
+        await access.add(name, SECRET, KEYS)
+        await access.grant(name, [Grant(Verb.SEND, "a"), Grant(Verb.SEND, "b")])
+        await access.revoke(name, [Grant(Verb.SEND, "a")])
+        await access.rotate(name, SECRET + "2", KEYS)
+        await access.add(f"{name}-gone", SECRET, KEYS)
+        await access.remove(f"{name}-gone")
+
+    async def main() -> None:
+        table = FaultyWrites(random.Random(seed), 0.3)
+        await asyncio.gather(*(operate(registry(table, quick(seed * 10 + number)), number) for number in range(2)))
+        await asyncio.gather(*table.late)
+        record = await registry(table).read()
+        assert sorted(record.principals) == ["user-0", "user-1"]
+        for name in record.principals:
+            assert record.grants_of(name) == {Grant(Verb.SEND, "b")}
+            assert opened(record, name) == [SECRET + "2", SECRET]
+
+    Kernel(seed).run(main())
+
+
+def test_another_lake_s_table_is_refused() -> None:
+    async def main() -> None:
+        table = MemoryTable()
+        await registry(table, lake="s3://bucket/mine").add("shop", SECRET, KEYS)
+        other = registry(table, lake="s3://bucket/other")
+        with pytest.raises(TableMismatch):
+            await other.read()
+        with pytest.raises(TableMismatch):
+            await other.add("ann", SECRET, KEYS)
+
+    asyncio.run(main())
+
+
+def test_the_record_is_bounded() -> None:
+    async def main() -> None:
+        access = registry(MemoryTable())
+        await access.add("shop", SECRET, KEYS)
+        with pytest.raises(LimitExceeded, match="give grants to roles"):
+            await access.grant("shop", [Grant(Verb.SEND, f"{number:0100}") for number in range(1400)])
+        await access.grant("shop", [Grant(Verb.SEND, "orders")])
+
+    asyncio.run(main())
+
+
+def test_secrets_are_sealed_anew_by_another_key() -> None:
+    async def main() -> None:
+        access = registry(MemoryTable())
+        await access.add("shop", SECRET, KEYS)
+        before = await access.rotate("shop", SECRET + "2", KEYS)
+        new = bytes(range(KEY_BYTES))
+        both = SealingKeys.parse(new_key(new) + new_key(bytes(KEY_BYTES)), where="the file")
+        assert (await access.reseal(both), await access.reseal(both)) == (2, 0)
+        alone = SealingKeys.parse(new_key(new), where="the file")
+        after = await access.read()
+        assert opened(after, "shop", alone) == opened(before, "shop")
+        times = [(one.since_ms, one.until_ms) for one in after.principals["shop"].secrets]
+        assert times == [(one.since_ms, one.until_ms) for one in before.principals["shop"].secrets]
+        with pytest.raises(SecretNotOpened):
+            await access.reseal(KEYS)
+
+    asyncio.run(main())
+
+
+def test_resealing_leaves_what_another_operator_wrote_meanwhile() -> None:
+    record = AccessRecord(principals={"shop": Principal(id="1", secrets=(SealedSecret("b", "new", 1),))})
+    assert record.with_resealed("shop", SealedSecret("a", "old", 0), SealedSecret("c", "new", 0)) == record
+    assert record.with_resealed("gone", SealedSecret("a", "old", 0), SealedSecret("c", "new", 0)) == record
