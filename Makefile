@@ -78,6 +78,10 @@ layers: $(INSTALLED) ## which part may import which
 face: $(INSTALLED) ## write the synchronous face (penstock/blocking/) anew from the asynchronous classes
 	$(VENV)/bin/python scripts/blocking_face.py
 
+.PHONY: protocol
+protocol: $(INSTALLED) ## compile the gateway's protocol (gateway/protocol/rocketmq.proto) anew
+	$(VENV)/bin/python scripts/compile_protocol.py
+
 .PHONY: docs
 docs: $(INSTALLED) ## the site of the documents, into build/site; a dead link fails it
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build

@@ -34,7 +34,7 @@ if ! new_enough .venv/bin/python; then
 fi
 
 # A source distribution has no links; the tests and the tools look for the parts by them.
-for area in cdc consumers coordinator infra log spark; do
+for area in cdc consumers coordinator gateway infra log spark; do
     [ -e "penstock/$area" ] || ln -s "../$area" "penstock/$area"
 done
 

@@ -46,6 +46,7 @@ COMMANDS = {
     "verify": _Command("lake.verify", "Check everything that topics have stored."),
     "verify-sync": _Command("changes.verify_sync", "Compare Delta tables with dumps of their source, or with a PostgreSQL."),
     "repair": _Command("lake.repair", "Let a log go on that stops at a damaged entry."),
+    "gateway": _Command("gateway.gateway", "Serve RocketMQ 5's clients of any language."),
     "maintain": _Command("lake.maintain", "Publish, compact, expire, trim and collect, until stopped."),
     "doctor": _Command("setup.doctor", "Check a store and this machine, with a fix for every problem."),
     "cost": _Command("setup.cost", "Estimate a workload's requests, storage and money."),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from ....log.metrics import MemoryMetrics, Metrics
 from ...console import completion, output
 from ...console.exit_codes import exit_code
 from ...console.session import Session, group_options
+from ...console.stopper import Stopper
 from ...console.values import Duration
 from ...metrics import LOOPBACK, served
 from .stored import run_async
@@ -101,7 +101,7 @@ def command(
     if once:
         run_async(session, lambda lake: maintain_once(lake, topics, report))
         return exit_code(errors)
-    stopper, metrics = _Stopper(), MemoryMetrics()
+    stopper, metrics = Stopper(), MemoryMetrics()
     with served(metrics, metrics_port, metrics_host) as port, session.signals.held(stopper.stop):
         if not session.as_json:
             output.note(_begun(session.lake_shown, topics, metrics_host, port))
@@ -114,28 +114,8 @@ def _begun(lake: str, topics: Sequence[str], host: str, port: int | None) -> str
     return f"Maintaining {', '.join(topics) or 'all topics'} of {output.printable(lake)}{metrics}. A line for each step that does something."
 
 
-class _Stopper:
-    """Sets an event of another thread's loop, even if told before there is one."""
-
-    def __init__(self) -> None:
-        self._set: Callable[[], object] | None = None
-        self._stopped = False
-
-    def attach(self) -> asyncio.Event:
-        event, loop = asyncio.Event(), asyncio.get_running_loop()
-        self._set = lambda: loop.call_soon_threadsafe(event.set)
-        if self._stopped:
-            event.set()
-        return event
-
-    def stop(self) -> None:
-        self._stopped = True
-        if self._set is not None:
-            self._set()
-
-
 async def _until(
-    stopper: _Stopper,
+    stopper: Stopper,
     lake: Lake,
     topics: Sequence[str],
     report: OnStep,

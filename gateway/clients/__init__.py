@@ -1,0 +1,1 @@
+"""Clients and gateways: settings, liveness, and which gateway serves what."""

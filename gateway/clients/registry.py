@@ -1,0 +1,86 @@
+"""The clients that this gateway knows: what each announced, and when it was last heard of."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...log.runtime.runtime import Clock
+from ..protocol import rocketmq_pb2 as pb
+from ..server.calls import Call
+
+LOST_S: Final = 30.0
+"""A client that was not heard of for this time is lost. Every SDK sends a heartbeat each 10 s."""
+
+Send = Callable[[pb.TelemetryCommand], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Client:
+    """One client object of an SDK, by its id."""
+
+    id: str
+    language: str = ""
+    seen_s: float = 0.0
+    client_type: int = pb.CLIENT_TYPE_UNSPECIFIED
+    group: str = ""
+    """The consumer group that it announced."""
+    topics: frozenset[str] = frozenset()
+    """The topics that it announced to send to."""
+    send: Send | None = field(default=None, repr=False)
+    """Sends a command by its telemetry stream, while that is open."""
+
+
+class Clients:
+    """The live clients. It is memory only: nothing that must be right depends on it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[str, Client] = {}
+        self.on_lost: list[Callable[[Client], None]] = []
+        """Each is told of a client that ended, or was not heard of for `LOST_S`."""
+        self.on_change: list[Callable[[Client], None]] = []
+        """Each is told of a client that announced itself, or whose stream ended."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, client_id: str) -> Client | None:
+        return self._known.get(client_id)
+
+    def all(self) -> list[Client]:
+        return list(self._known.values())
+
+    def seen(self, call: Call) -> None:
+        """Note that a client lives."""
+        self.of(call).seen_s = self._clock.monotonic_s()
+
+    def of(self, call: Call) -> Client:
+        """The client of a call, who may be new."""
+        known = self._known.get(call.metadata.client_id)
+        if known is None:
+            known = Client(call.metadata.client_id, call.metadata.language, self._clock.monotonic_s())
+            self._known[known.id] = known
+        return known
+
+    def changed(self, client: Client) -> None:
+        for told in self.on_change:
+            told(client)
+
+    def remove(self, client_id: str) -> None:
+        """Forget a client that says that it ends."""
+        if (client := self._known.pop(client_id, None)) is not None:
+            for told in self.on_lost:
+                told(client)
+
+    def sweep(self) -> None:
+        """Forget clients that were not heard of for too long."""
+        before_s = self._clock.monotonic_s() - LOST_S
+        for client in self.all():
+            if client.seen_s < before_s:
+                self.remove(client.id)
+
+    def producers_of(self, topic: str) -> list[Client]:
+        """The clients with an open stream that announced to send to a topic."""
+        return [one for one in self._known.values() if topic in one.topics and one.send is not None]

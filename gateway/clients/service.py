@@ -1,0 +1,89 @@
+"""The RPCs by which clients make themselves known and find their way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+from ...aio import Lake
+from ...log.limits import TopicLimits
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.resources import group_of, topic_of
+from ..protocol.status import Refused, ok, status
+from ..server.calls import Call
+from ..server.rpcs import Rpc, rpc
+from .peers import Peers
+from .registry import Client, Clients, Send
+from .routes import route
+from .settings import settings_for
+from .topics import Names
+
+_CONSUMERS = frozenset({pb.PUSH_CONSUMER, pb.SIMPLE_CONSUMER, pb.PULL_CONSUMER})
+
+
+class ClientService:
+    """Answers QueryRoute, Heartbeat, Telemetry and NotifyClientTermination."""
+
+    def __init__(self, lake: Lake, clients: Clients, peers: Peers, names: Names) -> None:
+        self._lake = lake
+        self._clients = clients
+        self._peers = peers
+        self._names = names
+
+    def rpcs(self) -> Iterable[Rpc]:
+        yield rpc("QueryRoute", self.query_route)
+        yield rpc("Heartbeat", self.heartbeat)
+        yield rpc("Telemetry", self.telemetry)
+        yield rpc("NotifyClientTermination", self.notify_client_termination)
+
+    async def query_route(self, request: pb.QueryRouteRequest, call: Call) -> pb.QueryRouteResponse:
+        name = topic_of(request.topic)
+        topic = await self._names.topic(name)
+        home = self._peers.brokers(name, request.endpoints)[0]
+        return pb.QueryRouteResponse(status=ok(), message_queues=route(request.topic, topic.settings, home))
+
+    async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
+        client = self._clients.of(call)
+        if request.client_type in _CONSUMERS and request.HasField("group"):
+            client.client_type, client.group = request.client_type, group_of(request.group)
+        return pb.HeartbeatResponse(status=ok())
+
+    async def notify_client_termination(
+        self, request: pb.NotifyClientTerminationRequest, call: Call
+    ) -> pb.NotifyClientTerminationResponse:
+        self._clients.remove(call.metadata.client_id)
+        return pb.NotifyClientTerminationResponse(status=ok())
+
+    async def telemetry(self, commands: AsyncIterator[pb.TelemetryCommand], call: Call, send: Send) -> None:
+        """Answer each settings of a client, for as long as its stream is open."""
+        client = self._clients.of(call)
+        try:
+            async for command in commands:
+                client = self._clients.of(call)
+                if command.HasField("settings"):
+                    await send(await self._answered(command.settings, client, send))
+                    self._clients.changed(client)
+        finally:
+            if client.send is send:
+                client.send = None
+                self._clients.changed(client)
+
+    async def _answered(self, settings: pb.Settings, client: Client, send: Send) -> pb.TelemetryCommand:
+        client.client_type, client.send = settings.client_type, send
+        if settings.HasField("publishing"):
+            client.topics = frozenset(map(topic_of, settings.publishing.topics))
+            answer = settings_for(settings, body_bytes_max=await self._body_bytes_max(client.topics), group=None)
+            return pb.TelemetryCommand(status=ok(), settings=answer)
+        if not settings.HasField("subscription"):
+            raise Refused(pb.UNRECOGNIZED_CLIENT_TYPE, "settings are neither those of a producer nor of a consumer")
+        client.group = group_of(settings.subscription.group)
+        group = await self._names.group(client.group)
+        answer = settings_for(settings, body_bytes_max=0, group=group)
+        if group is None:
+            refusal = status(pb.CONSUMER_GROUP_NOT_FOUND, f"the lake has no consumer group {client.group}; create it first")
+            return pb.TelemetryCommand(status=refusal, settings=answer)
+        return pb.TelemetryCommand(status=ok(), settings=answer)
+
+    async def _body_bytes_max(self, topics: Iterable[str]) -> int:
+        """The largest body that one of a producer's topics takes: an SDK has one limit for all, and the gateway checks each."""
+        found = [(await self._names.topic(topic)).settings.limits.body_bytes for topic in topics]
+        return max(found, default=TopicLimits().body_bytes)

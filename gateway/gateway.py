@@ -1,0 +1,67 @@
+"""A gateway: its rooms around one lake, from start to drain."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+from ..aio import Lake
+from .clients.peers import Peers
+from .clients.registry import Clients
+from .clients.service import ClientService
+from .clients.topics import Names
+from .server.calls import Calls
+from .server.options import GatewayOptions, Place
+from .server.rpcs import Rpc, by_name
+from .server.server import Server
+
+_SWEEP_S = 5.0
+
+
+class Gateway:
+    """Serves RocketMQ's protocol for a lake. Use it in an ``async with`` block."""
+
+    def __init__(self, lake: Lake, options: GatewayOptions | None = None, *, shared_port: bool = False) -> None:
+        """``shared_port``: other processes of this gateway listen at the same port."""
+        self.options = options or GatewayOptions()
+        self.lake = lake
+        self.clients = Clients(lake.runtime.clock)
+        self.names = Names(lake, self.options)
+        self.peers = Peers(self.options, lake.runtime.new_id()[:12])
+        self.calls = Calls(clock=lake.runtime.clock, request_bytes_max=self.options.request_bytes_max, seen=self.clients.seen)
+        self.server = Server(self.options, self.calls, by_name(self._rpcs()), shared_port=shared_port)
+        self._sweeping: asyncio.Task[None] | None = None
+
+    def _rpcs(self) -> list[Rpc]:
+        """The RPCs of all rooms."""
+        return [*ClientService(self.lake, self.clients, self.peers, self.names).rpcs()]
+
+    @property
+    def port(self) -> int:
+        """The port that it listens at, once started."""
+        return self.server.port
+
+    async def start(self) -> None:
+        """Return once clients can connect."""
+        await self.server.start()
+        self.peers.place = Place(self.options.address or self.options.host, self.server.port)
+        self._sweeping = asyncio.ensure_future(self._sweep())
+
+    async def stop(self) -> None:
+        """Drain: no new calls; those under way end."""
+        await self.server.stop()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.clients.sweep()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()

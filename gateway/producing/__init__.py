@@ -1,0 +1,1 @@
+"""Sending: messages of every type, the ends of transactions, and recalls."""

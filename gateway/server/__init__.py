@@ -1,0 +1,1 @@
+"""The server: what surrounds every call, and the life of the process."""

@@ -1,0 +1,188 @@
+"""The one place around every call: who calls, whether it is admitted, and the status of whatever goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from ...log.errors import PenstockError
+from ...log.runtime.runtime import Clock
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.metadata import Metadata, metadata_of
+from ..protocol.status import Refused, status, status_of
+from .rpcs import Rpc
+
+log = logging.getLogger("penstock.gateway")
+
+_OURS = frozenset({pb.INTERNAL_SERVER_ERROR, pb.INTERNAL_ERROR})
+"""The codes that say that the gateway or the store failed, and not the caller."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call, as far as it is known before its request is."""
+
+    rpc: str
+    metadata: Metadata
+    peer: str
+    remaining_s: float | None = None
+    """The time that the client still waits; None: for ever."""
+    principal: str = ""
+    """The name behind its credentials; empty where nobody asks for any."""
+
+
+class Access(Protocol):
+    """Decides who may call what."""
+
+    def admit(self, call: Call, size_bytes: int) -> str:
+        """The principal of a call. Asked before its request is decoded; raises `Refused`."""
+        ...
+
+    async def allow(self, call: Call, request: Message) -> None:
+        """Return if the principal may do what it asks for. Raises `Refused`."""
+        ...
+
+
+class AnyAccess:
+    """Admits everybody to everything."""
+
+    def admit(self, call: Call, size_bytes: int) -> str:
+        return ""
+
+    async def allow(self, call: Call, request: Message) -> None:
+        return
+
+
+class Observer(Protocol):
+    """Is told of every answer."""
+
+    def answered(self, call: Call, code: int, took_s: float, size_bytes: int) -> None: ...
+
+
+class NoObserver:
+    """Counts nothing."""
+
+    def answered(self, call: Call, code: int, took_s: float, size_bytes: int) -> None:
+        return
+
+
+@dataclass(slots=True, kw_only=True)
+class Calls:
+    """Runs the handlers of RPCs. Every answer has a status, whatever happens."""
+
+    clock: Clock
+    request_bytes_max: int
+    seen: Callable[[Call], None] = lambda call: None
+    """Told of every admitted call: its client lives."""
+    access: Access = field(default_factory=AnyAccess)
+    observer: Observer = field(default_factory=NoObserver)
+
+    def handler(self, rpc: Rpc) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """The handler that gRPC is given for an RPC: bytes in, bytes out."""
+        if rpc.is_two_way:
+            return grpc.stream_stream_rpc_method_handler(self._two_way(rpc))
+        if rpc.is_streamed:
+            return grpc.unary_stream_rpc_method_handler(self._streamed(rpc))
+        return grpc.unary_unary_rpc_method_handler(self._single(rpc))
+
+    def _single(self, rpc: Rpc) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        async def run(data: bytes, context: Any) -> bytes:  # noqa: ANN401 - gRPC's, whose stubs name another class
+            started_s = self.clock.monotonic_s()
+            call = _call(rpc, context)
+            try:
+                request = await self._admitted(rpc, call, data)
+                answer = await rpc.handle(request, call)
+                code: int = answer.status.code
+            except Exception as error:  # noqa: BLE001 - whatever happened, the caller gets a status
+                refusal = _refusal(call, error)
+                answer, code = rpc.answer(status=refusal), refusal.code
+            self.observer.answered(call, code, self.clock.monotonic_s() - started_s, len(data))
+            return answer.SerializeToString()
+
+        return run
+
+    def _streamed(self, rpc: Rpc) -> Callable[[bytes, Any], AsyncIterator[bytes]]:
+        async def run(data: bytes, context: Any) -> AsyncIterator[bytes]:  # noqa: ANN401 - the same
+            started_s, code = self.clock.monotonic_s(), int(pb.OK)
+            call = _call(rpc, context)
+            try:
+                request = await self._admitted(rpc, call, data)
+                async for answer in rpc.handle(request, call):
+                    if answer.HasField("status"):
+                        code = answer.status.code
+                    yield answer.SerializeToString()
+            except Exception as error:  # noqa: BLE001 - the same
+                refusal = _refusal(call, error)
+                code = refusal.code
+                yield rpc.answer(status=refusal).SerializeToString()
+            self.observer.answered(call, code, self.clock.monotonic_s() - started_s, len(data))
+
+        return run
+
+    def _two_way(self, rpc: Rpc) -> Callable[[AsyncIterator[bytes], Any], Awaitable[None]]:
+        async def run(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401 - the same
+            call = _call(rpc, context)
+            writing = asyncio.Lock()
+
+            async def send(answer: Message) -> None:
+                async with writing:
+                    await context.write(answer.SerializeToString())
+
+            async def decoded() -> AsyncIterator[Message]:
+                async for data in requests:
+                    yield await self._admitted(rpc, call, data)
+
+            try:
+                await rpc.handle(decoded(), call, send)
+            except Exception as error:  # noqa: BLE001 - the same
+                refusal = _refusal(call, error)
+                if refusal.code == pb.UNRECOGNIZED_CLIENT_TYPE:
+                    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, refusal.message)
+                await send(rpc.answer(status=refusal))
+
+        return run
+
+    async def _admitted(self, rpc: Rpc, call: Call, data: bytes) -> Message:
+        """The request of a call that is admitted. Raises `Refused`."""
+        if not call.metadata.client_id:
+            raise Refused(pb.CLIENT_ID_REQUIRED, "client id cannot be empty: the metadata x-mq-client-id is missing")
+        call.principal = self.access.admit(call, len(data))
+        if len(data) > self.request_bytes_max:
+            raise Refused(
+                pb.PAYLOAD_TOO_LARGE, f"the request of {len(data)} bytes exceeds the max {self.request_bytes_max} of this gateway"
+            )
+        try:
+            request = rpc.request.FromString(data)
+        except DecodeError:
+            raise Refused(pb.BAD_REQUEST, f"the request is no {rpc.request.DESCRIPTOR.name}") from None
+        await self.access.allow(call, request)
+        self.seen(call)
+        return request
+
+
+def _call(rpc: Rpc, context: Any) -> Call:  # noqa: ANN401 - gRPC's
+    return Call(rpc.name, metadata_of(context.invocation_metadata()), context.peer(), context.time_remaining())
+
+
+def _refusal(call: Call, error: Exception) -> pb.Status:
+    """The status of an error, which is logged: a caller's mistakes by a line, the gateway's own failures as such."""
+    refusal = status_of(error)
+    who = f"{call.rpc} of client {call.metadata.client_id or '?'} at {call.peer} (request {call.metadata.request_id or '?'})"
+    if isinstance(error, Refused | PenstockError):
+        level = logging.WARNING if refusal.code in _OURS else logging.INFO
+        log.log(level, "%s is answered with %d %s: %s", who, refusal.code, pb.Code.Name(refusal.code), refusal.message)
+    else:
+        log.error("%s failed in an unforeseen way", who, exc_info=error)
+    return refusal
+
+
+def unknown(name: str) -> bytes:
+    """The answer to an RPC that is not served here: each of the protocol's answers has its status in the first field."""
+    refusal = status(pb.NOT_IMPLEMENTED, f"this gateway has no {name}")
+    return pb.HeartbeatResponse(status=refusal).SerializeToString()

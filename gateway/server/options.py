@@ -1,0 +1,42 @@
+"""The options of a gateway."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from ...coordinator import DeliveryOrder
+from ...log.limits import MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A host and a port at which clients reach a gateway."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GatewayOptions:
+    """How a gateway is run."""
+
+    host: str = "127.0.0.1"
+    """The address to listen at."""
+    port: int = 8081
+    """0: any that is free."""
+    advertise: Place | None = None
+    """The one place of all gateways that clients are told, such as a load balancer's. None: each gateway's own."""
+    address: str | None = None
+    """The host by which clients reach this gateway, where that is not ``host``."""
+    create_topics: bool = False
+    """Whether a topic that a client names is made when there is none."""
+    create_groups: DeliveryOrder | None = None
+    """The delivery order of consumer groups that are made when a client names one that there is not; None: none are made."""
+    drain: timedelta = field(default=timedelta(seconds=5))
+    """How long calls under way may last when the gateway stops."""
+    request_bytes_max: int = 32 * MIB
+    """The largest request that is decoded."""

@@ -1,0 +1,89 @@
+"""The gRPC server of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+
+from ...log.errors import InvalidArgument
+from ...log.limits import MIB
+from .calls import Calls, unknown
+from .health import Health
+from .options import GatewayOptions
+from .rpcs import SERVICE, Rpc
+
+_FRAME_BYTES_MAX = 130 * MIB
+"""The largest message that gRPC takes, as RocketMQ's proxy does; what is larger ends the call in gRPC itself."""
+_IDLE_MS = 120_000
+"""A connection without calls is closed after this time. Every SDK sends a heartbeat each 10 s."""
+_PING_MS = 10_000
+_TRANSPORT = (
+    ("grpc.max_send_message_length", _FRAME_BYTES_MAX),
+    ("grpc.max_connection_idle_ms", _IDLE_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+
+class _Service(grpc.GenericRpcHandler):
+    """The protocol's service: RPCs by their names, and a status for those that are not served."""
+
+    def __init__(self, calls: Calls, rpcs: Mapping[str, Rpc]) -> None:
+        self._handlers = {f"/{SERVICE}/{name}": calls.handler(rpc) for name, rpc in rpcs.items()}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        method = handler_call_details.method
+        known = self._handlers.get(method)
+        if known is None and method.startswith(f"/{SERVICE}/"):
+            return grpc.unary_unary_rpc_method_handler(_unserved(method.rpartition("/")[2]))
+        return known
+
+
+def _unserved(name: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
+    async def answer(data: bytes, context: Any) -> bytes:  # noqa: ANN401 - gRPC's
+        return unknown(name)
+
+    return answer
+
+
+class Server:
+    """Serves RPCs at a port, from `start` to `stop`."""
+
+    def __init__(self, options: GatewayOptions, calls: Calls, rpcs: Mapping[str, Rpc], *, shared_port: bool = False) -> None:
+        self.health = Health()
+        self._options = options
+        transport = (
+            *_TRANSPORT,
+            ("grpc.max_receive_message_length", min(_FRAME_BYTES_MAX, 4 * options.request_bytes_max)),
+            ("grpc.so_reuseport", int(shared_port)),
+        )
+        self._server = grpc.aio.server(options=transport)
+        self._server.add_generic_rpc_handlers((_Service(calls, rpcs), self.health))
+        self.port = 0
+
+    async def start(self) -> None:
+        """Return once clients can connect. Raises `InvalidArgument` when the port cannot be had."""
+        self.port = self._listen(self._options.port)
+        await self._server.start()
+        self.health.is_ready = True
+
+    def _listen(self, port: int) -> int:
+        where = f"{self._options.host}:{port}"
+        try:
+            return self._server.add_insecure_port(where)
+        except RuntimeError as error:
+            raise InvalidArgument(
+                "the gateway cannot listen there",
+                operation="start the gateway",
+                object=where,
+                observed=str(error),
+                hint="is another process using the port? choose another with --port, or another address with --host",
+            ) from error
+
+    async def stop(self) -> None:
+        """Take no more calls, and return when those under way have ended or their time is over."""
+        self.health.is_ready = False
+        await self._server.stop(self._options.drain.total_seconds())
