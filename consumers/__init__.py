@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .pull import GroupMixed, PullConsumer
     from .push import PushConsumer
     from .push_options import PushOptions
+    from .receives import Delivered
     from .simple import SimpleConsumer, SimpleOptions
     from .statistics import ConsumerStatistics, QueueStatistics
     from .trace.status import Fate
@@ -27,6 +28,7 @@ __all__ = [
     "ConsumeResult",
     "ConsumerStatistics",
     "DeadLetterTrace",
+    "Delivered",
     "Fate",
     "GroupMixed",
     "GroupTrace",
@@ -56,6 +58,7 @@ if not TYPE_CHECKING:
             ".pull": ["GroupMixed", "PullConsumer"],
             ".push": ["PushConsumer"],
             ".push_options": ["PushOptions"],
+            ".receives": ["Delivered"],
             ".simple": ["SimpleConsumer", "SimpleOptions"],
             ".statistics": ["ConsumerStatistics", "QueueStatistics"],
             ".trace.status": ["Fate"],

@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from ..coordinator.cells.keys import queue_key
 from ..coordinator.coordination import Coordination
+from ..coordinator.queues.cell import Receive
 from ..coordinator.queues.invisibility import acknowledged, changed_invisible_duration
 from ..coordinator.queues.keeper import Change, OwnershipLost
 from ..coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle, is_genuine
@@ -29,6 +30,7 @@ from .limits import Limits, check_counts
 from .membership import Membership, Subscription
 from .queues.assigned import AssignedQueues
 from .queues.receive_processor import ReceiveContext, ReceiveProcessor, SettlingLost
+from .receives import Delivered, Receives
 from .statistics import ConsumerStatistics
 
 RECEIVE_MESSAGES_MAX = 32
@@ -105,6 +107,7 @@ class SimpleConsumer(GroupMember):
             cache_messages=self._options.cache_messages,
             cache_bytes=self._options.cache_bytes,
         )
+        self._receives = Receives(group, self._membership, coordination.cells, self._clock, self._owner.queues)
         self._arrived = asyncio.Event()
         self._waiting = 0
         self._turn: Queue = ("", 0)
@@ -145,6 +148,9 @@ class SimpleConsumer(GroupMember):
         max_messages: int = RECEIVE_MESSAGES_MAX,
         invisible_duration: Duration = INVISIBLE_DEFAULT,
         await_duration: Duration = AWAIT_DEFAULT,
+        *,
+        attempt_id: str | None = None,
+        holder: str | None = None,
     ) -> list[MessageView]:
         """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for
         ``await_duration``.
@@ -153,14 +159,20 @@ class SimpleConsumer(GroupMember):
         before this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` counts how often a message
         was handed out. Several receives may wait at once. A cancelled receive gives back the messages it was just being given.
 
+        ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. As long as messages
+        are out to it, the receive gives just these again, with the same handles and delivery attempts, however many they are. That counts as
+        no attempt, and their time goes on. It holds for what this consumer gave, for queues that it owns, whoever had them before, and for
+        what `deliveries` found. ``holder`` names who is given the messages, for `deliveries`.
+
         Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the
-        consumer.
+        consumer. With an attempt id raises a retry error when the table or the store does not tell what is out to it.
         """
         self._check_count(max_messages)
         invisible = checked_duration(
             "invisible_duration", invisible_duration, least=INVISIBLE_MIN, most=INVISIBLE_MAX, operation="receive"
         )
         awaited = checked_duration("await_duration", await_duration, most=INVISIBLE_MAX, operation="receive")
+        receive = self._receives.named(attempt_id, holder)
         invisible_ms = _ms(invisible)
         until_s = self._clock.monotonic_s() + awaited.total_seconds()
         self._waiting += 1
@@ -168,8 +180,9 @@ class SimpleConsumer(GroupMember):
             while True:
                 self._check_open("receive")
                 arrived = self._arrived
-                if found := await self._take(max_messages, invisible_ms):
-                    return found
+                async with self._receives.one_by_one(receive):
+                    if found := await self._again(receive) or await self._take(max_messages, invisible_ms, receive):
+                        return found
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, until_s - self._clock.monotonic_s())):
                         await arrived.wait()
@@ -179,13 +192,34 @@ class SimpleConsumer(GroupMember):
         finally:
             self._waiting -= 1
 
-    async def _take(self, most: int, invisible_ms: int) -> list[MessageView]:
+    async def _again(self, receive: Receive | None) -> list[MessageView]:
+        """Messages that are out to this receive. They are in flight in this process, too."""
+        found, due_ms = await self._receives.again(receive)
+        self._in_flight.begin(
+            [[message.receipt_handle] for message in found if not self._in_flight.holds(message.receipt_handle)], due_ms
+        )
+        return found
+
+    async def deliveries(self, holder: str) -> list[Delivered]:
+        """All messages of the consumer's topics that are out to a holder, over all queues, whoever gave them and whoever owns the queues.
+
+        For processes that receive for others, such as gateways: another one goes on for the holder, changes invisible durations by these
+        handles, and answers a receive that is repeated with one of their attempt ids. Reads every queue's cell.
+
+        Raises `InvalidArgument`, `ClosedError`, and a retry error when the table or the store does not tell.
+        """
+        self._check_open("deliveries")
+        return await self._receives.deliveries(holder)
+
+    async def _take(self, most: int, invisible_ms: int, receive: Receive | None) -> list[MessageView]:
         """Messages that the queues have, beginning with the queue whose turn it is."""
-        asked: list[tuple[ReceiveProcessor, asyncio.Future[list[MessageView]]]] = []
+        asked: list[tuple[Queue, ReceiveProcessor, asyncio.Future[list[MessageView]]]] = []
         for queue in self._in_turn():
             processor = self._owner.queues[queue]
             if count := min(most, processor.available()):
-                asked.append((processor, processor.ask(count, invisible_ms)))
+                if receive is not None:
+                    self._receives.note(receive, queue, self._clock.wall_ms() + invisible_ms)
+                asked.append((queue, processor, processor.ask(count, invisible_ms, receive)))
                 self._turn = queue
                 most -= count
             if not most:
@@ -193,13 +227,16 @@ class SimpleConsumer(GroupMember):
         if not asked:
             return []
         try:
-            await asyncio.wait([given for _, given in asked])
+            await asyncio.wait([given for *_, given in asked])
         except asyncio.CancelledError:
-            for processor, given in asked:
+            for _, processor, given in asked:
                 if not given.cancel():
-                    processor.give_back(given.result())
+                    processor.give_back(given.result(), receive)
             raise
-        return [message for _, given in asked for message in given.result()]
+        for queue, processor, given in asked:
+            if receive is not None and not given.result() and not processor.keeper.ended.is_set():
+                self._receives.forget(receive, queue)  # if the queue was lost, its cell may say that it gave something
+        return [message for *_, given in asked for message in given.result()]
 
     def _in_turn(self) -> list[Queue]:
         queues = sorted(self._owner.queues)

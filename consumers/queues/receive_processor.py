@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,18 +14,20 @@ from functools import partial
 from ...coordinator.cells.requests import Request
 from ...coordinator.groups.record import DeliveryOrder, GroupRecord
 from ...coordinator.limits import CELL_BYTES_MAX
-from ...coordinator.queues.cell import QueueCell, State
+from ...coordinator.queues.cell import QueueCell, Receive, State
 from ...coordinator.queues.invisibility import Expiry, expired, returned, without_caught_up
 from ...coordinator.queues.keeper import CellFull, OwnershipLost, QueueKeeper
 from ...coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
+from ...coordinator.queues.receives import attempts_out
 from ...coordinator.queues.remote_acks import Tried
 from ...coordinator.workers.in_flight import ReceivedInFlight
 from ...log.errors import PenstockError, RetryError
 from ...log.message.message import MessageView
 from ..dead_letters.writer import DeadLetterWriter
 from ..feed.feed import Feed
-from ..schedule.receive import ReceiveSchedule, Want
+from ..schedule.receive import ReceiveSchedule
 from ..schedule.step import Step
+from ..schedule.want import Want
 from ..statistics import TopicCounters
 from .processor import DEAD_LETTERS_S, ProcessorContext, QueueProcessor
 
@@ -35,6 +37,8 @@ _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
 """A cell this large has no room for more messages that are out. The rest is for what becomes of them."""
 _OUT_BYTES = 32
 """The most that a message that is out takes of the cell."""
+_NAMED_BYTES = 64
+"""The same if the cell names its receive."""
 _LOOK_S = 5.0
 """How often to look whether another process has acknowledged messages, while somebody waits for a message group with messages out."""
 
@@ -64,7 +68,10 @@ class _PendingReceive:
 
     most: int
     invisible_ms: int
+    receive: Receive | None
     given: asyncio.Future[list[MessageView]]
+    over: asyncio.Future[None]
+    """Done when nothing more is given to it, and what it was given too late is on its way back."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,6 +135,10 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         self._asked: list[_PendingReceive] = []
         self._settling: list[_Settling] = []
         self._full_bytes = _FULL_BYTES
+        self.inherited = attempts_out(keeper.cell)
+        """The attempt ids, as hashes, to which messages were out when the queue was taken."""
+        self._unwinding: dict[asyncio.Future[None], int] = {}
+        """Receives under way, and what comes back of them, with the attempt id of each."""
 
     def _new_schedule(self, cell: QueueCell) -> ReceiveSchedule:
         return ReceiveSchedule(
@@ -155,17 +166,29 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         cell = self.keeper.cell
         return sum(one.state is State.OUT for one in (*cell.tries.values(), *(marker.tries for marker in cell.markers.values())))
 
-    def ask(self, most: int, invisible_ms: int) -> asyncio.Future[list[MessageView]]:
-        """Ask for up to ``most`` messages, given once it is durable that they are out. If the future is cancelled too late, they come back
-        at once.
+    def ask(self, most: int, invisible_ms: int, receive: Receive | None = None) -> asyncio.Future[list[MessageView]]:
+        """Ask for up to ``most`` messages, given once it is durable that they are out, to ``receive`` if that has a name. If the future is
+        cancelled too late, they come back at once.
         """
-        asked = _PendingReceive(most, invisible_ms, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        asked = _PendingReceive(most, invisible_ms, receive, loop.create_future(), loop.create_future())
         if self.ended.is_set():
             asked.given.set_result([])
         else:
+            self._unwind(asked.over, receive)
             self._asked.append(asked)
             self._woken.set()
         return asked.given
+
+    async def unwound(self, attempt: int) -> None:
+        """Wait until nothing is given to receives of this attempt id that were cancelled, and what they were given came back."""
+        while pending := [over for over, of in self._unwinding.items() if of == attempt]:
+            await asyncio.wait(pending)
+
+    def _unwind(self, over: asyncio.Future[None], receive: Receive | None) -> None:
+        if receive is not None and receive.attempt:
+            self._unwinding[over] = receive.attempt
+            over.add_done_callback(self._unwinding.pop)
 
     def settle(self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
         """Done once the change of these deliveries is durable. Changes are made in the order of calls. Raises `ReceiptRefused`. Raises
@@ -179,12 +202,17 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
             self._woken.set()
         return settling.done
 
-    def give_back(self, messages: Sequence[MessageView]) -> None:
-        """Make messages visible again that were handed out to nobody."""
+    def give_back(self, messages: Sequence[MessageView], receive: Receive | None = None) -> None:
+        """Make messages visible again that were handed out to nobody, by this receive."""
         self._around.in_flight.end(message.receipt_handle for message in messages)
         for message in messages:
             handle = ReceiptHandle.decode(message.receipt_handle)
-            self._settling.append(_Settling(partial(returned, handle=handle), handles=(handle,)))
+            settling = _Settling(partial(returned, handle=handle), handles=(handle,))
+            settling.done.add_done_callback(_heard)
+            self._unwind(settling.done, receive)
+            self._settling.append(settling)
+        if self.ended.is_set():
+            self._forsake((), self._settling)  # they come back when they are due
         self._woken.set()
 
     # --- Its life -----------------------------------------------------------------------------------------------------------------
@@ -221,6 +249,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         except BaseException:
             self._forsake(asked, settling)
             raise
+        _end(asked)
 
     async def _take_asked(self) -> list[_PendingReceive]:
         worker = self._around.worker
@@ -229,6 +258,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         asked, self._asked = self._asked, []
         if self._draining or worker.quiet:
             self._forsake(asked, ())
+        _end(one for one in asked if one.given.done())
         return [one for one in asked if not one.given.done()]
 
     async def _write(self, asked: Sequence[_PendingReceive], settling: Sequence[_Settling]) -> None:
@@ -303,15 +333,20 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return {lane for lane in lanes if schedule.blocked.has_caught_up(lane, schedule.next_fresh)}
 
     def _wants(self, asked: Sequence[_PendingReceive], now_ms: int) -> list[Want]:
-        left, wants = self._room_out(), []
+        left, wants = self._room_bytes(), []
         for one in asked:
-            wants.append(Want(min(one.most, left), now_ms + one.invisible_ms))
-            left -= wants[-1].most
+            each = _OUT_BYTES if one.receive is None else _NAMED_BYTES
+            wants.append(Want(min(one.most, left // each), now_ms + one.invisible_ms, one.receive))
+            left -= wants[-1].most * each
         return wants
 
     def _room_out(self) -> int:
-        """The number of further messages out for which the cell has room."""
-        return max(0, (self._full_bytes - self.keeper.size_bytes) // _OUT_BYTES)
+        """The number of further messages out for which the cell has room. There is room for one of any kind, or for none."""
+        left = self._room_bytes()
+        return left // _OUT_BYTES if left >= _NAMED_BYTES else 0
+
+    def _room_bytes(self) -> int:
+        return max(0, self._full_bytes - self.keeper.size_bytes)
 
     async def _would_do(self, settling: Sequence[_Settling]) -> bool:
         """Whether any of these can be carried out by the cell as known. It is read again before all are refused."""
@@ -328,7 +363,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     def _hand_out(self, asked: _PendingReceive, messages: list[MessageView]) -> None:
         if asked.given.done():
-            self.give_back(messages)
+            self.give_back(messages, asked.receive)
             return
         self._counters.messages_out.add(len(messages))
         self._counters.bytes_out.add(sum(len(message.body or b"") for message in messages))
@@ -347,6 +382,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         for one in asked:
             if not one.given.done():
                 one.given.set_result([])
+        _end(asked)
         for other in settling:
             other.fail(error or self._lost(other.tried))
 
@@ -360,3 +396,16 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         if foreign_s is not None or not self._around.is_awaited() or not self.schedule.blocked.holds_back(self.schedule.next_fresh):
             return foreign_s
         return _LOOK_S
+
+
+def _end(asked: Iterable[_PendingReceive]) -> None:
+    """Note that nothing more is given to these receives."""
+    for one in asked:
+        if not one.over.done():
+            one.over.set_result(None)
+
+
+def _heard(done: asyncio.Future[None]) -> None:
+    """Take notice of an outcome that nobody waits for."""
+    if not done.cancelled():
+        done.exception()

@@ -18,6 +18,7 @@ from ..feed.rows import GroupHashes
 from ..limits import Limits
 from .lanes import Lane, LaneRun
 from .step import Step
+from .want import Want
 
 
 class BlockedGroups:
@@ -203,7 +204,8 @@ class BlockedGroups:
             lane.known_to, lane.known_from = head, None
         attempts = max(of_head.attempts, tries.attempts)
         strikes = of_head.strikes if head == marker.head else tries.strikes
-        grown = Tries(of_head.state, attempts, strikes, of_head.due_ms, of_head.company)
+        receive = of_head.receive if (head, attempts) == (marker.head, of_head.attempts) else None  # else its handles are no good
+        grown = Tries(of_head.state, attempts, strikes, of_head.due_ms, of_head.company, receive)
         self._set(lane, Marker(head, max(marker.limit, message.offset + 1), grown), step)
         lane.delivered_to = max(lane.delivered_to, message.offset + 1)
         step.behind.append(message.offset)
@@ -277,8 +279,8 @@ class BlockedGroups:
                 lane.marker = step.markers[lane.hash] = None
         return found
 
-    def hand_out(self, lane: Lane, most: int, due_ms: int, step: Step) -> list[MessageView]:
-        """Give out the first messages of a lane by receipt handle, until ``due_ms``."""
+    def hand_out(self, lane: Lane, most: int, want: Want, step: Step) -> list[MessageView]:
+        """Give out the first messages of a lane by receipt handle."""
         strikes = _strikes(lane)
         messages, attempts = self._take_head(lane, most)
         marker = lane.marker
@@ -287,12 +289,12 @@ class BlockedGroups:
         self._has_out = True
         lane.known_from = messages[-1].offset + 1
         self._keep(lane, messages)
-        out = Tries(State.OUT, attempts, strikes, due_ms)
+        out = want.out(attempts, strikes, end=lane.known_from)
         lane.delivered_to = max(marker.limit, lane.known_from)
         self._set(lane, Marker(messages[0].offset, lane.delivered_to, out), step)
         return messages
 
-    def hand_out_fresh(self, message: MessageView, due_ms: int, step: Step) -> None:
+    def hand_out_fresh(self, message: MessageView, want: Want, step: Step) -> None:
         """Give out a fresh message. Its group is not blocked, or is blocked only by messages given out just before."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
@@ -302,7 +304,7 @@ class BlockedGroups:
         self._has_out = True
         lane.known_from = lane.delivered_to = message.offset + 1
         self._keep(lane, [message])
-        self._set(lane, Marker(lane.marker.head, lane.known_from, Tries(State.OUT, 1, 0, due_ms)), step)
+        self._set(lane, Marker(lane.marker.head, lane.known_from, want.out(1, end=lane.known_from)), step)
         step.behind.append(message.offset)
 
     def _keep(self, lane: Lane, messages: list[MessageView]) -> None:

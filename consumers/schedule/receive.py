@@ -13,23 +13,15 @@ from dataclasses import dataclass, field
 from ...coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from ...coordinator.queues.cell import Marker, QueueCell, State, Tries
 from ...coordinator.queues.offsets import OffsetSet
-from ...coordinator.queues.receipt_handle import ReceiptHandle
 from ...log.message.message import MessageView
 from ..feed.rows import GroupHashes
 from ..limits import Limits
 from .blocked_groups import BlockedGroups
+from .handles import Handles
 from .lanes import Lane
 from .step import ENDED_ITS_PROCESS, Letter, Step
 from .tracked_messages import TrackedMessages
-
-
-@dataclass(frozen=True, slots=True)
-class Want:
-    """What one ``receive`` wants of a queue."""
-
-    most: int
-    due_ms: int
-    """The time until which the messages are invisible to others."""
+from .want import Want
 
 
 @dataclass(slots=True)
@@ -68,15 +60,15 @@ class _Given:
 class HandedOut(TrackedMessages):
     """Messages tracked by themselves. Those that run are run by the clients that received them."""
 
-    def hand_out(self, message: MessageView, due_ms: int, step: Step) -> MessageView:
+    def hand_out(self, message: MessageView, want: Want, step: Step) -> MessageView:
         """Give out a tracked message once more."""
         before = self.tries[message.offset]
-        self._set_out(message, Tries(State.OUT, before.attempts + 1, before.strikes, due_ms), step)
+        self._set_out(message, want.out(before.attempts + 1, before.strikes), step)
         return message._replace(delivery_attempt=before.attempts + 1)
 
-    def hand_out_fresh(self, message: MessageView, due_ms: int, step: Step) -> None:
+    def hand_out_fresh(self, message: MessageView, want: Want, step: Step) -> None:
         """Give out a message for the first time."""
-        self._set_out(message, Tries(State.OUT, 1, 0, due_ms), step)
+        self._set_out(message, want.out(1), step)
 
     def take_visible(self, now_ms: int, most: int) -> list[MessageView]:
         """Take the first messages that are due and in memory."""
@@ -121,9 +113,7 @@ class ReceiveSchedule:
         """The group's settings; attempts and dead-letter policy may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
-        self._where = (group, topic, queue)
-        self._generation = cell.generation
-        self._secret = secret
+        self._handles = Handles(group, topic, queue, cell.generation, secret)
         self._hashes = GroupHashes(secret)
         self.blocked = BlockedGroups(cell, limits, self._hashes)
         self.tracked = HandedOut(cell, retained=limits.retained)
@@ -210,37 +200,19 @@ class ReceiveSchedule:
         return step, [self._with_handles(one) for one in given]
 
     def _with_handles(self, given: _Given) -> list[MessageView]:
-        lane_of: dict[int, tuple[int, int | None]] = {}
-        for lane, messages in given.lanes.items():
-            offsets = [message.offset for message in messages]
-            lane_of.update({offset: (lane, after) for offset, after in zip(offsets, [*offsets[1:], None], strict=True)})
-        return [
-            message._replace(receipt_handle=self._handle(message, *lane_of.get(message.offset, (None, None))))
-            for message in given.messages
-        ]
-
-    def _handle(self, message: MessageView, lane: int | None, following: int | None) -> str:
-        group, topic, queue = self._where
-        handle = ReceiptHandle(
-            group=group,
-            topic=topic,
-            queue=queue,
-            offset=message.offset,
-            generation=self._generation,
-            attempt=message.delivery_attempt,
-            lane=lane,
-            following=following,
-        )
-        return handle.encode(self._secret)
+        of_lanes = {
+            message.offset: message for lane, messages in given.lanes.items() for message in self._handles.of_lane(lane, messages)
+        }
+        return [of_lanes.get(message.offset) or self._handles.alone(message) for message in given.messages]
 
     # --- What was handed out or ran before
 
     def _give_visible(self, now_ms: int, given: _Given, step: Step) -> None:
         for message in self.tracked.take_visible(now_ms, given.left):
-            given.take(self.tracked.hand_out(message, given.want.due_ms, step))
+            given.take(self.tracked.hand_out(message, given.want, step))
 
     def _give_lane(self, lane: Lane, given: _Given, step: Step) -> None:
-        for message in self.blocked.hand_out(lane, given.left, given.want.due_ms, step):
+        for message in self.blocked.hand_out(lane, given.left, given.want, step):
             given.take(message, lane.hash)
 
     def _give_suspects(self, given: _Given, step: Step) -> None:
@@ -251,7 +223,7 @@ class ReceiveSchedule:
                 self._give_lane(self._lane_of(self._hash(tracked.messages[first]), step), given, step)
             else:
                 (message,) = tracked.take_suspects(lambda one: one.offset == first)  # noqa: B023 - called at once
-                given.take(tracked.hand_out(message, given.want.due_ms, step))
+                given.take(tracked.hand_out(message, given.want, step))
 
     def _hash(self, message: MessageView) -> int:
         return self._hashes.of(message.message_group)
@@ -303,17 +275,17 @@ class ReceiveSchedule:
 
     def _give_one(self, message: MessageView, given: _Given, step: Step) -> None:
         if not self._orderly:
-            self.tracked.hand_out_fresh(message, given.want.due_ms, step)
+            self.tracked.hand_out_fresh(message, given.want, step)
             given.take(message)
             return
         lane = self._hash(message)
         if lane in given.lanes and self.blocked.goes_on(lane):
-            self.blocked.hand_out_fresh(message, given.want.due_ms, step)
+            self.blocked.hand_out_fresh(message, given.want, step)
         elif self.blocked.pass_by(message):
             step.listed.append(message.offset)
             return
         else:
-            self.blocked.hand_out_fresh(message, given.want.due_ms, step)
+            self.blocked.hand_out_fresh(message, given.want, step)
         given.take(message, lane)
 
     def _pass_filtered(self, step: Step) -> None:

@@ -41,6 +41,18 @@ class State(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Receive:
+    """The receive to which messages are out, if its caller named it (`receives.py`)."""
+
+    attempt: int = 0
+    """The hash of its attempt id; 0: it had none."""
+    holder: int = 0
+    """The hash of the name of who was given the messages; 0: nobody was named."""
+    end: int = 0
+    """ORDERLY: the offset behind the last message of the lane that it was given. CONCURRENT: 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tries:
     """The history of a message that did not go straight through."""
 
@@ -54,6 +66,8 @@ class Tries:
     company: int = 0
     """RUNNING or SUSPECT: the number, or its upper bound, of messages of the process in flight with it; 1: alone. 0: as many as there
     are."""
+    receive: Receive | None = None
+    """OUT: the receive that was given it. None: nobody named it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +83,12 @@ class Marker:
     """The tries of the group; the strikes are the head's."""
 
     def from_head(self, head: int, state: State = State.WAITING, due_ms: int = 0) -> Marker:
-        """The marker further on in its group, without strikes. Messages delivered with the old head keep their attempts."""
+        """The marker further on in its group, without strikes. Messages delivered with the old head keep their attempts; if they are OUT,
+        then to the same receive.
+        """
         attempts = self.tries.attempts if head < self.limit else 0
-        return Marker(head, max(self.limit, head), Tries(state, attempts, 0, due_ms))
+        receive = self.tries.receive if state is State.OUT else None
+        return Marker(head, max(self.limit, head), Tries(state, attempts, 0, due_ms, receive=receive))
 
 
 @dataclass(frozen=True, slots=True)

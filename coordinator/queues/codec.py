@@ -9,14 +9,14 @@ from ...log.errors import DataDamaged, NewerFormatError
 from ...log.limits import NUMBER_MAX
 from ..cells.document import Codec
 from ..cells.varints import VarintReader, append_bytes, append_varint
-from .cell import ACKS_KEPT, DeadLetters, Marker, QueueCell, Seen, Spill, State, Tries
+from .cell import ACKS_KEPT, DeadLetters, Marker, QueueCell, Receive, Seen, Spill, State, Tries
 from .offsets import OffsetSet, Settled
 
 _FORMAT = 1
 _WITH_SECTIONS = 2
 """The format with sections: their number follows, then pairs of a section's number and its bytes. It is written only if there are
 sections, so that earlier versions can read all other cells. They refuse cells with sections, and so do not drop what they do not know."""
-_TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN = 1, 2, 3, 4, 5
+_TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN, _RECEIVES = 1, 2, 3, 4, 5, 6
 _HASH_BYTES = 8
 _ID_BYTES = 16
 _TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
@@ -38,7 +38,7 @@ def encode_cell(cell: QueueCell) -> bytes:
     data += cell.granted.encode()
     shared: defaultdict[Tries, list[int]] = defaultdict(list)
     for offset, tries in cell.tries.items():
-        shared[tries].append(offset)
+        shared[tries if tries.receive is None else replace(tries, receive=None)].append(offset)
     append_varint(data, len(shared))
     for tries, offsets in shared.items():
         _append_tries(data, tries)
@@ -80,7 +80,31 @@ def _sections(cell: QueueCell) -> dict[int, bytes]:
         seen = bytearray()
         append_varint(seen, cell.seen.entry)
         sections[_SEEN] = bytes(seen) + b"".join(one.to_bytes(_HASH_BYTES, "little") for one in (cell.seen.digest, cell.seen.group))
+    if receives := _receives(cell):
+        sections[_RECEIVES] = receives
     return sections
+
+
+def _receives(cell: QueueCell) -> bytes:
+    """Each receive once: its hashes, the offsets that are out to it, and the places of its lanes among the markers, each with where the
+    receive ends.
+    """
+    named: defaultdict[tuple[int, int], tuple[list[int], list[tuple[int, int]]]] = defaultdict(lambda: ([], []))
+    for offset, tries in cell.tries.items():
+        if (receive := tries.receive) is not None:
+            named[receive.attempt, receive.holder][0].append(offset)
+    for place, marker in enumerate(cell.markers.values()):
+        if (receive := marker.tries.receive) is not None:
+            named[receive.attempt, receive.holder][1].append((place, receive.end - marker.head))
+    data = bytearray()
+    for hashes, (offsets, lanes) in named.items():
+        data += b"".join(one.to_bytes(_HASH_BYTES, "little") for one in hashes)
+        data += OffsetSet.of_offsets(offsets).encode()
+        append_varint(data, len(lanes))
+        for place, length in lanes:
+            append_varint(data, place)
+            append_varint(data, length)
+    return bytes(data)
 
 
 def _spill(spill: Spill) -> bytes:
@@ -131,9 +155,39 @@ def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCe
             cell = _with_acks(cell, VarintReader(reader.sized(), where=where), where)
         elif number == _SEEN:
             cell = replace(cell, seen=_read_seen(VarintReader(reader.sized(), where=where)))
+        elif number == _RECEIVES:
+            cell = _with_receives(cell, VarintReader(reader.sized(), where=where))
         else:
-            raise _newer(where, f"section {_TRANSACTIONS} to {_SEEN}", number)
+            raise _newer(where, f"section {_TRANSACTIONS} to {_RECEIVES}", number)
     return cell
+
+
+def _with_receives(cell: QueueCell, reader: VarintReader) -> QueueCell:
+    tries, markers = dict(cell.tries), dict(cell.markers)
+    lanes = list(markers)
+    while not reader.done:
+        attempt, holder = (int.from_bytes(reader.take(_HASH_BYTES), "little") for _ in range(2))
+        named = Receive(attempt, holder)
+        offsets = OffsetSet.decode(reader)
+        if len(offsets) > len(tries):
+            raise reader.damaged("the cell names receives of messages that are not out", observed=len(offsets))
+        for first, limit in offsets.ranges():
+            for offset in range(first, limit):
+                tries[offset] = _received(tries.get(offset), named, reader)
+        for _ in range(reader.count(2)):
+            place, length = reader.varint(), reader.varint()
+            marker = markers[lanes[place]] if place < len(lanes) else None
+            if marker is None or not 0 < length <= marker.limit - marker.head:
+                raise reader.damaged("the cell names a receive that ends beyond what is out of its lane", observed=length)
+            out = _received(marker.tries, replace(named, end=marker.head + length), reader)
+            markers[lanes[place]] = replace(marker, tries=out)
+    return replace(cell, tries=tries, markers=markers)
+
+
+def _received(tries: Tries | None, receive: Receive, reader: VarintReader) -> Tries:
+    if tries is None or tries.state is not State.OUT or tries.receive is not None:
+        raise reader.damaged("the cell names a receive of what is not out, or two of one message", observed=tries)
+    return replace(tries, receive=receive)
 
 
 def _with_acks(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:

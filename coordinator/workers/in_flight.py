@@ -46,6 +46,10 @@ class ReceivedInFlight:
             self._deliveries.update(dict.fromkeys(together, delivery))
             self._look_at(due_ms)
 
+    def holds(self, receipt: str) -> bool:
+        """Whether this message is counted."""
+        return receipt in self._deliveries
+
     def end(self, receipts: Iterable[str]) -> None:
         """Stop counting these messages: they are acknowledged, or were given to nobody. Messages of other processes are ignored."""
         for receipt in receipts:

@@ -18,6 +18,7 @@ from penstock.consumers.broadcast import BroadcastConsumer as AsyncBroadcastCons
 from penstock.consumers.pull import MESSAGES_MAX
 from penstock.consumers.pull import PullConsumer as AsyncPullConsumer
 from penstock.consumers.push import PushConsumer as AsyncPushConsumer
+from penstock.consumers.receives import Delivered
 from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_DEFAULT, RECEIVE_MESSAGES_MAX, ReceiptT
 from penstock.consumers.simple import SimpleConsumer as AsyncSimpleConsumer
 from penstock.consumers.statistics import ConsumerStatistics
@@ -125,6 +126,9 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
         max_messages: int = RECEIVE_MESSAGES_MAX,
         invisible_duration: Duration = INVISIBLE_DEFAULT,
         await_duration: Duration = AWAIT_DEFAULT,
+        *,
+        attempt_id: str | None = None,
+        holder: str | None = None,
     ) -> list[MessageView]:
         """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for
         ``await_duration``.
@@ -133,10 +137,27 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
         before this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` counts how often a message
         was handed out. Several receives may wait at once. A cancelled receive gives back the messages it was just being given.
 
+        ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. As long as messages
+        are out to it, the receive gives just these again, with the same handles and delivery attempts, however many they are. That counts as
+        no attempt, and their time goes on. It holds for what this consumer gave, for queues that it owns, whoever had them before, and for
+        what `deliveries` found. ``holder`` names who is given the messages, for `deliveries`.
+
         Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the
-        consumer.
+        consumer. With an attempt id raises a retry error when the table or the store does not tell what is out to it.
         """
-        return self._portal.run(lambda: self._core.receive(max_messages, invisible_duration, await_duration))
+        return self._portal.run(
+            lambda: self._core.receive(max_messages, invisible_duration, await_duration, attempt_id=attempt_id, holder=holder)
+        )
+
+    def deliveries(self, holder: str) -> list[Delivered]:
+        """All messages of the consumer's topics that are out to a holder, over all queues, whoever gave them and whoever owns the queues.
+
+        For processes that receive for others, such as gateways: another one goes on for the holder, changes invisible durations by these
+        handles, and answers a receive that is repeated with one of their attempt ids. Reads every queue's cell.
+
+        Raises `InvalidArgument`, `ClosedError`, and a retry error when the table or the store does not tell.
+        """
+        return self._portal.run(lambda: self._core.deliveries(holder))
 
     def ack(self, *receipts: MessageView | str) -> None:
         """Settle messages, given as such or by their receipt handles. Returns once that is durable. They never come back.

@@ -12,9 +12,10 @@ from penstock.consumers.limits import Limits, Mode
 from penstock.consumers.schedule.blocked_groups import BlockedGroups
 from penstock.consumers.schedule.lanes import Failure, Lane, LaneRun
 from penstock.consumers.schedule.push import PushSchedule
-from penstock.consumers.schedule.receive import ReceiveSchedule, Want
+from penstock.consumers.schedule.receive import ReceiveSchedule
 from penstock.consumers.schedule.step import Step
 from penstock.consumers.schedule.tracked_messages import TrackedMessages
+from penstock.consumers.schedule.want import Want
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, State, Tries
 from penstock.coordinator.queues.offsets import OffsetSet, Settled
@@ -51,7 +52,7 @@ def test_no_more_is_read_again_than_there_is_room_for() -> None:
 @pytest.mark.parametrize(("retained", "kept"), [(1, True), (0, False)])
 def test_what_was_given_out_and_comes_back_is_read_again_only_if_there_was_no_room(retained: int, kept: bool) -> None:
     some, step = blocked({}, retained=retained), Step()
-    some.hand_out_fresh(message(5, "a"), 1_000, step)
+    some.hand_out_fresh(message(5, "a"), Want(1, 1_000), step)
     assert some.retained == retained
     back = QueueCell(settled=Settled(6), markers={A: Marker(5, 6, Tries(State.WAITING, 1, 1))})
     some.adopt(back)
@@ -70,7 +71,7 @@ def test_with_another_filter_what_the_former_one_left_out_of_a_blocked_group_is_
 
 def test_with_another_filter_what_is_given_out_is_not_read_again() -> None:
     some = blocked({})
-    some.hand_out_fresh(message(5, "a"), 1_000, Step())
+    some.hand_out_fresh(message(5, "a"), Want(1, 1_000), Step())
     assert some.pass_by(message(7, "a"))
     some.filtered_anew()
     some.adopt(QueueCell(settled=Settled(8), markers={A: Marker(6, 6, Tries(State.WAITING))}))
@@ -145,7 +146,7 @@ def test_a_group_is_blocked_once() -> None:
 def test_what_is_given_out_still_is_kept_until_it_comes_back() -> None:
     some, step = blocked({}), Step()
     for offset in (5, 7):
-        some.hand_out_fresh(message(offset, "a"), 1_000, step)
+        some.hand_out_fresh(message(offset, "a"), Want(1, 1_000), step)
     assert some.expiries_ms() == [1_000]
     some.adopt(QueueCell(settled=Settled(8), markers={A: Marker(7, 8, Tries(State.OUT, 1, 0, 2_000))}))
     assert (some.expiries_ms(), some.ready(0)) == ([2_000], 0)
@@ -165,7 +166,7 @@ def test_a_group_that_an_owner_before_gave_out_is_waited_for() -> None:
 @pytest.mark.parametrize(("later", "holds"), [("a", True), ("b", False)])
 def test_a_group_holds_back_what_is_behind_what_was_given_out_of_it(later: str, holds: bool) -> None:
     some = blocked({B: waiting(0)})
-    some.hand_out_fresh(message(5, "a"), 1_000, Step())
+    some.hand_out_fresh(message(5, "a"), Want(1, 1_000), Step())
     assert some.pass_by(message(7, later))
     assert some.holds_back(8) is holds
 

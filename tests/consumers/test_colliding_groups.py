@@ -8,7 +8,8 @@ from penstock.consumers.feed import rows
 from penstock.consumers.limits import Limits, Mode
 from penstock.consumers.schedule.lanes import Failure
 from penstock.consumers.schedule.push import PushSchedule
-from penstock.consumers.schedule.receive import ReceiveSchedule, Want
+from penstock.consumers.schedule.receive import ReceiveSchedule
+from penstock.consumers.schedule.want import Want
 from penstock.coordinator.groups.record import GroupSettings
 from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.queues.offsets import OffsetSet, Settled

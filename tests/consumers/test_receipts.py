@@ -9,7 +9,8 @@ import pytest
 import xxhash
 
 from penstock.consumers.limits import Limits
-from penstock.consumers.schedule.receive import ReceiveSchedule, Want
+from penstock.consumers.schedule.receive import ReceiveSchedule
+from penstock.consumers.schedule.want import Want
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell, State
 from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired, returned, without_caught_up

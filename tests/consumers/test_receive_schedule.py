@@ -14,7 +14,8 @@ import pytest
 from penstock.consumers.limits import Limits, Mode
 from penstock.consumers.schedule.lanes import Failure, LaneRun
 from penstock.consumers.schedule.push import PushSchedule
-from penstock.consumers.schedule.receive import ReceiveSchedule, Want
+from penstock.consumers.schedule.receive import ReceiveSchedule
+from penstock.consumers.schedule.want import Want
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell, State
 from penstock.coordinator.queues.codec import decode_cell, encode_cell

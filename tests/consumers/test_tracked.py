@@ -8,6 +8,7 @@ from penstock.consumers.limits import Limits
 from penstock.consumers.schedule.receive import HandedOut, ReceiveSchedule
 from penstock.consumers.schedule.step import Step
 from penstock.consumers.schedule.tracked_messages import TrackedMessages
+from penstock.consumers.schedule.want import Want
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell, State, Tries
 from penstock.coordinator.queues.offsets import OffsetSet
@@ -49,7 +50,7 @@ def test_as_many_as_there_is_room_for_stay_in_memory_until_they_are_due(retained
     waits, out, step = TrackedMessages(QueueCell(), retained=retained), HandedOut(QueueCell(), retained=retained), Step()
     for offset in range(2):
         waits.wait(message(offset, None), waiting(10), step)
-        out.hand_out_fresh(message(offset, None), 10, step)
+        out.hand_out_fresh(message(offset, None), Want(1, 10), step)
     assert (len(waits.messages), len(out.messages)) == (retained, retained)
     assert len(waits.missing(10)) == 2 - retained
 

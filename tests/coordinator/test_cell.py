@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.coordinator.queues.cell import Marker, QueueCell, State, Tries, parted
+from penstock.coordinator.queues.cell import Marker, QueueCell, Receive, State, Tries, parted
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.offsets import OffsetSet, Settled
 from penstock.log.errors import DataDamaged, InternalError, NewerFormatError
@@ -246,3 +246,63 @@ def test_any_bytes_are_a_cell_or_damaged(data: bytes) -> None:
     except DataDamaged:
         return
     assert decode_cell(encode_cell(cell), where="cell") == cell
+
+
+hashes = st.integers(0, 2**64 - 1)
+receives = st.builds(Receive, hashes, hashes)
+dues = st.integers(0, 10**13)
+
+
+@given(
+    tries=st.dictionaries(
+        st.integers(0, 10**6), st.builds(Tries, st.just(State.OUT), st.integers(1, 99), st.integers(0, 9), dues, receive=receives)
+    ),
+    lanes=st.dictionaries(
+        hashes, st.tuples(st.integers(0, 10**12), st.integers(1, 50), st.integers(0, 50), dues, st.one_of(st.none(), receives))
+    ),
+)
+@settings(max_examples=examples(100), deadline=None)
+def test_the_receives_that_messages_are_out_to_are_stored(
+    tries: dict[int, Tries], lanes: dict[int, tuple[int, int, int, int, Receive | None]]
+) -> None:
+    markers = {
+        lane: Marker(
+            head,
+            head + out + more,
+            Tries(State.OUT, 2, 1, due_ms, receive=receive and replace(receive, end=head + out)),
+        )
+        for lane, (head, out, more, due_ms, receive) in lanes.items()
+    }
+    cell = QueueCell(settled=Settled(10**12), tries=tries, markers=markers)
+    assert decode_cell(encode_cell(cell), where="cell") == cell
+    many = [replace(one, receive=None) for one in tries.values()]
+    unnamed = replace(cell, tries=dict(zip(tries, many, strict=True)), markers={})
+    assert encode_cell(unnamed)[0] == 1, "a cell that names none is written as before, and earlier versions read it"
+
+
+def test_receives_take_little_of_a_cell() -> None:
+    """32 messages of one receive, tracked each by itself; and a thousand message groups, each out to a receive of its own."""
+    one = Receive(2**63 + 5, 2**63 + 7)
+    out = Tries(State.OUT, 1, 0, 2**41)
+    cell = QueueCell(settled=Settled(10**9), tries={10**9 - 2 * n: out for n in range(32)})
+    named = replace(cell, tries=dict.fromkeys(cell.tries, replace(out, receive=one)))
+    assert len(encode_cell(named)) - len(encode_cell(cell)) <= 40
+    lanes = {2**63 + n: Marker(10**9 + n, 10**9 + n + 1, out) for n in range(1_000)}
+    each = {lane: replace(marker, tries=replace(out, receive=Receive(lane, 7, marker.limit))) for lane, marker in lanes.items()}
+    sizes = [len(encode_cell(replace(cell, markers=markers))) for markers in (lanes, each)]
+    assert (sizes[1] - sizes[0]) / 1_000 <= 24
+    assert sizes[1] <= 64 * 1_000
+
+
+def test_receives_that_cannot_be_are_refused() -> None:
+    out = Tries(State.OUT, 1, 0, 50, receive=Receive(1, 2))
+    beyond = Marker(3, 5, replace(out, receive=Receive(1, 2, end=6)))
+    nothing = Marker(3, 5, replace(out, receive=Receive(1, 2, end=3)))
+    for cell in (
+        QueueCell(settled=Settled(9), markers={7: beyond}),
+        QueueCell(settled=Settled(9), markers={7: nothing}),
+        QueueCell(settled=Settled(9), tries={3: replace(out, state=State.WAITING)}),
+        QueueCell(settled=Settled(9), markers={7: Marker(3, 5, replace(out, state=State.PARKED, receive=Receive(1, 2, end=4)))}),
+    ):
+        with pytest.raises(DataDamaged):
+            decode_cell(encode_cell(cell), where="cell")

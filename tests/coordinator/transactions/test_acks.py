@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.consumers.schedule.receive import Want
+from penstock.consumers.schedule.want import Want
 from penstock.coordinator.groups.record import GroupSettings
 from penstock.coordinator.queues.cell import QueueCell, State
 from penstock.coordinator.queues.codec import decode_cell, encode_cell

@@ -1,0 +1,43 @@
+"""Receipt handles of the messages that one queue's cell has out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...coordinator.queues.receipt_handle import ReceiptHandle
+from ...log.message.message import MessageView
+
+
+@dataclass(frozen=True, slots=True)
+class Handles:
+    """Makes the handles of one queue in one generation of the group's position."""
+
+    group: str
+    topic: str
+    queue: int
+    generation: int
+    secret: str
+    """The consumer group's."""
+
+    def alone(self, message: MessageView) -> MessageView:
+        """The message with the handle of its delivery. CONCURRENT: nothing follows it."""
+        return self._with_handle(message, None, None)
+
+    def of_lane(self, lane: int, messages: Sequence[MessageView]) -> Iterator[MessageView]:
+        """The messages of one lane that are out together, each with its handle."""
+        for message, following in zip(messages, [*messages[1:], None], strict=True):
+            yield self._with_handle(message, lane, None if following is None else following.offset)
+
+    def _with_handle(self, message: MessageView, lane: int | None, following: int | None) -> MessageView:
+        handle = ReceiptHandle(
+            group=self.group,
+            topic=self.topic,
+            queue=self.queue,
+            offset=message.offset,
+            generation=self.generation,
+            attempt=message.delivery_attempt,
+            lane=lane,
+            following=following,
+        )
+        return message._replace(receipt_handle=handle.encode(self.secret))

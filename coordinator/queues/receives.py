@@ -1,0 +1,88 @@
+"""The receives that messages are out to, as the cells of their queues name them. Pure.
+
+A receive may have an attempt id, by which it is repeated, and a holder: the client that was given the messages. A cell knows both by a
+hash that is keyed with the consumer group's secret. It names a receive only where messages are out to it, so nothing has to be removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from .cell import Marker, QueueCell, Receive, State, Tries
+
+_ATTEMPT, _HOLDER = b"receive attempt", b"receive holder"
+
+
+def attempt_hash(attempt_id: str, secret: str) -> int:
+    """The number by which cells know an attempt id: 64 bits, never 0."""
+    return _hash(attempt_id, secret, _ATTEMPT)
+
+
+def holder_hash(holder: str, secret: str) -> int:
+    """The number by which cells know a holder: 64 bits, never 0."""
+    return _hash(holder, secret, _HOLDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """Messages of one queue that are out."""
+
+    alone: Mapping[int, Tries]
+    """CONCURRENT: by offset."""
+    lanes: Mapping[int, Marker]
+    """ORDERLY: the markers of their lanes, by hash. The messages are those from the head up to the end of the receive."""
+
+    def __bool__(self) -> bool:
+        return bool(self.alone or self.lanes)
+
+    def dues_ms(self) -> list[int]:
+        """When each message or lane becomes visible to others."""
+        return [tries.due_ms for tries in self._tries()]
+
+    def by_attempt(self) -> dict[int, Outstanding]:
+        """The messages that are out to each attempt id, as its hash."""
+        attempts = {tries.receive.attempt for tries in self._tries() if tries.receive is not None}
+        return {attempt: self._of(attempt) for attempt in sorted(attempts)}
+
+    def _of(self, attempt: int) -> Outstanding:
+        def is_of(tries: Tries) -> bool:
+            return tries.receive is not None and tries.receive.attempt == attempt
+
+        return Outstanding(
+            {offset: tries for offset, tries in self.alone.items() if is_of(tries)},
+            {lane: marker for lane, marker in self.lanes.items() if is_of(marker.tries)},
+        )
+
+    def _tries(self) -> Iterator[Tries]:
+        yield from self.alone.values()
+        yield from (marker.tries for marker in self.lanes.values())
+
+
+def outstanding(cell: QueueCell, is_meant: Callable[[Receive], bool], now_ms: int) -> Outstanding:
+    """The messages that are out to some receives, and not due."""
+
+    def is_out(tries: Tries) -> bool:
+        return tries.state is State.OUT and tries.due_ms > now_ms and tries.receive is not None and is_meant(tries.receive)
+
+    return Outstanding(
+        {offset: tries for offset, tries in cell.tries.items() if is_out(tries)},
+        {lane: marker for lane, marker in cell.markers.items() if is_out(marker.tries)},
+    )
+
+
+def attempts_out(cell: QueueCell) -> set[int]:
+    """The attempt ids, as hashes, to which messages are out, due or not."""
+    return {receive.attempt for receive in _named(cell) if receive.attempt}
+
+
+def _named(cell: QueueCell) -> Iterator[Receive]:
+    for tries in (*cell.tries.values(), *(marker.tries for marker in cell.markers.values())):
+        if tries.receive is not None:
+            yield tries.receive
+
+
+def _hash(text: str, secret: str, purpose: bytes) -> int:
+    digest = blake2b(text.encode(), digest_size=8, key=bytes.fromhex(secret), person=purpose).digest()
+    return int.from_bytes(digest, "little") or 1

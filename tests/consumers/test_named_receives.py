@@ -1,0 +1,246 @@
+"""Receives that are repeated by their attempt id, and what is out to a holder: at the consumer that gave it, and at others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.consumers.receives import NAME_CHARS_MAX, Delivered
+from penstock.log import MessageView
+from penstock.log.errors import InvalidArgument, LimitExceeded
+from tests.consumers.receiving import Member, Scene, bodies
+
+ORDERS = ("ORDERLY", "CONCURRENT")
+THIRTY, NOTHING = timedelta(seconds=30), timedelta(0)
+
+
+async def receive(
+    member: Member,
+    most: int = 32,
+    *,
+    attempt: str | None = "attempt",
+    holder: str | None = "client",
+    wait: timedelta = NOTHING,
+    invisible: timedelta = THIRTY,
+) -> list[MessageView]:
+    found: list[MessageView] = await member.run(member.consumer.receive(most, invisible, wait, attempt_id=attempt, holder=holder))
+    return found
+
+
+async def deliveries(member: Member, holder: str = "client") -> list[Delivered]:
+    found: list[Delivered] = await member.run(member.consumer.deliveries(holder))
+    return found
+
+
+def handles(messages: Iterable[MessageView]) -> list[tuple[str, int, str]]:
+    return sorted((message.body.decode(), message.delivery_attempt, message.receipt_handle) for message in messages)
+
+
+def place(message: MessageView) -> tuple[int, int]:
+    return message.queue, message.offset
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_repeated_receive_gives_the_same_and_nothing_else(order: str) -> None:
+    scene = Scene(queues=2)
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order=order)
+        await one.send("a1", "b1", "a2", "c1", "a3")
+        await scene.let_pass(2)
+        first = await receive(one, 4)
+        await one.send("d1", "e1", "a4")
+        await scene.let_pass(2)
+        assert await receive(one, 1) == sorted(first, key=place)
+        done = min(first, key=place)
+        await one.ack(done)
+        left = [message for message in sorted(first, key=place) if message is not done]
+        again = await receive(one, 32)
+        assert again == left
+        others = await receive(one, attempt="another")
+        assert not set(bodies(others)) & set(bodies(first))
+        assert await receive(one) == left
+        for message in again:
+            await one.ack(message)
+        rest = await receive(one)
+        assert not set(bodies(rest)) & {*bodies(first), *bodies(others)}, "all was settled, so this is a fresh receive"
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_expired_is_not_out_to_the_receive_any_more(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order=order)
+        await one.send("a1", "a2")
+        await scene.let_pass(2)
+        assert bodies(await receive(one)) == ["a1", "a2"]
+        await scene.let_pass(31)
+        again = await receive(one)
+        assert [(message.body, message.delivery_attempt) for message in again] == [(b"a1", 2), (b"a2", 2)]
+        assert await receive(one) == again
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("dies", [True, False])
+def test_the_next_owner_gives_the_same_again(order: str, dies: bool) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one, two = scene.member("one"), scene.member("two")
+        await one.consume(delivery_order=order)
+        await one.send("a1", "b1", "a2", "a3")
+        await scene.let_pass(2)
+        first = await receive(one, 3, invisible=timedelta(minutes=5))
+        await two.consume(delivery_order=order)
+        if dies:
+            one.process.crash()
+        else:
+            await one.run(one.consumer.close())
+        await scene.let_pass(40)
+        assert await receive(two) == [message._replace(epoch=2) for message in first]
+        assert bodies(await receive(two, attempt="another")) == (["a3"] if order == "CONCURRENT" else [])
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_beside_the_owner_deliveries_are_found_by_their_holder_and_given_again(order: str) -> None:
+    scene = Scene(queues=2)
+
+    async def script() -> None:
+        one, two = scene.member("one"), scene.member("two")
+        await one.consume(delivery_order=order)
+        await one.send("a1", "b1", "a2", "c1", "d1", "e1", "f1", "g1")
+        await scene.let_pass(2)
+        first = [*await receive(one, 4, attempt="x"), *await receive(one, 1, attempt="y")]
+        others = await receive(one, 1, attempt="z", holder="another")
+        await two.consume(delivery_order=order)
+        await scene.let_pass(20)
+        found = await deliveries(two)
+        assert sorted(map(handles, (one.messages for one in found))) == sorted(map(handles, (first[:4], first[4:])))
+        in_ms = [1000 * one.due.timestamp() - two.lake.runtime.clock.wall_ms() for one in found]
+        assert all(5_000 < left_ms < 30_000 for left_ms in in_ms)
+        answered = await receive(two, 1, attempt="x")
+        assert bodies(answered) == bodies(sorted(first[:4], key=place))
+        await two.ack(*answered)
+        (left,) = await deliveries(two)
+        assert bodies(left.messages) == bodies(first[4:])
+        assert bodies((await deliveries(two, "another"))[0].messages) == bodies(others)
+        assert await deliveries(two, "nobody") == []
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_after_a_reset_nothing_of_before_is_given_again(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order=order)
+        await one.send("a1", "b1")
+        await scene.let_pass(2)
+        await receive(one, 2)
+        await one.run(one.operators.reset("audit", "orders", "earliest"))
+        await scene.let_pass(10)
+        assert await deliveries(one) == []
+        again = await receive(one)
+        assert [(message.body, message.delivery_attempt) for message in again] == [(b"a1", 1), (b"b1", 1)]
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_a_cancelled_receive_was_being_given_is_not_given_to_its_repetition(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order=order)
+        await one.send("a1", "a2")
+        await scene.let_pass(2)
+
+        async def cancelled_and_repeated() -> list[MessageView]:
+            consumer = one.consumer
+            first = asyncio.ensure_future(consumer.receive(2, THIRTY, NOTHING, attempt_id="x"))
+            await scene.let_pass(0.001)
+            first.cancel()
+            with suppress(asyncio.CancelledError):
+                await first
+            return await consumer.receive(2, THIRTY, timedelta(seconds=5), attempt_id="x")
+
+        again = await one.run(cancelled_and_repeated())
+        assert [(message.body, message.delivery_attempt) for message in again] == [(b"a1", 2), (b"a2", 2)]
+        await one.ack(*again)
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_receives_at_once_with_one_attempt_id_are_given_the_same(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order=order)
+
+        async def twice() -> list[list[MessageView]]:
+            both = [asyncio.ensure_future(receive(one, 1, wait=timedelta(seconds=20))) for _ in range(2)]
+            await one.send("a1", "b1", "c1")
+            return await asyncio.gather(*both)
+
+        first, second = await twice()
+        assert len(first) == 1
+        assert first == second
+
+    scene.play(script)
+
+
+def test_a_receive_without_a_name_costs_its_cell_nothing() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order="CONCURRENT")
+        await one.send("a1", "b1")
+        await scene.let_pass(2)
+        await receive(one, 1, attempt=None, holder=None)
+        (tries,) = (await scene.cell()).tries.values()
+        assert tries.receive is None
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"attempt_id": ""}, InvalidArgument),
+        ({"attempt_id": 7}, InvalidArgument),
+        ({"holder": ""}, InvalidArgument),
+        ({"holder": "h" * (NAME_CHARS_MAX + 1)}, LimitExceeded),
+    ],
+)
+def test_what_is_no_name_is_refused(given: dict[str, Any], error: type[Exception]) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume()
+        with pytest.raises(error):
+            await one.run(one.consumer.receive(**given))
+        with pytest.raises(InvalidArgument):
+            await deliveries(one, "")
+
+    scene.play(script)
