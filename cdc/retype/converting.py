@@ -125,7 +125,7 @@ def _readers(change: ColumnChange) -> Callable[[Any], Any] | None:
         return _midnight
     if change.old in ("timestamp", "timestamp_ntz") and change.new == "date":
         return _day
-    if change.old == "float":
+    if change.old == "float" and change.new != "double":
         return lambda value: Decimal(_single_text(value))
     if change.old == "double" and change.new != "float":
         return lambda value: Decimal(repr(value))
