@@ -293,7 +293,8 @@ def target_names(source: Source, taken: Mapping[str, Source]) -> list[str]:
     others = {name for other in taken.values() if other != source for name in folder_names(other)}
     free = [name for name in folder_names(source) if taken.get(name) == source or (name not in taken and name not in others)]
     if not free:
-        raise name_taken(source)
+        name = folder_names(source)[0]
+        raise name_taken(source, name, taken.get(name))
     return free
 
 
@@ -346,11 +347,13 @@ def _escaped(text: str) -> str:
     return "".join(f"~{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
 
 
-def name_taken(source: Source) -> TargetRefused:
-    """The error for a table whose possible folders all belong to other tables."""
+def name_taken(source: Source, folder: str, other: Source | None) -> TargetRefused:
+    """The error for a table whose possible folders all belong to other tables, the first one to ``other``."""
     return TargetRefused(
         "the table's folder is that of another table",
         operation="sync",
         object=source.names[-1],
-        hint="sync it into a folder of its own, by a sync of another name: tables=… (--table)",
+        expected="a folder that no other table has, or could have",
+        observed=folder if other is None else f"{folder}, which is {other.names[-1]}'s",
+        hint="name its target apart: rename={'TABLE': '{schema}_{table}'} (--rename)",
     )

@@ -250,14 +250,10 @@ class Engine:
         return self._stopped.named
 
     @property
-    def known(self) -> dict[Source, Target | None]:
-        """The target by table; None: no event of the table could be applied in this run."""
-        return {**dict.fromkeys((*self._names, *self._stopped)), **self._targets}
-
-    @property
     def unmatched(self) -> tuple[str, ...]:
         """The tables and columns that the options name, and no event has had."""
-        return unmatched(self._options, self.known, self._columns)
+        columns = {source: [column.name for column in target.columns] for source, target in self._targets.items()}
+        return unmatched(self._options, {**dict.fromkeys((*self._names, *self._stopped), ()), **columns}, self._columns)
 
     @property
     def position(self) -> dict[int, int]:
@@ -546,8 +542,8 @@ class Engine:
         """The folders that a table may have. Raises `TargetRefused` when there is none."""
         if (name := self._options.choices.folder(source)) is None:
             return target_names(source, taken)
-        if taken.get(name, source) != source:
-            raise name_taken(source)
+        if (other := taken.get(name, source)) != source:
+            raise name_taken(source, name, other)
         return [name]
 
     def _know(self, source: Source, name: str, found: Found, shape: Shape) -> None:

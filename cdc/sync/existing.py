@@ -18,19 +18,19 @@ GONE = (
 
 def folder_of(source: Source, names: Sequence[str], find: Callable[[str], Found | None]) -> tuple[str, Found | None]:
     """The table's own folder, or the first that is no other table's and cannot be taken for one; and what is there. Raises `TargetRefused`."""
-    free, taken = list[tuple[str, Found | None]](), set[str]()
+    free, taken = list[tuple[str, Found | None]](), dict[str, Source]()
     for name in names:
         found = find(name)
         if found is not None and found.written is not None:
             if found.written.source == source:
                 return name, found
-            taken |= {name, *folder_names(found.written.source)}
+            taken |= dict.fromkeys((name, *folder_names(found.written.source)), found.written.source)
         else:
             free.append((name, found))
     for name, found in free:
         if name not in taken:
             return name, found
-    raise name_taken(source)
+    raise name_taken(source, names[0], taken[names[0]])
 
 
 def new_target(source: Source, name: str, shape: Shape, *, truncated: int | None, history: bool) -> Target:
@@ -62,7 +62,7 @@ def known_target(
     adopt = adopted is not None
     written = check_owner(path, found.written, owner, adopt=adopt)
     if written is not None and written.source != source:
-        raise name_taken(source)
+        raise name_taken(source, name, written.source)
     if written is not None and written.forgotten:
         written = _remembered(written, kept, path=path, adopted=adopted)
     if written is not None and cut is not None and not adopt and _lacks(written.progress, cut):

@@ -15,7 +15,7 @@ from ..events.sources import Source, divided, means, of_table, wanted
 from ..fold.fold import Plan
 from ..fold.folded import Refused
 from ..fold.reading import Reading
-from ..targets import Declared, Target
+from ..targets import Declared
 
 ASIDE = "_rejected"
 """The name of the side table unless told otherwise."""
@@ -151,10 +151,13 @@ class Batch:
     """
 
 
-def unmatched(options: Options, known: Mapping[Source, Target | None], columns: Mapping[Source, frozenset[str]]) -> tuple[str, ...]:
+def unmatched(
+    options: Options, known: Mapping[Source, Collection[str]], columns: Mapping[Source, frozenset[str]]
+) -> tuple[str, ...]:
     """The named tables and columns (``table.column``) that no event has had yet, sorted: they may still come, or be misspelt.
 
-    ``columns``: those that events of this run had, of tables whose options name columns to take, to leave out or to mask.
+    ``known``: the columns of their targets, by table; none where there is no target. ``columns``: those that events of this run had, of tables
+    whose options name columns to take, to leave out or to mask.
     """
     return tuple(sorted({*_tables(options, known), *_columns(options, known), *_chosen_columns(options, columns)}))
 
@@ -167,11 +170,10 @@ def _tables(options: Options, known: Collection[Source]) -> Iterator[str]:
             yield table
 
 
-def _columns(options: Options, known: Mapping[Source, Target | None]) -> Iterator[str]:
+def _columns(options: Options, known: Mapping[Source, Collection[str]]) -> Iterator[str]:
     for table, types in options.declared.columns.items():
-        found = [target for source, target in known.items() if target is not None and wanted((table,), source)]
-        there = {column.name for target in found for column in target.columns}
-        if found:
+        there = {name for source, names in known.items() if wanted((table,), source) for name in names}
+        if there:
             yield from (f"{table}.{name}" for name in types if name not in there)
 
 

@@ -81,9 +81,9 @@ def preview(options: Options, tables: TargetTables, *, keeps_history: bool) -> P
     rejected, names, types = Counter(one.source for one in folded.aside), named_apart(sources), SourceTypes(options)
     found = _Found(options, tables, owner, look, folded.refused, rejected, names, keeps_history, types)
     first = sorted(sources, key=lambda source: min(look.seen(source).first(()).items(), default=(0, 0))[::-1])
-    previews = [found.of(source) for source in first]  # in the order in which a sync gives names to targets
-    missing = unmatched(options, dict.fromkeys(sources), folded.columns)
-    return Preview(tuple(sorted(previews, key=lambda one: one.table)), folded.ignored, folded.broken, missing)
+    previews = {source: found.of(source) for source in first}  # in the order in which a sync gives names to targets
+    missing = unmatched(options, {source: one.columns for source, one in previews.items()}, folded.columns)
+    return Preview(tuple(sorted(previews.values(), key=lambda one: one.table)), folded.ignored, folded.broken, missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ class _Found:
         chosen, history = self.options.choices.folder(source), self.options.historic(source)
         names = target_names(source, self.taken) if chosen is None else [chosen]
         folder, there = folder_of(source, names, self.tables.find)
-        if self.taken.setdefault(folder, source) != source:
-            raise name_taken(source)
+        if (other := self.taken.setdefault(folder, source)) != source:
+            raise name_taken(source, folder, other)
         path, target, more = self.tables.path(folder), Target(source, folder, key_of(shape), shape.key, history=history), []
         if there is not None:
             adopted = Progress() if self.options.adopt else None

@@ -101,7 +101,7 @@ def test_no_two_tables_have_one_folder(place: Place) -> None:
     for _ in range(2):
         run = place.sync(*events)
         assert set(run.stopped) == {"audit.orders"}
-        assert "the table's folder is that of another table" in run.stopped["audit.orders"][0].reason
+        assert "observed: orders, which is public.orders's" in run.stopped["audit.orders"][0].reason
         assert rows(place.into / "orders") == [{"id": 1}]
         assert rows(place.into / "audit.orders") == [{"id": 2}, {"id": 4}]
 
@@ -112,6 +112,7 @@ def test_a_table_without_a_schema_does_not_take_the_folder_of_one_that_has_a_sch
     place.sync(row(1))
     run = place.sync(bare)
     assert "the table's folder is that of another table" in run.stopped["t"][0].reason
+    assert "observed: t, which is " in run.stopped["t"][0].reason
     assert rows(place.into / "t") == [{"id": 1}]
 
 

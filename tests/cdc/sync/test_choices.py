@@ -86,7 +86,10 @@ def test_two_tables_never_share_a_target(place: Place) -> None:
     place.send(made("orders", 1), made("orders", 2, schema="old"), made("all", 3))
     run = place.sync(rename={"*.orders": "all"})
     assert set(run.stopped) == {"old.orders"}
-    assert "the table's folder is that of another table" in run.stopped["old.orders"][0].reason
+    assert run.stopped["old.orders"][0].reason == (
+        "the table's folder is that of another table (operation: sync; object: shop.old.orders; expected: a folder that no other table has, or "
+        "could have; observed: all, which is shop.sales.orders's). name its target apart: rename={'TABLE': '{schema}_{table}'} (--rename)"
+    )
     assert place.targets() == {"all": [{"id": 1}], "sales.all": [{"id": 3}]}
 
 

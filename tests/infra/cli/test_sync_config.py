@@ -112,7 +112,8 @@ def test_a_dry_run_says_what_would_be_made_and_does_nothing(penstock: Penstock, 
         queues=1,
     )
     into = tmp_path / "targets"
-    file.write_text(GOOD.replace("INTO", str(into)) + "\n[table.orers]\nhistory = false\n")
+    misspelt = '\n[table.orers]\nhistory = false\n[table."*.orders"]\ncolumns = { amuont = "int" }\n'
+    file.write_text(GOOD.replace("INTO", str(into)) + misspelt)
     before = {path: path.stat().st_mtime_ns for path in lake.rglob("*")}
     said = penstock("sync", TOPIC, "--config", file, "--dry-run", code=1)
     assert said.out.splitlines() == [
@@ -128,14 +129,14 @@ def test_a_dry_run_says_what_would_be_made_and_does_nothing(penstock: Penstock, 
         "  columns  id bigint, amount decimal(12,2)",
         "4 events of 3 tables; 1 others.",
     ]
-    assert "orers is named by an option" in said.err
+    assert [line.partition(" is named")[0] for line in said.err.splitlines()] == ["*.orders.amuont", "orers"]
     assert before == {path: path.stat().st_mtime_ns for path in lake.rglob("*")}
     assert not into.exists()
     (plan,) = penstock("sync", TOPIC, "--config", file, "--dry-run", "--table", "people", "--json").rows
     assert [(one["table"], one["what"], one["events"], one["masks"]["email"]) for one in plan["tables"]] == [
         ("crm.people", "make", 1, "sha256")
     ]
-    assert plan["unmatched"] == ["orers", "sales.*"]
+    assert plan["unmatched"] == ["*.orders", "orers", "sales.*"]
     send(str(lake), [b"{half", event("c", "orders", {"id": None}, {"id": None}, schema="sales")], queues=1)
     said = penstock("sync", TOPIC, "--config", file, "--dry-run", code=1)
     assert "the sync would end at queue 0, offset 5: this is no JSON" in said.err
