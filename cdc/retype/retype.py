@@ -18,12 +18,13 @@ from ...log.errors import InvalidArgument, RetryError, TopicNotFound
 from ..delta.merging import until_committed
 from ..delta.rewriting import check_rewritable, rewrite, rows_of, schema_of, size_of
 from ..delta.tables import DeltaTables, found_in
-from ..events.sources import Source, named, named_apart, united, wanted
+from ..events.sources import Source, named_apart, united, wanted
 from ..events.types import Unfit
 from ..fold.shape import check_key, of_key
 from ..sync.existing import untold
 from ..sync.lease import SyncLease, SyncRecord, check_folder, decode_record, read_record, record_key, take_lease
 from ..sync.options import Options
+from ..sync.remedies import as_text
 from ..sync.source_types import SourceTypes
 from ..targets import Column, Found, Owner, Progress, Target, TargetRefused, check_owner
 from .changes import ColumnChange, changes_of
@@ -113,8 +114,8 @@ class _Retype:
                     "the sync has no such table",
                     operation="retype",
                     object=table,
-                    expected=", ".join(sorted(map(named, chosen))[:10]) or None,
-                    observed=f"{len(chosen)} tables",
+                    expected=", ".join(sorted(named_apart(self._record.tables.values()).values())[:10]) or None,
+                    observed=f"{len(self._record.tables)} tables",
                 )
 
     def _one(self, name: str, source: Source, table: str) -> RetypedTable:
@@ -151,7 +152,7 @@ class _Retype:
         try:
             version = self._rewritten(table, target, changes)
         except Unfit as error:
-            return replace(report, refused=str(error))
+            return replace(report, refused=f"{error}{as_text(report.table, error.column)}")
         return replace(report, version=version)
 
     def _target(self, name: str, source: Source, found: Found, path: str) -> Target:

@@ -121,7 +121,10 @@ def test_a_value_that_does_not_fit_refuses_the_whole_and_nothing_is_written(lake
     before = files(into)
     for dry_run in (True, False):
         (refused,) = retype(lake, TOPIC, into=into, dry_run=dry_run)
-        assert str(refused.refused).startswith("row id=4: column amount: 'much' does not fit decimal(12,2)")
+        assert refused.refused == (
+            "row id=4: column amount: 'much' does not fit decimal(12,2): if these are bytes, as decimal.handling.mode=precise writes them, "
+            "declare 'decimal(12,2) from base64'. Text holds it: --column public.bills.amount=string"
+        )
         assert refused.version is None
     assert files(into) == before
     send(lake, [bill(4, "4.00", at=6, types=TYPES)])
@@ -138,7 +141,7 @@ def test_a_source_that_became_wider_stops_its_table_with_the_line_to_run(lake: s
     (stop,) = applied(lake, into).stopped["public.bills"]
     assert stop.reason == (
         "column amount: '12345678901.25' does not fit decimal(12,2). The source's column calls for decimal(14,2), the target's has decimal(12,2): "
-        f"penstock sync changes --into {into} --retype --table public.bills"
+        f"penstock sync changes --lake {lake} --into {into} --retype --table public.bills"
     )
     (done,) = retype(lake, TOPIC, into=into, tables=["public.bills"])
     assert [(one.column, one.new) for one in done.changes] == [("amount", "decimal(14,2)")]
@@ -149,14 +152,34 @@ def test_a_source_that_became_wider_stops_its_table_with_the_line_to_run(lake: s
     ]
 
 
+def test_the_line_to_run_keeps_what_the_user_has_declared(lake: str, into: Path) -> None:
+    columns = {"bills": {"day": "string", "amount": "decimal(12,2)"}}
+    retype(lake, TOPIC, into=into, columns=columns)
+    wider = TableTypes("public", "bills", {**TYPES.columns, "amount": "decimal(14,2)"})
+    keep(lake, wider)
+    send(lake, [bill(4, "12345678901.25", at=4, types=wider, day="infinity")])
+    (stop,) = applied(lake, into, columns=columns, coordination="store").stopped["public.bills"]
+    assert stop.reason.endswith(
+        f": penstock sync changes --lake {lake} --coordination store --into {into} --retype --table public.bills "
+        "--column public.bills.day=string"
+    )
+    options = {"bills": TableOptions(columns=columns["bills"])}  # as from a file, which is to be given again
+    (stop,) = applied(lake, into, table_options=options).stopped["public.bills"]
+    assert stop.reason.endswith(
+        f" (with the same --config): penstock sync changes --lake {lake} --into {into} --retype --table public.bills"
+    )
+    (done,) = retype(lake, TOPIC, into=into, columns={"public.bills": {"day": "string"}})
+    assert [(one.column, one.new) for one in done.changes] == [("amount", "decimal(14,2)")]
+
+
 def test_a_value_that_the_source_s_type_has_beside_is_told_too(lake: str, into: Path) -> None:
     retype(lake, TOPIC, into=into)
     send(lake, [bill(4, at=4, types=TYPES, day="infinity")])
     (stop,) = applied(lake, into).stopped["public.bills"]
     assert stop.reason == (
-        "column day: 'infinity' does not fit date: Invalid isoformat string: 'infinity'. The source's type has values that date has not: "
-        f"penstock sync changes --into {into} --retype --table public.bills --column public.bills.day=string; or start the sync with "
-        "--unfit-times null, which makes such times NULL"
+        "column day: 'infinity' does not fit date. The source's type has values that date has not: "
+        f"penstock sync changes --lake {lake} --into {into} --retype --table public.bills --column public.bills.day=string; or start the sync "
+        "with --unfit-times null, which makes such times NULL"
     )
     (done,) = retype(lake, TOPIC, into=into, columns={"bills": {"day": "string"}})
     assert done.version is not None
@@ -232,7 +255,7 @@ def test_what_is_no_target_of_the_sync(lake: str, into: Path, tmp_path: Path) ->
         retype(lake, TOPIC, into=into, name="another")
     with pytest.raises(InvalidArgument, match="a sync of this name writes elsewhere"):
         retype(lake, TOPIC, into=tmp_path / "other")
-    with pytest.raises(InvalidArgument, match=r"the sync has no such table.*bils"):
+    with pytest.raises(InvalidArgument, match=r"the sync has no such table.*bils.*expected: public.bills; observed: 1 tables"):
         retype(lake, TOPIC, into=into, tables=["bils"])
     with pytest.raises(InvalidArgument, match=r"the sync has no such table.*bils"):
         retype(lake, TOPIC, into=into, columns={"bils": {"id": "int"}})

@@ -66,7 +66,7 @@ def test_the_line_that_a_stopped_table_says_is_the_line_to_run(penstock: Penstoc
     send(str(lake), [bill(3, "NaN", at=4, types=TYPES)], queues=1)
     said = penstock("sync", TOPIC, "--into", into, *SYNC, code=1).err
     line = said.rpartition("has not: penstock ")[2].strip()
-    assert line == f"sync {TOPIC} --into {into} --retype --table public.bills --column public.bills.amount=string"
+    assert line == f"sync {TOPIC} --lake {lake} --into {into} --retype --table public.bills --column public.bills.amount=string"
     penstock(*line.split(), "--yes")
     penstock("sync", TOPIC, "--into", into, *SYNC)
     assert [row["amount"] for row in rows(into / "bills")] == ["1.50", "1.50", "NaN"]
