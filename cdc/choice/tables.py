@@ -113,6 +113,11 @@ class Choices:
                     found[name] = value
         return TableOptions(**found)
 
+    @property
+    def hides(self) -> bool:
+        """Whether columns of any table are masked or left out."""
+        return any(one.masks or one.without_columns or one.only_columns is not None for one in self.by_name.values())
+
     def declared(
         self, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, Sequence[str]] | None
     ) -> tuple[dict[str, dict[str, str]], dict[str, Sequence[str]]]:

@@ -208,12 +208,13 @@ class Fold:
         if isinstance(error, NestedTooDeep):
             event = error.outline
         source = event.source if isinstance(event, TypedEvent) else table_of(event)
+        hidden = source is None and self._plan.choices.hides
         if is_control(event) or (source is not None and not wanted(self._plan.tables, source)):
             self._folded.ignored += 1
         elif source is None and self._policy_of(None) == "reject":
-            self._folded.aside.append(self._aside(None, (queue, offset), _reason(error)))
+            self._folded.aside.append(self._aside(None, (queue, offset), _reason(error, hidden=hidden)))
         elif source is None:
-            self._folded.broken[queue] = Refused((queue, offset), _reason(error))
+            self._folded.broken[queue] = Refused((queue, offset), _reason(error, hidden=hidden))
         else:
             table = self._known(source)
             if table is not None and (table.target.stopped or offset < table.done.get(queue, 0)):
@@ -255,7 +256,7 @@ class Fold:
 
     def _aside(self, source: Source | None, place: Place, reason: str, change: Change | None = None) -> Aside:
         told, time_us = self._told
-        hidden = source is not None and self._rules_of(source) is not None
+        hidden = self._plan.choices.hides if source is None else self._rules_of(source) is not None
         body = told.decode("utf-8", "replace") if isinstance(told, bytes) and not hidden else None
         return Aside(place, source, "rejected", reason, time_us, key=None if change is None else key_text(change.key), body=body)
 
@@ -475,10 +476,11 @@ def _changed_at(change: Change, stored_us: int) -> int:
     return at_us
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, PenstockError):
-        return error.message if error.observed is None else f"{error.message}: {error.observed}"
-    return str(error)
+def _reason(error: Exception, *, hidden: bool = False) -> str:
+    """Why an event is no change. ``hidden``: nothing of the event may be told, as it may be of a table with masks."""
+    if not isinstance(error, PenstockError):
+        return "it is no change event" if hidden else str(error)
+    return error.message if hidden or error.observed is None else f"{error.message}: {error.observed}"
 
 
 def _with_key(values: tuple[Any, ...], places: tuple[int, ...], key: Key) -> tuple[Any, ...]:

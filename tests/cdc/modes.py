@@ -144,7 +144,7 @@ MODES = {
     "smallint unsigned": Mode(column("int32"), 65_535, "int", 65_535),
     "int unsigned": Mode(column("int64"), 2**32 - 1, "bigint", 2**32 - 1),
     "bigint unsigned: long": Mode(column("int64"), -1, "bigint", -1),
-    "bigint unsigned: precise": Mode(decimal("0", "20"), unscaled(UNSIGNED), "decimal(20,0)", Decimal(UNSIGNED)),
+    "bigint unsigned: precise": Mode(decimal("0"), unscaled(UNSIGNED), "decimal(38,0)", Decimal(UNSIGNED)),
     "int8": Mode(column("int8"), -128, "tinyint", -128),
     "real": Mode(column("float"), 10.22, "float", 10.220000267028809),
     "bit(1)": Mode(column("boolean"), True, "boolean", True),

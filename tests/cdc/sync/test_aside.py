@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cdc.choice.tables import Policy
-from penstock.cdc.sync.options import Batch, Moment, Options
+from penstock.cdc.sync.options import Batch, Moment, Options, PoisonEvent
 from penstock.cdc.sync.run import SyncRun
 from penstock.cdc.targets import Declared
 from penstock.coordinator.lakes import LakePlace
@@ -228,6 +228,17 @@ def test_what_is_masked_does_not_stand_aside_either(place: Place) -> None:
     ((key, reason, body),) = place.aside("key", "reason", "body")
     assert (body, json.loads(key).keys(), len(json.loads(key)["id"])) == (None, {"id"}, 64)
     assert "ann@x" not in reason
+
+
+def test_nothing_is_told_of_an_event_that_may_be_of_a_table_with_masks(place: Place) -> None:
+    place.send(b'{"email": "ann@x"', {"key": {"email": "ann@x"}, "value": {"op": "c", "source": {"table": ["ann@x"]}}})
+    options = {"people": TableOptions(without_columns=["email"])}
+    place.sync(table_options=options)
+    reasons = ["this is no JSON", "the event does not name its table"]
+    assert place.aside("reason", "body") == [(reason, None) for reason in reasons]
+    with pytest.raises(PoisonEvent) as raised:
+        place.sync("stop", name="other", into=place.into / "others", table_options=options)
+    assert "ann@x" not in str(raised.value)
 
 
 def test_the_side_table_is_one_sync_s_and_may_have_another_name(place: Place) -> None:
