@@ -56,7 +56,12 @@ _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """The milliseconds of the years that a time can be in."""
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _ALL_DIGITS = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-_SAYS_NOTHING = ("Invalid isoformat string", "invalid literal for int()", "could not convert string to float", "Python int too large")
+_SAYS_NOTHING = (
+    "Invalid isoformat string",
+    "invalid literal for int()",
+    "could not convert string to float",
+    "Python int too large",
+)
 """The beginnings of Python's messages that say nothing more than the value."""
 _PLAIN = 20_000
 _SHOWN = 200

@@ -313,8 +313,8 @@ class Fold:
         """Raise `Unfit` where rows may become one, or two, because the source tells rows apart by another key than the target."""
         if of_table(self._plan.keys, change.source) is None:
             raise Unfit(
-                f"its key is {', '.join(change.key)}, the target's {', '.join(table.target.key)}: has the source's primary key changed? Let a new "
-                "target begin, or declare the key (keys=, --key)"
+                f"its key is {', '.join(change.key)}, the target's {', '.join(table.target.key)}: has the source's primary key changed? Capture the "
+                "table into a new topic, for a new target; or declare the target's key if it still tells all rows apart (keys=, --key)"
             )
         before = change.before or {}
         unsaid = change.op == "u" and any(before.get(name) is None for name in table.target.key)

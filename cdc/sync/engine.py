@@ -24,7 +24,7 @@ from ...coordinator.lakes import lakes
 from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
 from ..delta.compaction import Compaction
-from ..events.sources import Source, named_apart, united, wanted
+from ..events.sources import Source, named_apart, of_table, united, wanted
 from ..fold.aside import Aside, counted
 from ..fold.folded import Folded, NamedTypes, Refused
 from ..fold.seen import Seen
@@ -560,6 +560,7 @@ class Engine:
             adopted=Progress(commits=self._above()) if options.adopt else None,
             kept=self._progress.get(name),
             cut=None if told else self._earliest,
+            declared=of_table(options.declared.keys, source),
         )
         check_history(target, path=path, wanted=options.historic(source), kept=self._backend.keeps_history)
         if options.guard and not target.history and POSITION not in found.others:

@@ -53,11 +53,12 @@ def known_target(
     adopted: Progress | None,
     kept: Progress | None,
     cut: Mapping[int, int] | None,
+    declared: Sequence[str] | None = None,
 ) -> Target:
     """A target that is there, as this sync goes on with it. Raises `TargetRefused`.
 
     ``adopted``: the progress of a target that was somebody else's; None: it must not be. ``kept``: the target's progress by the sync's own
-    record. ``cut``: where its events begin, by queue, if only the target's vector tells its progress.
+    record. ``cut``: where its events begin, by queue, if only the target's vector tells its progress. ``declared``: the key that the user says.
     """
     adopt = adopted is not None
     written = check_owner(path, found.written, owner, adopt=adopt)
@@ -75,6 +76,15 @@ def known_target(
             hint="let the source send a new snapshot, or go on from what is left with adopt=True (--adopt)",
         )
     key = written.key if written is not None else shape.key
+    if declared and {*declared} != {*key}:  # rows would become one, or two
+        raise TargetRefused(
+            "the target's key is not the one that is declared",
+            operation="sync",
+            object=path,
+            expected=", ".join(declared),
+            observed=", ".join(key),
+            hint="declare the target's, or remove the target: it is made again, with the declared key, from the events that are kept",
+        )
     lacking = [column for column in key if column not in {one.name for one in found.columns}]
     if not key or lacking:
         raise TargetRefused(

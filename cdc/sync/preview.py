@@ -10,7 +10,7 @@ from typing import Literal
 from ...consumers.ranges.task import ReadTask
 from ...consumers.ranges.topic_view import TopicView
 from ..choice.tables import Policy
-from ..events.sources import Source, named_apart
+from ..events.sources import Source, named_apart, of_table
 from ..fold.folded import Refused
 from ..fold.look import Look
 from ..fold.shape import Shape, key_of, new_columns
@@ -128,7 +128,16 @@ class _Found:
         if there is not None:
             adopted = Progress() if self.options.adopt else None
             target = known_target(
-                source, folder, there, shape, path=path, owner=self.owner, adopted=adopted, kept=Progress(), cut=None
+                source,
+                folder,
+                there,
+                shape,
+                path=path,
+                owner=self.owner,
+                adopted=adopted,
+                kept=Progress(),
+                cut=None,
+                declared=of_table(self.options.declared.keys, source),
             )
             check_history(target, path=path, wanted=history, kept=self.keeps_history)
             more = new_columns(target, shape)

@@ -28,7 +28,9 @@ def explained(options: Options, target: Target | None, table: str, refused: Refu
     calls_for = told.get(refused.column)
     if calls_for is None and _DECLARE in refused.reason:
         return refused
-    return replace(refused, reason=refused.reason + _remedy(options, target.source, table, refused.column, has=has, calls_for=calls_for))
+    return replace(
+        refused, reason=refused.reason + _remedy(options, target.source, table, refused.column, has=has, calls_for=calls_for)
+    )
 
 
 def _remedy(options: Options, source: Source, table: str, column: str, *, has: str, calls_for: str | None) -> str:
@@ -37,7 +39,16 @@ def _remedy(options: Options, source: Source, table: str, column: str, *, has: s
     ``has``: the type of the target's column. ``calls_for``: that of the source's, where its catalogue tells it.
     """
     same = " (with the same --config)" if options.choices.by_name else ""
-    line = ["penstock", "sync", options.topic, *_where(options), "--retype", "--table", table, *_declared(options, source, table, column)]
+    line = [
+        "penstock",
+        "sync",
+        options.topic,
+        *_where(options),
+        "--retype",
+        "--table",
+        table,
+        *_declared(options, source, table, column),
+    ]
     if calls_for is not None and not holds(has, calls_for):
         return f". The source's column calls for {calls_for}, the target's has {has}{same}: {join(line)}"
     null = _NULL if has in TEMPORAL else ""
@@ -59,10 +70,7 @@ def _declared(options: Options, source: Source, table: str, column: str) -> list
     """The types of other columns that the user has declared: they would get the source's else. Those of a file are there with the file."""
     types, of_file = united(options.declared.columns, source), options.choices.of(source).columns
     return [
-        part
-        for name, type_ in types.items()
-        if name not in (column, *of_file)
-        for part in ("--column", f"{table}.{name}={type_}")
+        part for name, type_ in types.items() if name not in (column, *of_file) for part in ("--column", f"{table}.{name}={type_}")
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -124,6 +125,20 @@ def test_no_target_is_made_without_its_key(place: Place) -> None:
     assert rows(place.into / "u") == [{"id": 1}]
     assert place.sync(keys={"t": ["id"]}).stopped == {}
     assert rows(place.into / "t") == [{"id": 1}]
+
+
+def test_a_declared_key_that_is_not_the_target_s_makes_no_two_rows_one(place: Place) -> None:
+    wider = [event("c", "t", {"id": 1, "line": line}, {"id": 1, "line": line}) for line in (1, 2)]
+    place.sync(event("c", "t", {"id": 1}, {"id": 1, "line": 0}))
+    assert "declare the target's key if it still tells all rows apart" in place.sync(*wider).stopped["public.t"][0].reason
+    reason = place.sync(keys={"t": ["id", "line"]}).stopped["public.t"][0].reason
+    assert "the target's key is not the one that is declared" in reason
+    assert "expected: id, line; observed: id" in reason
+    assert rows(place.into / "t") == [{"id": 1, "line": 0}]
+    shutil.rmtree(place.into / "t")
+    assert place.sync(keys={"t": ["line", "id"]}).stopped == {}
+    assert place.sync(keys={"t": ["id", "line"]}).stopped == {}
+    assert [row["line"] for row in rows(place.into / "t")] == [0, 1, 2]
 
 
 def test_a_constraint_that_an_event_violates_stops_its_table_only(place: Place) -> None:
