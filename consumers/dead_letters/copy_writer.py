@@ -185,7 +185,7 @@ class CopyWriter:
     async def _send(self, batch: Sequence[Copy]) -> int:
         self._check_may_write()
         assert self._producer is not None, "it was opened"
-        await self._producer.send_copies(self._rows(batch))
+        await self._producer.send_copies(self._rows(batch), by_stored_names=True)
         return self._producer.last_sequence
 
     def _rows(self, batch: Sequence[Copy]) -> pa.Table:

@@ -17,9 +17,11 @@ from typing import Literal
 from ...log import DataDamaged, InvalidArgument, Lake, MessageType, MessageView, Reader, TopicNotFound, views
 from ...log.limits import is_positive
 from ...log.paths import DLQ_PREFIX
+from ...log.schema.topic_schema import TopicSchema
 from .copy_writer import Copy, CopyWriter, SequencesTaken, name_of
+from .field_names import by_stored_names
 from .redrive_cell import RedriveCell
-from .writer import ORIGIN_TOPIC, QUEUE, dead_letter_topic, no_dead_letters, origin_of, original_properties
+from .writer import FIELD_NAMES, ORIGIN_TOPIC, QUEUE, dead_letter_topic, no_dead_letters, origin_of, original_properties
 
 log = logging.getLogger("penstock.consumers")
 
@@ -174,7 +176,8 @@ class _Redrive:
             letter = letters.get(offset)  # None: retention has removed it, or it cannot be read any more
             if letter is not None and await self._refusal(letter) is None:
                 properties = {**original_properties(letter.properties), REDRIVE_OFFSET: str(offset)}
-                by_topic[letter.properties[ORIGIN_TOPIC]].append(Copy(sequence, letter, properties))
+                topic = letter.properties[ORIGIN_TOPIC]
+                by_topic[topic].append(Copy(sequence, (await self._way(topic)).stored(letter), properties))
         last, there = assigned[-1][1], set[int]()
         behind: SequencesTaken | None = None
         for topic, copies in by_topic.items():
@@ -223,11 +226,12 @@ class _Redrive:
 
     async def _way(self, topic: str) -> _Way:
         if topic not in self._ways:
-            message_type = None
+            message_type = schema = None
             with suppress(TopicNotFound):
                 message_type = (await self._lake.topic(topic)).settings.message_type
+                schema = await self._lake.topic_schema(topic)
             writer = CopyWriter(self._lake, topic, self._name, mark=REDRIVE_OFFSET)
-            self._ways[topic] = _Way(topic, writer, message_type)
+            self._ways[topic] = _Way(topic, writer, message_type, schema)
         return self._ways[topic]
 
 
@@ -239,11 +243,22 @@ class _Way:
     writer: CopyWriter
     message_type: MessageType | None
     """The type of the topic's messages; None: the topic is gone."""
+    schema: TopicSchema | None
+
+    def stored(self, letter: MessageView) -> MessageView:
+        """A letter whose body, if it is a row, has the names under which the topic stores fields. Raises `InvalidArgument`."""
+        if self.schema is None or letter.body is None:
+            return letter
+        return letter._replace(body=by_stored_names(letter.body, letter.properties.get(FIELD_NAMES), self.schema))
 
     def refusal(self, letter: MessageView) -> str | None:
         """Why a dead letter cannot be sent there, or None."""
         if self.message_type is None:
             return f"there is no topic {self.topic}"
+        try:
+            self.stored(letter)
+        except InvalidArgument:
+            return f"topic {self.topic} has another schema now"
         if self.message_type is MessageType.DELAY:
             return None  # a message that was due once goes back into the topic itself
         kind = MessageType.NORMAL if letter.message_group is None else MessageType.FIFO

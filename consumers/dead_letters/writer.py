@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from ...coordinator.groups.record import check_group_name
 from ...coordinator.queues.cell import QueueCell
-from ...log import Lake, MessageView, TopicExists, TopicLimits, TopicNotFound, TopicSettings
+from ...log import InvalidArgument, Lake, MessageView, TopicDeleted, TopicExists, TopicLimits, TopicNotFound, TopicSettings
 from ...log.format.stored_json import whole_number
 from ...log.limits import KIB
 from ...log.paths import DLQ_PREFIX
 from .copy_writer import Copy, CopyWriter, SequencesTaken, name_of
+from .field_names import names_text
 
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
@@ -27,7 +28,9 @@ RECONSUME_TIMES = "RECONSUME_TIMES"
 """Deliveries after the first."""
 REASON = "DLQ_REASON"
 SEQUENCE = "DLQ_SEQUENCE"
-_OWN = frozenset({ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE})
+FIELD_NAMES = "DLQ_FIELD_NAMES"
+"""Of a row: the names in the body that are not those under which the origin stores its fields, by number."""
+_OWN = frozenset({ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE, FIELD_NAMES})
 _PREFIX = "DLQ_"
 
 REASON_CHARS_MAX = 256
@@ -102,7 +105,10 @@ class DeadLetterWriter:
             last = await self._copies.last_sequence(assigned[0] - 1)
             there = await self._written_of([one for one in lost if one[1] <= last])
         if letters:
-            copies = [Copy(one.sequence, one.message, dead_letter_properties(one)) for one in map(DeadLetter._make, letters)]
+            names = await self._names(letters)
+            copies = [
+                Copy(one.sequence, one.message, dead_letter_properties(one) | names) for one in map(DeadLetter._make, letters)
+            ]
             last = (await self._copies.write(copies)).last_sequence
         given = assigned[-1] if given is None else given
         if last > given:
@@ -118,6 +124,16 @@ class DeadLetterWriter:
             error.written = frozenset(letter.sequence for letter in letters) | there
             raise error
         return [sequence for _, sequence in lost if sequence not in there]
+
+    async def _names(self, letters: Sequence[DeadLetter]) -> dict[str, str]:
+        """What letters with rows say about the names of their fields."""
+        if all(letter.message.value is None for letter in letters):
+            return {}
+        try:
+            said = names_text((await self._lake.topic(self._origin)).schema)
+        except (TopicNotFound, TopicDeleted, InvalidArgument):  # the topic of the rows is gone, and they go back nowhere
+            return {}
+        return {} if said is None else {FIELD_NAMES: said}
 
     async def _written_of(self, lost: Sequence[tuple[int, int]]) -> set[int]:
         """The sequences of those (offset, sequence) pairs that stand there. Nobody knows any more which messages they were."""

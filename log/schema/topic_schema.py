@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from .fields import Field, StructType, field_text, parts_of, with_parts
+from .fields import Field, StructType, field_text, parts_of, walk, with_parts
 from .rules import folded
 
 if TYPE_CHECKING:
@@ -73,21 +75,30 @@ def first_schema(fields: tuple[Field, ...]) -> TopicSchema:
     return TopicSchema(1, numbered, last_id)
 
 
-def with_stored_names(schema: TopicSchema) -> TopicSchema:
+def with_stored_names(schema: TopicSchema, names: Mapping[int, str] = MappingProxyType({})) -> TopicSchema:
     """The same fields, also retired ones, as if they had the names under which they are stored. These never change, and no two fields of
     a struct share one, so rows that are kept elsewhere for a while are not taken for rows of other fields.
+
+    ``names`` are those that fields had instead, by number, when the rows were kept (`other_names`).
     """
-    return replace(schema, fields=_stored_fields(schema.fields))
+    return replace(schema, fields=_stored_fields(schema.fields, names))
 
 
-def _stored_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+def other_names(schema: TopicSchema) -> dict[int, str]:
+    """The names of the fields in use that are stored under others, by number."""
+    return {field.id: field.name for _, field in walk(schema.fields) if not field.retired and field.name != field.stored_name}
+
+
+def _stored_fields(fields: tuple[Field, ...], names: Mapping[int, str]) -> tuple[Field, ...]:
+    taken = {names[field.id] for field in fields if field.id in names}
     return tuple(
         replace(
             field,
-            name=field.stored_name,
-            type=with_parts(field.type, _stored_fields(parts_of(field.type))),
-            nullable=True,
-            retired=0,
+            name=names.get(field.id, field.stored_name),
+            type=with_parts(field.type, _stored_fields(parts_of(field.type), names)),
+            nullable=field.nullable or field.retired > 0,
+            # A field whose stored name is another one's name was retired when the rows were kept.
+            retired=int(field.id not in names and field.stored_name in taken),
             former_names=(),
         )
         for field in fields

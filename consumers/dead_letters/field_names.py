@@ -1,0 +1,43 @@
+"""The names of a row's fields in its dead letter. They may be other fields' names by the time it goes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from ...log.errors import InvalidArgument
+from ...log.schema.topic_schema import TopicSchema, other_names, with_stored_names
+from ...log.schema.value_column import ValueColumn
+from ...log.schema.value_json import value_json, value_of_json
+from ...log.schema.values import convert
+
+
+def names_text(schema: TopicSchema) -> str | None:
+    """What a dead letter says about the names in its body, which is JSON by the names of now. None: they are those that never change."""
+    names = other_names(schema)
+    return json.dumps(names, ensure_ascii=False, separators=(",", ":")) if names else None
+
+
+def by_stored_names(body: bytes, said: str | None, schema: TopicSchema) -> bytes:
+    """The body of a dead letter by the names under which its fields are stored. ``said`` is what `names_text` gave when it was written,
+    ``schema`` that version or a later one. Raises `InvalidArgument` for what is no row of it.
+    """
+    named = with_stored_names(schema, {} if said is None else _names(said))
+    converted = convert([value_of_json(body, named)], named)
+    for fault in converted.bad.values():
+        raise InvalidArgument(
+            "the row does not fit the topic's schema",
+            operation="redrive",
+            object=fault.path,
+            expected=fault.expected,
+            observed=fault.found,
+        )
+    return value_json(ValueColumn.of(converted.value)[0]).encode()
+
+
+def _names(said: str) -> Mapping[int, str]:
+    try:
+        found = json.loads(said)
+        return {int(number): str(name) for number, name in found.items()}
+    except (ValueError, AttributeError, RecursionError):  # anybody may send to the topic
+        return {}
