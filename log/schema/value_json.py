@@ -152,7 +152,7 @@ def _key(found: object, key: Field, path: str) -> Any:  # noqa: ANN401 - of any 
 
 
 def _decimal(found: object) -> Decimal:
-    number = Decimal(found) if type(found) in (str, int) else _of(Decimal, found)
+    number = Decimal(found) if isinstance(found, str | int) and not isinstance(found, bool) else _of(Decimal, found)
     if not number.is_finite():
         raise ValueError("not finite")
     return number
