@@ -96,6 +96,10 @@ def fixed(function: F) -> F:
     return function
 
 
+def _listed(fields: str | None) -> list[str]:
+    return [] if fields is None else [name.strip() for name in fields.split(",")]
+
+
 @command.command()
 @click.argument("topic")
 @click.option(
@@ -118,6 +122,9 @@ def fixed(function: F) -> F:
 @click.option("--message-group", metavar="FIELD", help="The field whose text is the message group of each row.")
 @click.option("--tag", metavar="FIELD", help="The field whose text is the tag of each row.")
 @click.option("--keys", metavar="FIELD,...", help="The fields whose texts are the keys of each row.")
+@click.option(
+    "--bloom", metavar="FIELD,...", help="The fields that are looked up: the files of the table have Bloom filters of them."
+)
 @changeable(new=True)
 @command_options
 @click.pass_obj
@@ -131,6 +138,7 @@ def create(
     message_group: str | None,
     tag: str | None,
     keys: str | None,
+    bloom: str | None,
     **settings: Any,  # noqa: ANN401 - as click parsed them
 ) -> None:
     """Create a topic. Fine when it exists with the same settings.
@@ -152,7 +160,8 @@ def create(
             schema=None if schema is None else schema_source(schema),
             message_group=message_group,
             tag=tag,
-            keys=[] if keys is None else [name.strip() for name in keys.split(",")],
+            keys=_listed(keys),
+            bloom=_listed(bloom),
             **changes,
         )
     if session.as_json:
@@ -325,7 +334,8 @@ def _schema_facts(settings: TopicSettings, schema: TopicSchema | None) -> list[t
         return []
     taken = {"message group": settings.message_group, "tag": settings.tag, "keys": ", ".join(settings.keys)}
     named = [(f"{name} from", path) for name, path in taken.items() if path]
-    return [(f"schema, version {schema.version}", schema.ddl), *named]
+    bloom = [("Bloom filters of", ", ".join(settings.bloom))] if settings.bloom else []
+    return [(f"schema, version {schema.version}", schema.ddl), *named, *bloom]
 
 
 def _show(found: TopicDescription, pending: Pending, schema: TopicSchema | None, *, all_queues: bool) -> None:

@@ -29,6 +29,8 @@ def test_a_typed_topic_is_made_and_shown(penstock: Penstock) -> None:
         "customer",
         "--keys",
         "id, customer",
+        "--bloom",
+        "id",
     )
     assert said.out == "Topic orders: FIFO, typed, 1 queues, kept 3d.\n"
     penstock("topic", "create", "plain")
@@ -38,12 +40,12 @@ def test_a_typed_topic_is_made_and_shown(penstock: Penstock) -> None:
         "customer",
         ["id", "customer"],
     )
-    assert listed["plain"]["typed"] is False
+    assert (listed["orders"]["bloom"], listed["plain"]["typed"]) == (["id"], False)
     assert "FIFO, typed" in penstock("topic", "list").out
     (described,) = penstock("topic", "describe", "orders", "--json").rows
     assert (described["schema"], described["schema_version"], described["settings"]["typed"]) == (DDL, 1, True)
     shown = " ".join(penstock("topic", "describe", "orders").out.split())
-    assert f"schema, version 1 {DDL} message group from customer keys from id, customer queues 1" in shown
+    assert f"schema, version 1 {DDL} message group from customer keys from id, customer Bloom filters of id queues 1" in shown
     assert penstock("topic", "schema", "show", "orders").out == DDL + "\n"
     assert "schema" not in penstock("topic", "describe", "plain").out
 
