@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.cdc.choice.tables import Policy
 from penstock.cdc.events.sources import Source
 from penstock.cdc.events.types import exact_json
 from penstock.cdc.events.unavailable import PLACEHOLDER as MARKER
 from penstock.cdc.fold.fold import Fold, Plan
-from penstock.cdc.fold.folded import Refused, combined
+from penstock.cdc.fold.folded import Folded, Refused, combined
 from penstock.cdc.targets import Column, Declared, Progress, Target, Told
 from tests.cdc import nasty
 from tests.cdc.applied import Memory
@@ -359,3 +360,29 @@ def test_a_change_at_the_last_truncate_s_position_came_after_it() -> None:
         place = b'"table": "t", "file": "binlog.%d", "pos": 4' % file
         fold.add(0, file, changed("c", file).replace(b'"table": "t"', place))
     assert [(key, net.put) for key, net in fold.result().nets[source]] == [((4,), False), ((5,), True)]
+
+
+ROWS = Target(Source("public", "t", "shop"), "t", (Column("id", "int"), Column("n", "int")), ("id",))
+
+
+def of_rows(*told: tuple[int, int, dict[str, Any]], policy: Policy = "stop") -> Folded:
+    fold = Fold(Plan({ROWS.source: ROWS}, policy=policy))
+    for queue, offset, one in told:
+        fold.add(queue, offset, json.dumps(one).encode())
+    return fold.result()
+
+
+def test_a_table_stands_still_at_the_first_of_several_events_that_cannot_be_applied() -> None:
+    unfit = event("c", "t", {"id": 1}, {"id": 1, "n": "x"})
+    no_change = event("u", "t", {"id": 2})
+    for first, then in ((unfit, no_change), (no_change, unfit), (no_change, no_change)):
+        found = of_rows((0, 3, first), (0, 4, then), (1, 0, event("c", "t", {"id": 5}, {"id": 5, "n": 5})))
+        assert {queue: one.place for queue, one in found.refused[ROWS.source].items()} == {0: (0, 3)}
+        assert found.counts == {ROWS.source: 1}
+
+
+def test_a_null_of_an_event_that_is_not_applied_is_no_other_event_s() -> None:
+    moved = event("u", "t", {"id": 1}, {"id": 1, "n": "x"}, before={"id": "bad", "n": 1})
+    found = of_rows((0, 0, moved), (1, 0, event("c", "t", {"id": 5}, {"id": 5, "n": 5})), policy="null")
+    assert list(found.refused[ROWS.source]) == [0]
+    assert found.aside == []

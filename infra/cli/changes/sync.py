@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ....aio import Lake
     from .sync_file import SyncFile
 
+_PROGRAM = sys.executable, "-P", "-m", f"{__package__}.sync_job"
 _END_S = 60.0
 _TAIL_BYTES = 4_000
 
@@ -238,7 +239,7 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
 
         return show_preview(session, topic, given["into"], given["engine"], task["options"])
     with TemporaryFile() as noise, _started(task, noise) as job, session.signals.held(job.stop):
-        return _follow(session, job, session.signals.interruptible)
+        return _follow(session, job, given["into"])
 
 
 class _Job:
@@ -270,9 +271,8 @@ class _Job:
 
 @contextmanager
 def _started(task: Mapping[str, Any], noise: IO[bytes]) -> Iterator[_Job]:
-    program = sys.executable, "-P", "-m", f"{__package__}.sync_job"
     # The process gets a session of its own, so that Ctrl-C in a terminal reaches this process only.
-    process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise, start_new_session=True)
+    process = subprocess.Popen(_PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise, start_new_session=True)
     assert process.stdin is not None
     try:
         process.stdin.write(json.dumps(task).encode() + b"\n")
@@ -289,7 +289,7 @@ def _started(task: Mapping[str, Any], noise: IO[bytes]) -> Iterator[_Job]:
                 pipe.close()
 
 
-def _follow(session: Session, job: _Job, interruptible: Any) -> int:  # noqa: ANN401 - Signals.interruptible
+def _follow(session: Session, job: _Job, into: str) -> int:
     epoch = None
     for report in job.reports():
         match report.pop("report"):
@@ -302,7 +302,9 @@ def _follow(session: Session, job: _Job, interruptible: Any) -> int:  # noqa: AN
                 raise error
             case "end":
                 return _show_end(session, report)
-    raise click.ClickException(f"The sync's process ended before its work.\n{job.tail()}")
+    from .sync_failed import ended
+
+    raise ended(job.process.wait(_END_S), job.tail(), into)
 
 
 def _show_batch(session: Session, batch: Mapping[str, Any], *, after: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import traceback
 from contextlib import suppress
 
@@ -36,6 +37,21 @@ def as_ours(error: Exception, into: str) -> PenstockError:
         hint = "run it again when that is mended: it goes on from what the targets have"
         ours = SyncFailed("the sync failed", operation="sync", object=into, observed=observed, hint=hint)
     ours.add_note("".join(traceback.format_exception(error)))
+    return ours
+
+
+def ended(code: int, tail: str, into: str) -> SyncFailed:
+    """The error for a sync's process that ended and said nothing. ``tail``: the last lines of its standard error."""
+    how = f"exit code {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
+    last = tail.rpartition("\n")[2]
+    ours = SyncFailed(
+        "the sync's process ended before its work",
+        operation="sync",
+        object=into,
+        observed=f"{how}: {last[:_SAID_CHARS]}" if last else how,
+        hint="was the machine out of memory? Run it again: it goes on from what the targets have, with smaller batches (--max-bytes bounds them)",
+    )
+    ours.add_note(tail)
     return ours
 
 

@@ -177,6 +177,7 @@ def test_which_columns_change() -> None:
         "f": "timestamp",
         "g": "string",
         "h": "double",
+        "i": "array<bigint>",
     }
     told = {
         "a": "decimal(5,2)",
@@ -186,6 +187,7 @@ def test_which_columns_change() -> None:
         "e": "decimal(5,1)",
         "f": "date",
         "h": "decimal(9,1)",
+        "i": "array<int>",
     }
     found = changes_of([Column(name, kind) for name, kind in kinds.items()], {"g": "date", "e": "decimal(5,0)"}, told)
     assert {one.column: (one.old, one.new) for one in found} == {

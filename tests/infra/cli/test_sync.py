@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock import connect
+from penstock.infra.cli.changes import sync
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.infra.cli.conftest import Penstock
 
@@ -32,6 +33,25 @@ def test_a_sync_that_never_ran_has_no_status(penstock: Penstock, lake: Path) -> 
     with connect(lake) as opened:
         opened.create_topic(TOPIC, queues=1)
     assert "there is no such sync of this topic" in penstock("sync", TOPIC, "--status", code=2).err
+
+
+@pytest.mark.processes
+def test_a_sync_that_is_killed_from_outside_says_so_and_what_to_do(
+    penstock: Penstock, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a machine does that has no memory left."""
+    with connect(lake) as opened:
+        opened.create_topic(TOPIC, queues=1)
+    killed = "import os, sys; sys.stdin.readline(); print('much', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(sync, "_PROGRAM", (sys.executable, "-c", killed))
+    said = penstock("sync", TOPIC, "--into", tmp_path / "t", code=3).err
+    for part in (
+        "the sync's process ended before its work",
+        str(tmp_path / "t"),
+        "ended by SIGKILL: much",
+        "was the machine out of memory?",
+    ):
+        assert part in said
 
 
 @pytest.mark.thorough
