@@ -10,6 +10,9 @@ from .clients.peers import Peers
 from .clients.registry import Clients
 from .clients.service import ClientService
 from .clients.topics import Names
+from .producing.pool import Producers
+from .producing.sending import SendService
+from .producing.transactions import Transacting
 from .server.calls import Calls
 from .server.options import GatewayOptions, Place
 from .server.rpcs import Rpc, by_name
@@ -28,13 +31,19 @@ class Gateway:
         self.clients = Clients(lake.runtime.clock)
         self.names = Names(lake, self.options)
         self.peers = Peers(self.options, lake.runtime.new_id()[:12])
+        self.producers = Producers(lake)
+        self.transacting = Transacting(lake, self.clients, first_check=self.options.first_check)
         self.calls = Calls(clock=lake.runtime.clock, request_bytes_max=self.options.request_bytes_max, seen=self.clients.seen)
         self.server = Server(self.options, self.calls, by_name(self._rpcs()), shared_port=shared_port)
         self._sweeping: asyncio.Task[None] | None = None
 
     def _rpcs(self) -> list[Rpc]:
         """The RPCs of all rooms."""
-        return [*ClientService(self.lake, self.clients, self.peers, self.names).rpcs()]
+        return [
+            *ClientService(self.lake, self.clients, self.peers, self.names).rpcs(),
+            *SendService(self.lake, self.names, self.producers, self.transacting).rpcs(),
+            *self.transacting.rpcs(),
+        ]
 
     @property
     def port(self) -> int:
@@ -58,6 +67,7 @@ class Gateway:
         while True:
             await asyncio.sleep(_SWEEP_S)
             self.clients.sweep()
+            await self.producers.close_idle()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -96,6 +96,8 @@ PRODUCER_NAME_BYTES_MAX = 128
 QUEUES_MAX = 4096
 TAG_BYTES_MAX = 1024
 KEYS_MAX = 128
+MESSAGE_ID_CHARS_MAX = 128
+"""The longest id that a sender may give its message."""
 DELAY_MAX = timedelta(days=3650)
 NUMBER_MAX = 2**63 - 1
 """The largest stored number: offsets, entries, sequences, counts."""

@@ -38,5 +38,7 @@ class GatewayOptions:
     """The delivery order of consumer groups that are made when a client names one that there is not; None: none are made."""
     drain: timedelta = field(default=timedelta(seconds=5))
     """How long calls under way may last when the gateway stops."""
+    first_check: timedelta = field(default=timedelta(seconds=60))
+    """When the sender of a transaction that it did not end is asked first, unless the message says when."""
     request_bytes_max: int = 32 * MIB
     """The largest request that is decoded."""

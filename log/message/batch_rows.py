@@ -123,10 +123,18 @@ class MessageIds:
 
     prefix: int
     first_number: int
+    given: Mapping[int, str] | None = None
+    """The ids that senders gave their messages, by place."""
+
+    def one(self, index: int) -> str:
+        """The id of one message."""
+        return (self.given or {}).get(index) or message_id(self.prefix, self.first_number + index)
 
     def column(self, indices: npt.NDArray[np.int64]) -> pa.Array:
-        """The ids of these messages, built without a Python object for each."""
+        """The ids of these messages, built without a Python object for each unless senders gave some."""
         count = len(indices)
+        if self.given:
+            return pa.array([self.one(int(index)) for index in indices], pa.string())
         text = np.empty((count, _ID_CHARS // 4), np.uint32)  # four digits at a time
         text[:, :4] = np.frombuffer(f"{self.prefix:016x}".encode(), np.uint32)
         numbers = indices.astype(np.uint64) + np.uint64(self.first_number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ..errors import CallError, InvalidArgument, LimitExceeded, MessageTypeMismatch
-from ..limits import KEYS_MAX, TAG_BYTES_MAX, Duration, TopicLimits, named_tuple_text, plain
+from ..limits import KEYS_MAX, MESSAGE_ID_CHARS_MAX, TAG_BYTES_MAX, Duration, TopicLimits, named_tuple_text, plain
 from ..schema.class_values import value_of_class
 from ..schema.value_column import ValueColumn
 from ..schema.value_json import value_json
@@ -23,6 +24,7 @@ MaybeNone: TypeAlias = Any
 """Stands beside a type where None occurs too, and a check for it at every use would only be a burden (typeshed names it so)."""
 
 _SURROGATES = frozenset(map(chr, range(0xD800, 0xE000)))
+_ID = re.compile(rf"[!-~]{{1,{MESSAGE_ID_CHARS_MAX}}}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -56,6 +58,9 @@ class Message(NamedTuple):
     """Names and binary values, in order, and repeated as they are given."""
     value: object = None
     """The row, in a topic with a schema: a dict, dataclass, named tuple or pydantic model. `Message.of` makes such messages."""
+    message_id: str | None = None
+    """The message's id, of visible ASCII characters, for who had to give it one before ``send``. None, the usual: Penstock gives one that
+    nobody else has."""
 
     def __repr__(self) -> str:
         return named_tuple_text(self, self._fields)
@@ -365,7 +370,7 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
             observed=message.message_type,
             hint=_NO_DELAY if message.message_type is MessageType.DELAY else _TYPE_HINTS[topic_type],
         )
-    body, group, tag, keys, properties, _, _, key, headers, _ = message
+    body, group, tag, keys, properties, _, _, key, headers, _, identity = message
     if body is not None:
         if not isinstance(body, bytes | bytearray | memoryview):
             raise InvalidArgument(
@@ -377,6 +382,8 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
     _check_labels(tag, keys, properties, limits)
     if key is not None or headers:
         _check_foreign(key, headers, limits)
+    if identity is not None:
+        _check_id(identity)
 
 
 def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> Iterator[T]:
@@ -392,7 +399,7 @@ def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> 
 
 def frozen(message: Message) -> Message:
     """A checked message as it is now, unaffected by what its sender does to its parts later."""
-    body, group, tag, keys, properties, due, delay, key, headers, value = message
+    body, group, tag, keys, properties, due, delay, key, headers, value, identity = message
     return Message(
         None if body is None else bytes(body),
         group,
@@ -404,6 +411,7 @@ def frozen(message: Message) -> Message:
         None if key is None else bytes(key),
         tuple((name, None if content is None else bytes(content)) for name, content in headers),
         value,
+        identity,
     )
 
 
@@ -415,6 +423,7 @@ def labels_bytes(message: Message) -> int:
     """The size of all that a checked message has beside its body or row."""
     size = sum(map(len, message.keys)) + sum(len(name) + len(value) for name, value in message.properties.items())
     size += 0 if message.key is None else len(message.key)
+    size += 0 if message.message_id is None else len(message.message_id)
     return size + sum(len(name) + len(value or b"") for name, value in message.headers)
 
 
@@ -470,6 +479,17 @@ def _check_foreign(key: object, headers: object, limits: TopicLimits) -> None:
             raise InvalidArgument(f"header {name!r} must be bytes or None", operation="send", observed=plain(value))
         size += len(name.encode()) + (0 if value is None else _size(value))
     _at_most("key and headers together", size, limits.properties_bytes, "bytes", setting="properties_bytes")
+
+
+def _check_id(identity: object) -> None:
+    if not isinstance(identity, str) or not _ID.fullmatch(identity):
+        raise InvalidArgument(
+            "a message's id is no id",
+            operation="send",
+            expected=f"1 to {MESSAGE_ID_CHARS_MAX} visible ASCII characters",
+            observed=plain(identity),
+            hint="leave message_id out: then Penstock gives one",
+        )
 
 
 def _text(what: str, value: object, *, may_be_empty: bool = False) -> bytes:

@@ -25,6 +25,7 @@ from ..limits import (
     plain,
     set_durations,
 )
+from ..message.batch_rows import MessageIds
 from ..message.message import Message
 from ..runtime.portal import patiently
 from .gathered_rows import GatheredRows
@@ -122,6 +123,8 @@ class BatchBuilder:
     """Messages, by index, that may have a tag, keys or properties."""
     queues: dict[int, int] = field(default_factory=dict)
     """The queues, by index, of messages whose sender chose one."""
+    given_ids: dict[int, str] = field(default_factory=dict)
+    """The ids, by index, of messages whose sender gave one. Receipts need them."""
     table: pa.Table | None = None
     typed: TypedRows | None = None
     """The checked rows of ``table`` in a topic with a schema, bad ones too."""
@@ -148,7 +151,13 @@ class BatchBuilder:
     def of(cls, messages: Sequence[Message]) -> BatchBuilder:
         """A separate batch of checked messages."""
         bodies, groups = [one.body for one in messages], [one.message_group for one in messages]
-        return cls(0, 0.0, contents=bodies, groups=groups, labelled=dict(enumerate(messages)))
+        given_ids = {at: one.message_id for at, one in enumerate(messages) if one.message_id is not None}
+        return cls(0, 0.0, contents=bodies, groups=groups, labelled=dict(enumerate(messages)), given_ids=given_ids)
+
+    @property
+    def ids(self) -> MessageIds:
+        """The ids of its messages."""
+        return MessageIds(self.id_prefix, self.first_number, self.given_ids)
 
     @property
     def count(self) -> int:
@@ -333,6 +342,7 @@ class Accumulator:
         del builder.groups[count:], builder.born_s[count:]
         builder.queues.pop(count, None)
         builder.labelled.pop(count, None)
+        builder.given_ids.pop(count, None)
         del builder.sequences[count:]
         self.size_bytes += size_bytes - builder.size_bytes
         builder.size_bytes, builder.last_sequence = size_bytes, last_sequence

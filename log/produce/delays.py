@@ -17,7 +17,7 @@ from ..errors import InvalidArgument, LimitExceeded
 from ..format.stored_json import whole_number
 from ..limits import QUEUES_MAX, TopicLimits, checked_duration, duration_text, named_tuple_text
 from ..message.arrow import check_delivery_times
-from ..message.batch_rows import MessageIds, message_id
+from ..message.batch_rows import MessageIds
 from ..message.message import LOG_SCHEMA, MaybeNone, Message, from_us, limit_hint, to_us, views
 from ..runtime.runtime import Clock
 
@@ -112,8 +112,7 @@ class Delayed:
         """The recall handle of the message sent as number ``index`` of the batch. None where its offset is not known."""
         if offset is None:
             return None
-        identity = message_id(self.ids.prefix, self.ids.first_number + index)
-        return RecallHandle(self.topic, offset, int(self.due_us[index]), identity).encode()
+        return RecallHandle(self.topic, offset, int(self.due_us[index]), self.ids.one(index)).encode()
 
 
 class RecallHandles(Sequence[str]):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..limits import HANDED_BYTES_MAX
-from ..message.batch_rows import BatchRows, MessageIds, SomeIds, message_id, rows_of_arrow, rows_of_messages
+from ..message.batch_rows import BatchRows, MessageIds, SomeIds, rows_of_arrow, rows_of_messages
 from ..message.message import VALUE
 from ..message.routing import Router
 from ..runtime.runtime import Runtime
@@ -108,7 +108,7 @@ class BatchFormer:
 
     async def _take_out(self, builder: BatchBuilder, typed: TypedRows) -> None:
         """Send the bad rows of a batch to the topic beside this one. Raises `InvalidArgument` where there is none."""
-        ids = {at: message_id(builder.id_prefix, builder.first_number + at) for at in typed.bad}
+        ids = {at: builder.ids.one(at) for at in typed.bad}
         if self._invalid is None:
             named = {at: f"message {one}" for at, one in ids.items()}
             raise refusal(typed.bad, topic=self._served.paths.topic, named=named, count=typed.table.num_rows)
@@ -122,7 +122,7 @@ class BatchFormer:
         await divert(self._invalid, self._served.paths.topic, typed.bad, rows, ids, sequences)
 
     def _of_typed(self, builder: BatchBuilder, typed: TypedRows, now_us: int) -> Formed:
-        of_all = MessageIds(builder.id_prefix, builder.first_number)
+        of_all = builder.ids
         ids: MessageIds | SomeIds = of_all
         born_us = now_us if builder.table is not None else self._born_us(builder, now_us)
         table, kept = typed.table, None
@@ -153,7 +153,7 @@ class BatchFormer:
         return Formed(rows, schema_version, kept, invalid)
 
     def _rows(self, builder: BatchBuilder, now_us: int) -> BatchRows:
-        ids = MessageIds(builder.id_prefix, builder.first_number)
+        ids = builder.ids
         if builder.table is not None:
             return rows_of_arrow(builder.table, now_us, self._router, producer=self._producer, ids=ids)
         assert isinstance(builder.contents, list), "bodies gather in a list"

@@ -22,7 +22,7 @@ from ..errors import CallError, ClosedError, InvalidArgument, PenstockError, Sto
 from ..format.header import Batch, Epoch
 from ..limits import HANDED_BYTES_MAX, Duration, plain, shown
 from ..message.arrow import check_arrow, check_rising
-from ..message.batch_rows import BatchRows, MessageIds, Places
+from ..message.batch_rows import BatchRows, Places
 from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, checked_each, frozen, labels_bytes
 from ..message.routing import Router, check_queue
 from ..paths import TopicPaths, is_timer_log
@@ -167,9 +167,9 @@ class Producer:
         # Half of the cost of a message is spent here, so the steps are written out: no calls that can be spared.
         size_bytes = 0
         if message.__class__ is Message:
-            body, group, tag, keys, properties, due, delay, key, headers, value = message
+            body, group, tag, keys, properties, due, delay, key, headers, value, identity = message
             bare = tag is None and not keys and not properties and due is None and delay is None
-            if bare and body.__class__ is bytes and key is None and not headers and value is None:
+            if bare and body.__class__ is bytes and key is None and not headers and value is None and identity is None:
                 try:
                     known = group in self._checked_groups
                 except TypeError:
@@ -237,6 +237,8 @@ class Producer:
                     builder.queues[index] = queue
                 if message is not None:
                     builder.labelled[index] = message
+                    if message.message_id is not None:
+                        builder.given_ids[index] = message.message_id
                 builder.last_sequence = sequence
                 if sequence is not None and self._invalid is not None:
                     builder.sequences.append(sequence)
@@ -318,6 +320,13 @@ class Producer:
         elif isinstance(data, Iterable):
             given = [one if isinstance(one, Message) else _message_of(one) for one in data]
             sent = [message for message, _ in checked_each(given, self._checked)]
+            if any(one.message_id is not None for one in sent):
+                raise InvalidArgument(
+                    "the rows of one batch have no ids of their own",
+                    operation="send_batch",
+                    object=self.topic,
+                    hint="send messages with a message_id one by one",
+                )
         else:
             raise InvalidArgument(
                 "send_batch takes Arrow data, rows or messages", operation="send_batch", observed=type(data).__name__
@@ -538,7 +547,7 @@ class Producer:
         self._accepted = batch.last
         if self._delays is None:
             return SettledBatch(outcome, rows.places, None, formed.kept, formed.invalid)
-        delayed = self._delays.of(rows.columns["delivery_timestamp"], MessageIds(builder.id_prefix, builder.first_number))
+        delayed = self._delays.of(rows.columns["delivery_timestamp"], builder.ids)
         return SettledBatch(outcome, rows.places, delayed, formed.kept, formed.invalid)
 
     async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..append.in_flight import Written
 from ..errors import ForkedError, StoreUnavailable
 from ..limits import WAIT_MAX, Duration, optional_duration, shown
-from ..message.batch_rows import Places, message_id
+from ..message.batch_rows import MessageIds, Places
 from ..runtime.portal import patiently
 from .delays import QUEUE, Delayed, RecallHandles
 
@@ -114,9 +114,10 @@ def _timeout_s(timeout: Duration | None, operation: str) -> float | None:
 class SharedBatch(Protocol):
     """What all receipts of a batch share."""
 
-    id_prefix: int
-    first_number: int
     future: BatchFuture
+
+    @property
+    def ids(self) -> MessageIds: ...
 
 
 class _Awaitable:
@@ -185,7 +186,7 @@ class Receipt(_Awaitable):
     @property
     def message_id(self) -> str:
         """The message's id: known at once, never changes."""
-        return message_id(self.batch.id_prefix, self.batch.first_number + self.index)
+        return self.batch.ids.one(self.index)
 
     def result(self, timeout: Duration | None = None) -> SendResult:
         """The message's place, once it is durable. ``timeout`` is a `timedelta` or a number of seconds; raises `StoreUnavailable` when it

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..errors import CallError, DataDamaged, InvalidArgument, MessageTypeMismatch
 from ..format.digest import digest
 from ..format.header import Part
-from ..message.batch_rows import BatchRows, MessageIds, message_id, rows_of_arrow, rows_of_messages
+from ..message.batch_rows import BatchRows, MessageIds, rows_of_arrow, rows_of_messages
 from ..message.columns import is_extended
 from ..message.message import Message, check_message, frozen, labels_bytes
 from ..message.message_type import MessageType
@@ -121,7 +121,7 @@ def half_key(paths: TopicPaths, job: str, number: int) -> str:
 
 def message_ids(ids: MessageIds, count: int) -> list[str]:
     """The ids of ``count`` messages."""
-    return [message_id(ids.prefix, ids.first_number + number) for number in range(count)]
+    return [ids.one(number) for number in range(count)]
 
 
 async def read_half(

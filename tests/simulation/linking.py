@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import accumulate, pairwise
 
@@ -45,8 +45,7 @@ class Told:
     """What the sends of one batch share."""
 
     future: BatchFuture
-    id_prefix: int = 0
-    first_number: int = 0
+    ids: MessageIds = field(default_factory=lambda: MessageIds(0, 0))
 
 
 class Driver(Role):

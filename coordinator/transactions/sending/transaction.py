@@ -138,7 +138,8 @@ class Transaction:
         self._check_usable("send in a transaction")
         started_s = self._runtime.clock.monotonic_s()  # before a member is chosen, whose list it must be on while this lasts
         sent = self._half.take(opened, len(checked), sum(size_bytes for _, size_bytes in checked))
-        ids = MessageIds(id_prefix(self._known_id), self._half.messages - len(checked))
+        given_ids = {at: one.message_id for at, (one, _) in enumerate(checked) if one.message_id is not None}
+        ids = MessageIds(id_prefix(self._known_id), self._half.messages - len(checked), given_ids)
         self._sending += 1
         self._sent.clear()
         try:

@@ -1,0 +1,93 @@
+"""SendMessage and RecallMessage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from ...aio import Lake
+from ...log import Message, MessageNotFound, PenstockError, SendResult
+from ...log.topic.topics import Topic
+from ..clients.topics import Names
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.resources import topic_of
+from ..protocol.status import Refused, ok, status, status_of
+from ..server.calls import Call
+from ..server.rpcs import Rpc, rpc
+from .messages import is_transactional, message_of
+from .pool import Producers
+from .rows import with_row
+from .transactions import Transacting
+
+_MESSAGES_MAX = 1024
+
+
+class SendService:
+    """Sends messages of every type, and calls delayed ones back."""
+
+    def __init__(self, lake: Lake, names: Names, producers: Producers, transacting: Transacting) -> None:
+        self._lake = lake
+        self._names = names
+        self._producers = producers
+        self._transacting = transacting
+
+    def rpcs(self) -> Iterable[Rpc]:
+        yield rpc("SendMessage", self.send_message)
+        yield rpc("RecallMessage", self.recall_message)
+
+    async def send_message(self, request: pb.SendMessageRequest, call: Call) -> pb.SendMessageResponse:
+        """Each message has its own outcome in the answer, whose status is theirs where all are alike."""
+        sent = request.messages
+        if not 0 < len(sent) <= _MESSAGES_MAX:
+            raise Refused(pb.BAD_REQUEST, f"a request has 1 to {_MESSAGES_MAX} messages, and this has {len(sent)}")
+        name = topic_of(sent[0].topic)
+        if len(sent) > 1 and any(topic_of(one.topic) != name for one in sent):
+            raise Refused(pb.BAD_REQUEST, "all messages of a request are of one topic")
+        topic = await self._names.topic(name)
+        now_ms = self._lake.runtime.clock.wall_ms()
+        checked = [message_of(one, topic.settings, now_ms=now_ms) for one in sent]
+        if len(checked) == 1:
+            entry = await self._entry(topic, sent[0], checked[0])
+            return pb.SendMessageResponse(status=entry.status, entries=(entry,))
+        entries = await asyncio.gather(*(self._entry(topic, one, message) for one, message in zip(sent, checked, strict=True)))
+        codes = {entry.status.code for entry in entries}
+        whole = entries[0].status if len(codes) == 1 else status(pb.MULTIPLE_RESULTS, "mixed results")
+        return pb.SendMessageResponse(status=whole, entries=entries)
+
+    async def _entry(self, topic: Topic, sent: pb.Message, message: Message) -> pb.SendResultEntry:
+        """The outcome of one message. An error is its alone where others were sent beside it."""
+        try:
+            if topic.settings.schema is not None:
+                message = await with_row(topic, message)
+            if is_transactional(topic.settings):
+                transaction = await self._transacting.begin(topic.paths.topic, sent, message)
+                return pb.SendResultEntry(status=ok(), message_id=message.message_id, transaction_id=transaction)
+            result = await self._send(topic.paths.topic, message)
+        except (PenstockError, Refused) as error:
+            return pb.SendResultEntry(status=status_of(error), message_id=message.message_id)
+        return pb.SendResultEntry(
+            status=ok(),
+            message_id=result.message_id,
+            transaction_id=result.message_id,
+            offset=result.offset or 0,
+            recall_handle=result.recall_handle,
+        )
+
+    async def _send(self, topic: str, message: Message) -> SendResult:
+        producer = await self._producers.of(topic)
+        try:
+            return await producer.send(message)
+        except PenstockError as error:
+            self._producers.failed(topic, producer, error)
+            raise
+
+    async def recall_message(self, request: pb.RecallMessageRequest, call: Call) -> pb.RecallMessageResponse:
+        name = topic_of(request.topic)
+        await self._names.topic(name)
+        if not request.recall_handle:
+            raise Refused(pb.BAD_REQUEST, "recall handle is blank")
+        try:
+            recalled = await self._lake.recall(request.recall_handle)
+        except MessageNotFound as error:
+            raise Refused(pb.NOT_FOUND, str(error)) from None
+        return pb.RecallMessageResponse(status=ok(), message_id=recalled.message_id)
