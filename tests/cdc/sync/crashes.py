@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +135,11 @@ def _executor_of(worker: int) -> int:
     return next(parent.pid for parent in psutil.Process(worker).parents() if "java" in parent.name())
 
 
+ASIDE_POINTS: list[tuple[str, Moment]] = [("set aside", "before"), ("set aside", "in"), ("set aside", "after")]
+"""The points that only a sync with `with_spoilt` events reaches."""
+COMPACT_POINTS: list[tuple[str, Moment]] = [("compact", "before"), ("compact", "after")]
+"""No steps of the sync's own: a thread beside it comes to them."""
+
 VERSIONED = "h"
 """The table of the stream whose history a target can keep: all its events are of one message group."""
 
@@ -177,6 +182,22 @@ def stream(blocks: int, *, per_column: int = 2, per_truncate: int = 4, per_table
         if block % 5 == 4:
             yield event("c", f"new{block // per_table}", {"id": block}, {"id": block, "v": True}, at=at + 8)
         yield from _versions(block, at)
+
+
+def with_spoilt(events: Iterable[Row], *, every: int) -> Iterator[Row]:
+    """The same events, and behind every so many one that cannot be applied, of either kind: the fold finds it, or its target refuses it."""
+    for number, one in enumerate(events, start=1):
+        yield one
+        if number % every == 0:
+            turn = number // every
+            table, key = ("a", VERSIONED)[turn % 2], {"id": turn % 4}
+            row = {**key, "__mine": turn} if turn % 4 < 2 else None
+            yield event("u", table, key, row, ts_ms=_ms(turn))  # without a position, as no truncate is to have removed it
+
+
+def is_spoilt(value: Row) -> bool:
+    """Whether an envelope is one of those."""
+    return value["op"] == "u" and (value["after"] is None or "__mine" in value["after"])
 
 
 def _versions(block: int, at: int) -> Iterator[Row]:

@@ -14,8 +14,10 @@ from deltalake import DeltaTable
 
 import penstock
 from penstock.cdc.events.debezium import position_of
+from penstock.cdc.sync.options import ASIDE
 from penstock.cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, decode_metadata
 from tests.cdc.reference import MARKER, Message, Reference, Table
+from tests.cdc.sync.crashes import is_spoilt
 from tests.cdc.sync.streams import TOPIC, Row, envelope, rows
 
 
@@ -52,10 +54,12 @@ class Check:
     """Tables whose targets keep it."""
     only: Collection[str] | None = None
     """Tables that the sync was asked for."""
+    rejects: bool = False
+    """Whether the sync sets spoilt events aside."""
 
     def __call__(self, *, complete: bool = False) -> int:
         """``complete``: all events must be there. The rows that were compared."""
-        compared = 0
+        compared = self._aside(complete=complete) if self.rejects else 0
         for (schema, table), messages in self._by_table().items():
             done = self._offsets(table)
             there = [one for one in messages if complete or one.offset < done.get(one.queue, 0)]
@@ -74,10 +78,28 @@ class Check:
     def _by_table(self) -> dict[Table, list[Message]]:
         found: dict[Table, list[Message]] = defaultdict(list)
         for message in self.messages:
-            source = envelope(json.loads(message.body))["source"]
-            if self.only is None or source["table"] in self.only:
+            value = envelope(json.loads(message.body))
+            source = value["source"]
+            if (self.only is None or source["table"] in self.only) and not (self.rejects and is_spoilt(value)):
                 found[source["schema"], source["table"]].append(message)
         return found
+
+    def _aside(self, *, complete: bool) -> int:
+        """Each spoilt event that its target has passed over stands aside, and nothing else does; none twice."""
+        found = rows(self.into / ASIDE) if DeltaTable.is_deltatable(str(self.into / ASIDE)) else []
+        there = {(row["queue"], row["offset"]): row for row in found}
+        assert len(there) == len(found), "an event stands aside twice"
+        spoilt = set[tuple[int, int]]()
+        ends = {table: self._offsets(table) for table in {table for _, table in self._by_table()}}
+        for message in self.messages:
+            value = envelope(json.loads(message.body))
+            table, place = value["source"]["table"], (message.queue, message.offset)
+            if is_spoilt(value) and (self.only is None or table in self.only):
+                spoilt.add(place)
+                assert place in there or not (complete or message.offset < ends.get(table, {}).get(message.queue, 0)), place
+                assert place not in there or json.loads(there[place]["body"]) == json.loads(message.body), place
+        assert spoilt >= there.keys()
+        return len(found)
 
     def _offsets(self, table: str) -> dict[int, int]:
         """How far a target says that it is."""

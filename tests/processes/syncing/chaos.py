@@ -18,9 +18,12 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from tests.cdc.postgres.killing import POINTS, Run, killed_at
+from penstock.cdc.sync.options import STEPS
+from tests.cdc.postgres.killing import POINTS as CAPTURE_POINTS
+from tests.cdc.postgres.killing import Run, killed_at
+from tests.cdc.sync.crashes import ASIDE_POINTS, COMPACT_POINTS, POINTS
 from tests.postgres_server import find_postgres
-from tests.processes.syncing.syncs import Syncs
+from tests.processes.syncing.syncs import ANY, Syncs
 from tests.spark.produce.lives import ALL_LIVES, written_in_lives
 
 Kills = Counter[tuple[str, str]]
@@ -29,7 +32,7 @@ Kills = Counter[tuple[str, str]]
 def captures(folder: Path, chance: random.Random, kills: int) -> Kills:
     """A capture that is killed so often, or its server is."""
     folder.mkdir()
-    return killed_at(folder, chance, [Run.at_random] * (kills - len(POINTS)))
+    return killed_at(folder, chance, [Run.at_random] * (kills - len(CAPTURE_POINTS)))
 
 
 def writes(folder: Path) -> Kills:
@@ -48,11 +51,30 @@ def table(killed: Mapping[tuple[str, str], int]) -> str:
     return "\n".join([f"  {'process':{width}}  {'killed':28}times", *lines])
 
 
+def markdown(killed: Mapping[tuple[str, str], int]) -> str:
+    """The same of syncs as a table in Markdown: a row for each step and moment, a column for each process, and the sums of both."""
+    every = dict.fromkeys([*POINTS, *ASIDE_POINTS, *COMPACT_POINTS])
+    order = [f"{moment} {step}" for step in (*STEPS, "compact") for of, moment in every if of == step] + [ANY]
+    processes = sorted({who for who, _ in killed if who.startswith(("driver, deltalake", "driver, spark", "executors", "workers"))})
+    rows = [["killed", *processes, "all"]]
+    for point in order:
+        times = [killed.get((who, point), 0) for who in processes]
+        rows.append([point, *map(str, times), str(sum(times))])
+    sums = [sum(count for (who, point), count in killed.items() if who == one and point in order) for one in processes]
+    rows.append(["all", *map(str, sums), str(sum(sums))])
+    rows.insert(1, ["---"] * len(rows[0]))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--spark", type=int, default=12)
     parser.add_argument("--captures", type=int, help="default: a fifth of the kills, where there is a PostgreSQL")
+    parser.add_argument("--minutes", type=float, help="end with fewer kills of drivers after so long")
+    parser.add_argument(
+        "--slow", type=float, default=1.0, help="how many times as long as usual to wait for a step, on a busy machine"
+    )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
@@ -66,7 +88,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-syncing-") as name, ThreadPoolExecutor(1) as beside:
         folder = Path(name)
         (folder / "syncs").mkdir()
-        syncs = Syncs(folder / "syncs", of_syncs, min(given.spark - of_writes, of_syncs), random.Random(chance.random()))
+        of_spark = min(given.spark - of_writes, of_syncs)
+        syncs = Syncs(folder / "syncs", of_syncs, of_spark, random.Random(chance.random()), given.minutes, given.slow)
         capturing: Future[Kills] | None = None
         if of_capture:
             capturing = beside.submit(captures, folder / "captures", random.Random(chance.random()), of_capture)
@@ -78,7 +101,7 @@ def main() -> None:
         except BaseException:
             print(syncs.said(), table(syncs.killed), sep="\n", file=sys.stderr)
             raise
-    print(table(killed))
+    print(table(killed), markdown(killed), sep="\n\n")
     print(
         f"{killed.total()} kills; {syncs.rows:,} rows compared in {syncs.checks} comparisons of all targets, and the whole at the end:"
     )

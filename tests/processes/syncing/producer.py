@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import groupby, islice
 
 import penstock
-from tests.cdc.sync.crashes import grouped, stream
+from tests.cdc.sync.crashes import grouped, stream, with_spoilt
 from tests.cdc.sync.streams import TOPIC, Row
 
 EVENTS_AT_ONCE = 5
@@ -17,7 +17,7 @@ EVENTS_AT_ONCE = 5
 
 def changes() -> Iterator[Row]:
     """Without an end; tables keep their size."""
-    return stream(10**9, per_column=8, per_truncate=40, per_table=15)
+    return with_spoilt(stream(10**9, per_column=8, per_truncate=40, per_table=15), every=13)
 
 
 def main(lake_url: str, events: str, pause_s: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +23,7 @@ import psutil
 
 import penstock
 from penstock.cdc.sync.options import Moment
-from tests.cdc.sync.crashes import DONE, POINTS, VERSIONED, Victims, kill_under
+from tests.cdc.sync.crashes import ASIDE_POINTS, COMPACT_POINTS, DONE, POINTS, VERSIONED, Victims, kill_under
 from tests.cdc.sync.judging import Check, Told
 from tests.cdc.sync.streams import TOPIC
 from tests.processes.syncing import producer
@@ -34,7 +36,7 @@ from tests.tree import ROOT
 from tests.waiting import wait_until
 
 QUEUES = 2
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 FOR_EVER, PAUSE_S = 10**9, 1.0
 AT_LAST = 50
 """Events that the producer sends when nobody is killed any more."""
@@ -43,19 +45,26 @@ STEP_S = {"deltalake": 15.0, "spark": 60.0}
 LOSS_S = 60.0
 LOSSES = 3
 """Of executors or workers under one driver."""
-RARE = ("create", "add columns")
+RARE = ("create", "add columns", "set aside", "compact")
+COMPACT_EVERY = 3
 ANY = "any moment"
 KEPT = ("a", VERSIONED)
 """Tables of the sync that keeps history."""
 
 SparkRound = Literal["driver", "driver, history", "executors", "executors, history", "workers", "workers, history"]
 SPARK_ROUNDS: tuple[SparkRound, ...] = (
+    "driver",
+    "driver",
+    "driver, history",
+    "workers",
+    "driver",
+    "driver",
     "executors, history",
     "driver",
-    "workers",
     "driver, history",
-    "executors",
+    "driver",
     "workers, history",
+    "executors",
 )
 Point = tuple[str, Moment] | None
 
@@ -64,7 +73,7 @@ class Deck:
     """Points in an order by chance, each as often as any other; None: any moment."""
 
     def __init__(self, chance: random.Random, anywhere: int) -> None:
-        self._chance, self._cards = chance, [*POINTS, *([None] * anywhere)]
+        self._chance, self._cards = chance, [*POINTS, *ASIDE_POINTS, *COMPACT_POINTS, *([None] * anywhere)]
         self._left: list[Point] = []
 
     def draw(self) -> Point:
@@ -83,6 +92,10 @@ class Syncs:
     spark: int
     """Of these by Spark, together with executors and workers."""
     chance: random.Random
+    minutes: float | None = None
+    """After so long no other driver is killed."""
+    slow: float = 1.0
+    """How many times as long as on a quiet machine a step is waited for."""
     killed: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By process and point."""
     checks: int = 0
@@ -91,8 +104,8 @@ class Syncs:
     def __post_init__(self) -> None:
         self.marks = self.folder / "marks"
         self.told = Told(str(self.folder / "lake"))
-        self.plain = Check(self.folder / "targets", self.told.messages)
-        self.versioned = Check(self.folder / "versions", self.told.messages, history=KEPT, only=KEPT)
+        self.plain = Check(self.folder / "targets", self.told.messages, rejects=True)
+        self.versioned = Check(self.folder / "versions", self.told.messages, history=KEPT, only=KEPT, rejects=True)
         self._points = {"deltalake": Deck(self.chance, 4), "spark": Deck(self.chance, 1), "executors": Deck(self.chance, 0)}
 
     def run(self) -> None:
@@ -101,8 +114,11 @@ class Syncs:
             lake.create_topic(TOPIC, queues=QUEUES, message_type="FIFO")
         of_spark = dict(zip(sorted(self.chance.sample(range(self.kills), self.spark)), self._spark_rounds(), strict=False))
         sending = self._producer(FOR_EVER, PAUSE_S)
+        until_s = math.inf if self.minutes is None else time.monotonic() + self.minutes * 60
         try:
             for number in range(self.kills):
+                if time.monotonic() > until_s:
+                    break
                 sending = self._producer_again(sending)
                 if number in of_spark:
                     self._spark_round(of_spark[number])
@@ -152,12 +168,13 @@ class Syncs:
             case "workers":
                 self._kill_under(self._life("spark", history=history, events_in_driver=0), "workers")
             case _:
-                way = self.chance.choice([*WAYS.values()])
-                self._kill_driver(self._life("spark", history=history, **way), self._points["spark"].draw())
+                way = self.chance.choice([*WAYS])
+                life = self._life("spark", history=history, **WAYS[way])
+                self._kill_driver(life, self._points["spark"].draw(), "history" if history else way)
 
-    def _kill_driver(self, life: Life, point: Point) -> None:
-        who = f"driver, {life.engine}" + (", history" if life.history else "")
-        patience_s = STEP_S[life.engine]
+    def _kill_driver(self, life: Life, point: Point, way: str = "") -> None:
+        who = f"driver, {life.engine}" + (f", {way}" if way else "")
+        patience_s = STEP_S[life.engine] * self.slow
         if point is None:
             with self._driver(life) as running:
                 # Time passes while it works: what it is in the middle of is chance's.
@@ -184,14 +201,14 @@ class Syncs:
             for step, moment in points:
                 happened = partial(self._happened, running, f"{victims}: {moment} {step}")
                 with suppress(AssertionError):  # not every step comes again
-                    wait_until(happened, "the step is reached", timeout_s=LOSS_S)
+                    wait_until(happened, "the step is reached", timeout_s=LOSS_S * self.slow)
                     self.killed[victims, f"{moment} {step}"] += 1
             self._goes_on(running)
             wait_until(lambda: self._lives(running) and kill_under(running.pid, victims), "one works", timeout_s=PATIENCE_S)
             self.killed[victims, ANY] += 1
             self._goes_on(running)
             self._end(running)
-        self.killed[f"driver, {life.engine}" + (", history" if life.history else ""), ANY] += 1
+        self.killed["driver, spark, " + ("history" if life.history else "by tasks"), ANY] += 1
 
     def _goes_on(self, running: subprocess.Popen[bytes]) -> None:
         done = self._done()
@@ -222,6 +239,8 @@ class Syncs:
             engine=engine,
             tables=KEPT if history else None,
             history=KEPT if history else (),
+            policy="reject",
+            compact_every=COMPACT_EVERY,
             batch=batch or self.chance.choice([3, 12, 100] if engine == "deltalake" else [12, 40, 200]),
             follow=follow,
             **more,  # type: ignore[arg-type]

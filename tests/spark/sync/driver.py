@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstock.cdc.choice.tables import Policy
+from penstock.cdc.delta import tables as delta
+from penstock.cdc.delta.compaction import Compacted
 from penstock.cdc.sync.options import Moment, Steps
 from penstock.spark import session, sync
+from penstock.spark.sync.tables import Tables
 from tests.cdc.sync.crashes import BATCH, CrashAt, Done, Each, Loss, Victims
 from tests.cdc.sync.streams import TOPIC
 from tests.spark import quick
@@ -39,6 +46,8 @@ class Life:
     batch: int = BATCH
     events_in_driver: int = 10_000
     target_bytes_in_driver: int = 10_000_000
+    policy: Policy = "stop"
+    compact_every: int = 100
     follow: bool = False
     """Go on for ever; else end with what is there."""
     dies: tuple[str, Moment, int] | None = None
@@ -67,8 +76,41 @@ def decoded(text: str) -> Life:
     return Life(**found)
 
 
+def tell_compactions(steps: Steps) -> None:
+    """Let steps know of them, and have them put together even two files: targets of a campaign have few."""
+    vars(delta)["FILES_MIN"] = 2
+
+    def telling(compact: Callable[[Any, str], Compacted | None]) -> Callable[[Any, str], Compacted | None]:
+        def told(self: Any, name: str) -> Compacted | None:
+            steps.reached("compact", "before", name)
+            done = compact(self, name)
+            if done is not None:
+                steps.reached("compact", "after", name)
+            return done
+
+        return told
+
+    for kind in (delta.DeltaTables, Tables):
+        kind.compact = telling(kind.compact)  # type: ignore[method-assign, assignment]
+
+
+def end_of(life: Life) -> int:
+    """The exit code of a driver that is a process group of its own."""
+    program = [sys.executable, "-m", "tests.spark.sync.driver", life.encoded()]
+    with subprocess.Popen(program, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE) as process:
+        try:
+            _, told = process.communicate(timeout=480)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode in (0, -signal.SIGKILL), told.decode()[-3000:]
+    return process.returncode
+
+
 def main(life: Life) -> None:
     with ExitStack() as cleanup:
+        if life.compact_every < 100:
+            tell_compactions(life.steps)
         spark: SparkSession | None = None
         if life.engine == "spark":
             spark = _spark(life)
@@ -85,6 +127,8 @@ def main(life: Life) -> None:
             max_events_per_batch=life.batch,
             events_in_driver=life.events_in_driver,
             target_bytes_in_driver=life.target_bytes_in_driver,
+            policy=life.policy,
+            compact_every=life.compact_every,
             steps=life.steps,
         )
         run.await_termination()

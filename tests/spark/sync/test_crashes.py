@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +15,9 @@ from tests.cdc.sync.crashes import BATCH, VERSIONED, Crash, CrashAt, grouped, st
 from tests.cdc.sync.driving import drive_to_the_end
 from tests.cdc.sync.judging import Check, stored
 from tests.cdc.sync.streams import TOPIC, envelope, event, group_for, rows, send
-from tests.spark.sync.driver import CLUSTER, Life
+from tests.spark.sync.driver import CLUSTER, Life, end_of
 from tests.spark.sync.engines import BY_SPARK, BY_TASKS, IN_DRIVER, Way
 from tests.thorough import thoroughly
-from tests.tree import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,16 +128,3 @@ def test_executors_and_workers_are_killed_then_the_driver_and_another_goes_on(sp
     assert place.check() > 5
     place.drive(spark, batch=1_000)
     assert place.check(complete=True) > 15
-
-
-def end_of(life: Life) -> int:
-    """The exit code of a driver that is a process group of its own."""
-    program = [sys.executable, "-m", "tests.spark.sync.driver", life.encoded()]
-    with subprocess.Popen(program, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE) as process:
-        try:
-            _, told = process.communicate(timeout=480)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode in (0, -signal.SIGKILL), told.decode()[-3000:]
-    return process.returncode
