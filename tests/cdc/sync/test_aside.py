@@ -162,14 +162,14 @@ POINTS: list[tuple[str, Moment, str]] = [
 ]
 
 
-def options(place: Place, **more: Any) -> Options:
+def options(place: Place, policy: Policy = "reject", **more: Any) -> Options:
     return Options(
         place=LakePlace.of(place.lake),
         topic=TOPIC,
         into=str(place.into),
         name="s",
         declared=Declared.of(TYPES, None),
-        policy="reject",
+        policy=policy,
         **more,
     )
 
@@ -184,6 +184,20 @@ def test_a_driver_that_ends_at_any_step_sets_each_event_aside_once(place: Place)
     drive_to_the_end(None, options(place))
     assert len(place.aside("offset")) == len({*place.aside("offset", "column")}) == len(events)
     assert len(rows(place.into / "bills")) == len(events) + 1
+
+
+def test_a_driver_that_ends_at_any_step_notes_each_null_once(place: Place) -> None:
+    wrong = {f"{n}": bill(n, amount="many", n="x") for n in range(2, 2 + len(POINTS) + 2)}
+    sent(place, wrong)
+    for step, moment, what in POINTS:
+        point = CrashAt(step, moment, target=what)
+        with pytest.raises(Crash, match=f"{moment} {step}"):
+            drive_to_the_end(None, options(place, "null", steps=point, max_events_per_batch=4))
+    drive_to_the_end(None, options(place, "null"))
+    assert place.aside("key", "column") == [(f'{{"id":{n}}}', column) for n in map(int, wrong) for column in ("amount", "n")]
+    assert [row for row in rows(place.into / "bills") if 1 < row["id"] < 100] == [
+        {"id": n, "amount": None, "n": None} for n in sorted(map(int, wrong), key=lambda n: repr({"id": n}))
+    ]
 
 
 def test_events_that_are_read_again_are_not_set_aside_again(place: Place) -> None:

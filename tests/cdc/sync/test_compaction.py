@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -12,10 +14,12 @@ from deltalake import DeltaTable
 from penstock.cdc.delta.compaction import FILES_MIN, Compacted, Compaction, is_due
 from penstock.cdc.delta.tables import DeltaTables
 from penstock.cdc.events.sources import Source
+from penstock.cdc.sync.options import Moment
 from penstock.cdc.targets import Column, Progress, Target
 from penstock.log.errors import InvalidArgument
 from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, rows, send
+from tests.spark.sync.driver import Life, end_of
 
 TARGET = Target(Source("s", "t"), "t", (Column("id", "bigint"),), ("id",))
 
@@ -119,3 +123,51 @@ def test_large_files_are_not_written_again(tmp_path: Path) -> None:
 def test_a_wrong_number_is_refused(tmp_path: Path, wrong: int) -> None:
     with pytest.raises(InvalidArgument, match="bad compact_every"):
         sync(None, str(tmp_path / "lake"), TOPIC, into=tmp_path / "targets", compact_every=wrong)
+
+
+def test_a_merge_that_meets_a_compaction_is_made_once_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = many_batches(tmp_path, FILES_MIN, compact_every=0)
+    merge_into, attempts = DeltaTables.merge_into, list[int]()
+
+    def beside_a_compaction(self: DeltaTables, table: DeltaTable, *given: Any, **more: Any) -> bool:
+        attempts.append(table.version())
+        if len(attempts) == 1:
+            assert DeltaTables(str(path.parent), guard=True).compact("a") is not None
+        return merge_into(self, table, *given, **more)
+
+    monkeypatch.setattr(DeltaTables, "merge_into", beside_a_compaction)
+    lake = str(tmp_path / "lake")
+    send(lake, [event("d", "a", {"id": 3}, before={"id": 3}, at=900), event("c", "a", {"id": 900}, {"id": 900}, at=901)], queues=1)
+    run = sync(None, lake, TOPIC, into=path.parent)
+    assert run.await_termination()
+    assert (run.stopped, len(attempts)) == ({}, 2)
+    assert [commit["operation"] for commit in DeltaTable(str(path)).history(2)] == ["MERGE", "OPTIMIZE"]
+    assert {row["id"] for row in rows(path)} == {*range(FILES_MIN), 900} - {3}
+
+
+def test_a_compaction_that_meets_a_merge_leaves_the_target_as_it_is(tmp_path: Path) -> None:
+    path = many_batches(tmp_path, FILES_MIN, compact_every=0)
+    tables = DeltaTables(str(path.parent), guard=True)
+    read = tables.open("a")
+    assert read is not None
+    lake = str(tmp_path / "lake")
+    send(lake, [event("u", "a", {"id": 3}, {"id": 3, "n": 1}, at=900)], queues=1)
+    assert sync(None, lake, TOPIC, into=path.parent).await_termination()
+    assert tables.compacted(read) is None
+    assert DeltaTable(str(path)).history(1)[0]["operation"] == "MERGE"
+    assert {row["id"]: row["n"] for row in rows(path)} == {**dict.fromkeys(range(FILES_MIN)), 3: 1}
+
+
+@pytest.mark.processes
+def test_a_process_that_is_killed_around_a_compaction_has_lost_nothing(tmp_path: Path) -> None:
+    path, lake = many_batches(tmp_path, 1, compact_every=0), str(tmp_path / "lake")
+    send(lake, [event("c", "a", {"id": n}, {"id": n}, at=n + 1) for n in range(1, 9)], queues=1)
+    moments: tuple[Moment, ...] = ("before", "after")
+    for moment in moments:
+        life = Life(
+            lake=lake, into=str(path.parent), name=TOPIC, engine="deltalake", batch=1, compact_every=2, dies=("compact", moment, 1)
+        )
+        assert end_of(life) == -signal.SIGKILL
+    assert sync(None, lake, TOPIC, into=path.parent).await_termination()
+    assert {row["id"] for row in rows(path)} == set(range(9))
+    assert "OPTIMIZE" in {commit["operation"] for commit in DeltaTable(str(path)).history()}

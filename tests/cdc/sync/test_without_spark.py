@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cdc.choice.tables import Truncates
+from penstock.cdc.delta import tables
 from penstock.cdc.events.types import exact_json
 from penstock.cdc.sync.options import NO_STEPS, Batch, Options, Steps
 from penstock.cdc.targets import Declared
@@ -41,6 +42,7 @@ def drive(
     batch: int = BATCH,
     declared: Mapping[str, Mapping[str, str]] | None = None,
     truncates: Truncates = "ordered",
+    **more: Any,
 ) -> SyncRun:
     place = LakePlace.of(lake)
     options = Options(
@@ -52,6 +54,7 @@ def drive(
         declared=Declared.of(declared, None),
         steps=steps,
         truncates=truncates,
+        **more,
     )
     return drive_to_the_end(None, options)
 
@@ -92,18 +95,25 @@ def test_a_driver_that_ends_at_any_step_leaves_targets_as_far_as_they_say_and_an
 
 @pytest.mark.slow
 @settings(max_examples=examples(20))
-@given(streams(splits=True, max_steps=15), st.integers(1, 12))
-def test_drawn_streams_end_as_the_judge_says(told: Stream, batch: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+@given(streams(splits=True, max_steps=15), st.integers(1, 12), st.integers(1, 3), st.booleans())
+def test_drawn_streams_end_as_the_judge_says(told: Stream, batch: int, at_once: int, compacts: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         lake, into = f"{folder}/lake", Path(folder, "targets")
+        patched.setattr(tables, "FILES_MIN", 2)
         send(lake, [one.body for one in told.told], groups=[one.table for one in told.told])
-        assert not drive(lake, into, batch=batch, declared=told.declared, truncates="queue").stopped
-        reference = Reference(told.declared)
-        for message in stored(lake):
-            reference.apply([message])
-        for (_, table), wanted in reference.rows().items():
-            found = [known(row) for row in rows(into / table)] if DeltaTable.is_deltatable(str(into / table)) else []
-            assert sorted(found, key=repr) == sorted(map(known, wanted.values()), key=repr), table
+        ways: dict[str, Any] = {"merges_at_once": at_once, "compact_every": int(compacts)}
+        assert not drive(lake, into, batch=batch, declared=told.declared, truncates="queue", **ways).stopped
+        check_rows(lake, into, told)
+
+
+def check_rows(lake: str, into: Path, told: Stream) -> None:
+    """The targets of a drawn stream are as the judge says."""
+    reference = Reference(told.declared)
+    for message in stored(lake):
+        reference.apply([message])
+    for (_, table), wanted in reference.rows().items():
+        found = [known(row) for row in rows(into / table)] if DeltaTable.is_deltatable(str(into / table)) else []
+        assert sorted(found, key=repr) == sorted(map(known, wanted.values()), key=repr), table
 
 
 def test_a_row_that_takes_a_key_has_nothing_of_the_row_that_was_there(tmp_path: Path) -> None:
