@@ -12,8 +12,9 @@ from deltalake import DeltaTable
 from penstock.cdc.sync.options import NO_STEPS, Batch, Moment
 from penstock.cdc.targets import decode_metadata
 from penstock.spark import sync
+from tests.cdc.sync.crashes import Crash
 from tests.cdc.sync.streams import TOPIC, event, rows, send
-from tests.spark.sync.engines import Way, in_each_way
+from tests.spark.sync.engines import BY_SPARK, IN_DRIVER, Way, in_each_way, merged_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,14 +26,16 @@ TABLES = ("a", "b", "h")
 
 
 class Together:
-    """Lets each merge begin once all others of its batch are as far."""
+    """Lets each merge begin once all others of its batch are as far; that of table ``dies`` ends its driver then."""
 
-    def __init__(self) -> None:
-        self._all = Barrier(len(TABLES))
+    def __init__(self, tables: int = len(TABLES), dies: str = "") -> None:
+        self._all, self._dies = Barrier(tables), dies
 
     def reached(self, step: str, moment: Moment, what: str = "") -> None:
         if (step, moment) == ("merge", "in"):
             self._all.wait(PATIENCE_S)
+            if what == self._dies:
+                raise Crash(what)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _no_steps, ()
@@ -73,3 +76,20 @@ def test_each_target_gets_its_own_rows_and_progress(spark: SparkSession, tmp_pat
         found = rows(into / table, own=True)
         assert [(row["id"], row[table]) for row in found if row.get("__current", True)] == [(n, 1) for n in range(3)]
         assert len(found) == (6 if table == "h" else 3)
+
+
+@pytest.mark.parametrize(
+    "way", [IN_DRIVER, pytest.param(BY_SPARK, marks=pytest.mark.thorough)], ids=["in the driver", "merged by Spark"]
+)
+def test_a_driver_that_ends_in_one_merge_has_ended_the_other_which_is_not_made_again(
+    spark: SparkSession, tmp_path: Path, way: Way
+) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    send(lake, [event("c", table, {"id": 1}, {"id": 1}, at=1) for table in ("a", "b")])
+    run = sync(spark, lake, TOPIC, into=into, merges_at_once=2, steps=Together(2, dies="a"), **way)
+    with pytest.raises(Crash):
+        run.await_termination()
+    assert (rows(into / "a"), rows(into / "b")) == ([], [{"id": 1}])
+    assert sync(spark, lake, TOPIC, into=into, **way).await_termination()
+    assert (rows(into / "a"), rows(into / "b")) == ([{"id": 1}], [{"id": 1}])
+    assert (len(merged_by(into / "a")), len(merged_by(into / "b"))) == (1, 1)

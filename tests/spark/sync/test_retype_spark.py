@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.cdc.events.table_types import TableTypes
+from penstock.cdc.sync.options import NO_STEPS, Moment, Steps
 from penstock.log.errors import NotSupported
 from penstock.spark import retype, sync
 from tests.cdc.retype.older import TYPES, bill, keep, kinds
+from tests.cdc.sync.crashes import Crash, CrashAt
+from tests.cdc.sync.losing import Loses
 from tests.cdc.sync.streams import TOPIC, rows, send
 
 if TYPE_CHECKING:
@@ -106,3 +109,68 @@ def test_a_target_becomes_wider_with_its_source_if_it_may(spark: SparkSession, t
 def test_widening_takes_spark(tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="the sync without Spark cannot widen types"):
         sync(None, str(tmp_path), TOPIC, into=tmp_path / "into", widen=True)
+
+
+def test_a_driver_that_ends_around_a_widening_and_one_that_loses_its_lease_there_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "into"
+
+    def applied(steps: Steps = NO_STEPS) -> None:
+        run = sync(spark, lake, TOPIC, into=into, widen=True, steps=steps)
+        assert run.await_termination()
+        assert not run.stopped
+
+    def found() -> tuple[str, list[int]]:
+        read = spark.read.format("delta").load(str(into / "bills"))
+        return dict(read.dtypes)["id"], sorted(row.id for row in read.collect())
+
+    keep(lake, TYPES)
+    send(lake, [bill(1, at=1, types=TYPES)])
+    applied()
+    wider = TableTypes("public", "bills", {**TYPES.columns, "id": "bigint"})
+    widest = TableTypes("public", "bills", {**wider.columns, "amount": "decimal(14,2)"})
+    for one in (wider, widest):
+        keep(lake, one)
+    send(lake, [bill(3_000_000_000, at=2, types=wider)])
+    moments: tuple[tuple[Moment, str], ...] = (("before", "int"), ("after", "bigint"))
+    for moment, kind in moments:
+        with pytest.raises(Crash):
+            applied(CrashAt("add columns", moment))
+        assert found() == (kind, [1])
+    applied()
+    assert found() == ("bigint", [1, 3_000_000_000])
+    send(lake, [bill(4, "12345678901.25", at=3, types=widest)])
+    loses = Loses(lake, into, [("add columns", "before")])
+    applied(loses)
+    assert loses.lost == [("add columns", "before")]
+    assert found() == ("bigint", [1, 4, 3_000_000_000])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("moment", ["in", "after"])
+def test_a_retype_of_a_target_with_history_that_ends_leaves_one_form_and_spark_goes_on(
+    spark: SparkSession, tmp_path: Path, moment: Moment
+) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "into"
+    keep(lake, TYPES)
+    for events in ([bill(1, at=1), bill(1, "2.00", at=2)], [bill(2, "3.00", at=3, types=TYPES)]):
+        send(lake, events)
+        assert sync(spark, lake, TOPIC, into=into, history=True).await_termination()
+    before = rows(into / "bills", own=True)
+    with pytest.raises(Crash):
+        retype(lake, TOPIC, into=into, steps=CrashAt("retype", moment))
+    done = kinds(into)["amount"] == "decimal128(12, 2)"
+    assert done is (moment == "after")
+    assert len(rows(into / "bills", own=True)) == len(before) == 3
+    send(lake, [bill(1, "7.00", at=4, types=TYPES)])
+    run = sync(spark, lake, TOPIC, into=into, history=True)
+    assert run.await_termination()
+    assert (run.stopped, run.status.events) == ({}, 1)
+    (again,) = retype(lake, TOPIC, into=into)
+    assert (again.version is None) is done
+    versions = [(row["id"], row["amount"], row["__current"]) for row in rows(into / "bills", own=True)]
+    assert sorted(versions) == [
+        (1, Decimal("1.50"), False),
+        (1, Decimal("2.00"), False),
+        (1, Decimal("7.00"), True),
+        (2, Decimal("3.00"), True),
+    ]

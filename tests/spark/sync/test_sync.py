@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -92,23 +93,36 @@ def test_rejected_events_stand_aside_once_by_either_engine(spark: SparkSession, 
 
 
 @pytest.mark.thorough
+@in_each_way
 def test_a_driver_of_spark_s_that_ends_around_the_side_table_sets_each_event_aside_once(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, way: Way
 ) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
-    types = {"bills": {"amount": "decimal(12,2)"}}
-    send(lake, [event("c", "bills", {"id": n}, {"id": n, "amount": "1" if n % 2 else "many"}) for n in range(12)])
+    events = [
+        event("c", table, {"id": n}, {"id": n, "amount": "1" if n % 2 else "many"})
+        for n in range(12)
+        for table in ("bills", "lines")
+    ]
+    send(lake, events)
+    chosen: dict[str, Any] = {
+        "columns": {"*": {"amount": "decimal(12,2)"}},
+        "policy": "reject",
+        "table_options": {"lines": TableOptions(policy="null")},
+        **way,
+    }
     moments: tuple[Moment, ...] = ("before", "in", "after")
     for step, moment in [*(("set aside", moment) for moment in moments), ("merge", "after")]:
-        run = sync(
-            spark, lake, TOPIC, into=into, columns=types, policy="reject", max_events_per_batch=4, steps=CrashAt(step, moment)
-        )
+        run = sync(spark, lake, TOPIC, into=into, max_events_per_batch=8, steps=CrashAt(step, moment), **chosen)
         with pytest.raises(Crash):
             run.await_termination()
-    assert sync(spark, lake, TOPIC, into=into, columns=types, policy="reject").await_termination()
+    last = sync(spark, lake, TOPIC, into=into, **chosen)
+    assert last.await_termination()
+    assert last.stopped == {}
     aside = rows(into / "_rejected")
-    assert len({(row["queue"], row["offset"]) for row in aside}) == len(aside) == 6
+    assert len({(row["queue"], row["offset"]) for row in aside}) == len(aside) == 12
+    assert Counter((row["table"], row["action"]) for row in aside) == {("public.bills", "rejected"): 6, ("public.lines", "null"): 6}
     assert sorted(row["id"] for row in rows(into / "bills")) == [1, 3, 5, 7, 9, 11]
+    assert {row["id"] for row in rows(into / "lines") if row["amount"] is None} == {0, 2, 4, 6, 8, 10}
 
 
 @pytest.mark.thorough
