@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from penstock.cdc.events.sources import Source
 from penstock.cdc.events.table_types import TableTypes, decode_types, is_types_name, joined_types, types_key
+from penstock.cdc.sync.options import Options
+from penstock.cdc.sync.source_types import SourceTypes
+from penstock.coordinator.lakes import LakePlace
 from penstock.log.errors import DataDamaged, NewerFormatError
 
 TABLE = TableTypes("public", "a", {"id": "int", "ß": "decimal(5,2)"})
@@ -43,3 +48,16 @@ def test_a_column_of_several_forms_holds_the_values_of_all() -> None:
     other = TableTypes("public", "a", {"more": "timestamp"})
     assert joined_types([TABLE, wider, other]) == {"id": "bigint", "ß": "decimal(5,2)", "more": "string"}
     assert joined_types([]) == {}
+
+
+def test_what_is_no_object_s_name_is_not_looked_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever may send events could name any other object of the lake."""
+    lake = tmp_path / "lake"
+    (lake / "captures" / "t" / "types").mkdir(parents=True)
+    (lake / "captures" / "t" / TABLE.name).write_bytes(TABLE.data)
+    options = Options(place=LakePlace.of(lake), topic="t", into=str(tmp_path), name="t")
+    for name in (f"../{TABLE.name}", "/", "\ud800", "x" * 5_000):
+        assert SourceTypes(options).joined(Source("public", "a"), [name]) == {}
+    assert caplog.messages == []
+    assert SourceTypes(options).joined(Source("public", "a"), [TABLE.name]) == {}
+    assert "is not there" in caplog.text

@@ -31,6 +31,7 @@ _NUMBER: tuple[Callable[[object], bool], str] = (
     lambda value: isinstance(value, int) and not isinstance(value, bool),
     "a whole number",
 )
+_FLAG: tuple[Callable[[object], bool], str] = (lambda value: isinstance(value, bool), "true or false")
 _SIZE: tuple[Callable[[object], bool], str] = (
     lambda value: _TEXT[0](value) or _NUMBER[0](value),
     "a number of bytes, or text such as 64MiB",
@@ -54,6 +55,7 @@ SETTINGS = {
     "policy": ("policy", _TEXT),
     "rejected": ("rejected", _TEXT),
     "unavailable_values": ("unavailable_values", _TEXTS),
+    "widen": ("widen", _FLAG),
     "engine": ("engine", _TEXT),
     "interval": ("interval", _TEXT),
     "max_events": ("max_events", _NUMBER),

@@ -65,6 +65,7 @@ def test_a_file_says_what_to_sync_and_options_go_before_it(penstock: Penstock, l
         ('into = "x"\n\ntabels = ["a"]', "line 3: tabels| did you mean tables?"),
         ('tables = "a"', "bad tables|line 1: tables|a list of texts"),
         ("max_events = 1.5", "bad max_events|a whole number"),
+        ("widen = 1", "bad widen|line 1: widen|true or false"),
         ("max_events = 0", "bad max_events|0 is not in the range"),
         ('max_bytes = "much"', "bad max_bytes|'much' is no size"),
         ('interval = "soon"', "bad interval|'soon' is no duration"),
@@ -143,6 +144,17 @@ def test_a_dry_run_says_what_would_be_made_and_does_nothing(penstock: Penstock, 
     rejecting = penstock("sync", TOPIC, "--config", file, "--dry-run", "--policy", "reject").out
     assert "  unfit    events are rejected\n  rejected 1 events, or more: no value was converted\n" in rejecting
     assert "STANDS STILL" not in rejecting
+
+
+@pytest.mark.processes
+def test_a_file_says_that_columns_become_wider_with_their_source(
+    penstock: Penstock, lake: Path, tmp_path: Path, file: Path
+) -> None:
+    send(str(lake), [event("c", "orders", {"id": 1}, {"id": 1})])
+    for widen, code in (("true", 2), ("false", 0)):
+        file.write_text(f'into = "{tmp_path / "a"}"\nengine = "deltalake"\nwiden = {widen}\n')
+        said = penstock("sync", TOPIC, "--config", file, "--once", code=code).err
+        assert ("widen" in said) is (widen == "true")
 
 
 @pytest.mark.processes
