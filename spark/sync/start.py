@@ -157,12 +157,6 @@ def sync(
     if isinstance(tables, str):
         raise InvalidArgument("bad tables", operation="sync", expected="a list of names or patterns", observed=repr(tables))
     chosen = choices_of(table_options, rename)
-    if spark is None and (history or any(one.history for one in chosen.by_name.values())):
-        raise NotSupported("the sync without Spark keeps no history", operation="sync", object=name, hint="give it a Spark session")
-    if spark is None and widen:
-        raise NotSupported(
-            "the sync without Spark cannot widen types", operation="sync", object=name, hint="give it a Spark session, or retype"
-        )
     declared = Declared.of(*chosen.declared(columns, keys))
     options = Options(
         place=place,
@@ -193,8 +187,25 @@ def sync(
         tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),
         steps=steps,
     )
+    if spark is None:
+        check_without_spark(options)
     backend_of = LocalBackend if spark is None else partial(SparkBackend, spark)
     return SyncRun(options, backend_of, trigger=pause, listener=listener)
+
+
+def check_without_spark(options: Options) -> None:
+    """Raise `NotSupported` for what only Spark does."""
+    if options.history or any(one.history for one in options.choices.by_name.values()):
+        raise NotSupported(
+            "the sync without Spark keeps no history", operation="sync", object=options.name, hint="give it a Spark session"
+        )
+    if options.widen:
+        raise NotSupported(
+            "the sync without Spark cannot widen types",
+            operation="sync",
+            object=options.name,
+            hint="give it a Spark session, or retype",
+        )
 
 
 def sync_name(name: str | None, topic: str) -> str:

@@ -28,8 +28,11 @@ def show_preview(session: Session, topic: str, into: str, engine: str, given: Ma
     """Show what a sync would do. ``given``: the options as `penstock.spark.sync` takes them."""
     from ....cdc.delta.tables import DeltaTables
     from ....cdc.sync.preview import preview
+    from ....spark.sync.start import check_without_spark
 
     options = _options(session, topic, into, given)
+    if engine != "spark":
+        check_without_spark(options)
     with output.progress(f"reading {topic}"):
         found = preview(options, DeltaTables(options.into, guard=options.guard), keeps_history=engine == "spark")
     if session.as_json:
@@ -51,17 +54,19 @@ def _options(session: Session, topic: str, into: str, given: Mapping[str, Any]) 
     from ....cdc.choice.tables import TableOptions, choices_of
     from ....cdc.events.unavailable import Unavailable
     from ....cdc.fold.reading import Reading
+    from ....cdc.sync.aside import check_aside_name
     from ....cdc.sync.options import Options
     from ....cdc.targets import Declared
     from ....coordinator.lakes import LakePlace
+    from ....spark.sync.start import sync_name, target_folder
 
     choices = choices_of({table: TableOptions(**one) for table, one in given["table_options"].items()}, given["rename"])
     declared = Declared.of(*choices.declared(given["columns"], given["keys"]))
     return Options(
         place=LakePlace.of(session.lake_url, read_only=True),
         topic=topic,
-        into=into,
-        name=given["name"],
+        into=target_folder(into),
+        name=sync_name(given["name"], topic),
         tables=None if given["tables"] is None else frozenset(given["tables"]),
         history=given["history"] if isinstance(given["history"], bool) else frozenset(given["history"]),
         declared=declared,
@@ -70,7 +75,9 @@ def _options(session: Session, topic: str, into: str, given: Mapping[str, Any]) 
         truncates=given["truncates"],
         choices=choices,
         policy=given["policy"],
+        rejected=check_aside_name(given["rejected"]),
         adopt=given["adopt"],
+        widen=given["widen"],
     )
 
 

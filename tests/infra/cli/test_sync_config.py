@@ -157,6 +157,21 @@ def test_a_file_says_that_columns_become_wider_with_their_source(
         assert ("widen" in said) is (widen == "true")
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--history", "orders"], "the sync without Spark keeps no history"),
+        (["--widen"], "the sync without Spark cannot widen types"),
+        (["--name", "a/b"], "bad name of a sync"),
+        (["--rejected", "mine"], "bad name of the table of rejected events"),
+        (["--into", "a#b"], "not every engine can write tables into a folder of this name"),
+    ],
+)
+def test_a_dry_run_refuses_what_the_sync_would_refuse(penstock: Penstock, lake: Path, options: list[str], why: str) -> None:
+    send(str(lake), [event("c", "orders", {"id": 1}, {"id": 1})])
+    assert why in penstock("sync", TOPIC, "--into", "t", "--engine", "deltalake", "--dry-run", *options, code=2).err
+
+
 @pytest.mark.processes
 def test_a_dry_run_looks_at_targets_that_are_there(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
     send(str(lake), [event("c", "orders", {"id": 1}, {"id": 1}), event("c", "bills", {"id": 1}, {"id": 1})])
