@@ -244,6 +244,12 @@ def test_what_is_masked_does_not_stand_aside_either(place: Place) -> None:
     assert "ann@x" not in reason
 
 
+def test_half_a_character_in_a_key_stands_aside_as_a_question_mark(place: Place) -> None:
+    place.send(json.dumps(event("c", "bills", {"id": "\ud800"}, {"id": "\ud800"})).encode())
+    assert place.sync(columns={"bills": {"id": "int"}}).stopped == {}
+    assert place.aside("key") == [('{"id":"?"}',)]
+
+
 def test_nothing_is_told_of_an_event_that_may_be_of_a_table_with_masks(place: Place) -> None:
     place.send(b'{"email": "ann@x"', {"key": {"email": "ann@x"}, "value": {"op": "c", "source": {"table": ["ann@x"]}}})
     options = {"people": TableOptions(without_columns=["email"])}
