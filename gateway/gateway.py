@@ -30,7 +30,7 @@ class Gateway:
         self.lake = lake
         self.clients = Clients(lake.runtime.clock)
         self.names = Names(lake, self.options)
-        self.peers = Peers(self.options, lake.runtime.new_id()[:12])
+        self.peers = Peers(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)
         self.producers = Producers(lake)
         self.transacting = Transacting(lake, self.clients, first_check=self.options.first_check)
         self.calls = Calls(clock=lake.runtime.clock, request_bytes_max=self.options.request_bytes_max, seen=self.clients.seen)
@@ -53,11 +53,12 @@ class Gateway:
     async def start(self) -> None:
         """Return once clients can connect."""
         await self.server.start()
-        self.peers.place = Place(self.options.address or self.options.host, self.server.port)
+        await self.peers.join(self.lake.coordination, Place(self.options.address or self.options.host, self.server.port))
         self._sweeping = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
         """Drain: no new calls; those under way end."""
+        await self.peers.leave()
         await self.server.stop()
         if self._sweeping is not None:
             self._sweeping.cancel()

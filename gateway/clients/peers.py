@@ -1,36 +1,56 @@
-"""The live gateways, as this one knows them."""
+"""The live gateways, as this one knows them, and where each sends the clients of a topic."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
 
+from ...coordinator import Coordination
+from ...coordinator.cells.document import Codec, Document
+from ...log import PenstockError
+from ...log.runtime.runtime import Clock
 from ..protocol import rocketmq_pb2 as pb
 from ..server.options import GatewayOptions, Place
+from .gateways import KEY, RENEW_S, Gateways, Sightings, decode_gateways, encode_gateways, renewed, without
 from .routes import Peer, by_rendezvous, endpoints_of
 
-_NEIGHBOURS = 2
-"""How many gateways clients are told for a topic: the one that serves it, and the one that would if it were gone."""
-BALANCED = "penstock"
+log = logging.getLogger("penstock.gateway")
+
+BALANCED: Final = "penstock"
 """The broker's name of all gateways behind one address."""
+_NEIGHBOURS: Final = 2
+"""How many gateways clients are told for a topic: the one that serves it, and the one that would if it were gone."""
+_CODEC: Final = Codec[Gateways](encode_gateways, decode_gateways)
 
 
 class Peers:
-    """Says where clients find a topic."""
+    """Says where clients find a topic. Behind one address of all gateways nothing need be known of them, and no cell is read or written."""
 
-    def __init__(self, options: GatewayOptions, name: str) -> None:
+    def __init__(self, options: GatewayOptions, name: str, clock: Clock) -> None:
         self._options = options
+        self._clock = clock
         self.name = name
         self.place: Place | None = None
         """The place of this gateway, once it listens."""
+        self._others: tuple[Peer, ...] = ()
+        self._sightings = Sightings()
+        self._beat = 0
+        self._document: Document[Gateways] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    # --- Routes -----------------------------------------------------------------------------------------------------------------
 
     def live(self) -> Sequence[Peer]:
         """The gateways that live, this one included."""
-        return [Peer(self.name, self.place)] if self.place is not None else []
+        return [*([] if self.place is None else [Peer(self.name, self.place)]), *self._others]
 
     def brokers(self, topic: str, asked: pb.Endpoints) -> list[pb.Broker]:
         """The gateways for a topic, the one that serves it first, each with a neighbour to turn to.
 
-        ``asked`` is the place that the client was given: one gateway alone, and all behind one address, are reached where it reached them.
+        ``asked`` is the place that the client was given. One gateway alone is reached there: nobody knows a better one.
         """
         if self._options.advertise is not None:
             return [pb.Broker(name=BALANCED, endpoints=endpoints_of([self._options.advertise]))]
@@ -38,10 +58,51 @@ class Peers:
         if len(live) <= 1 and asked.addresses:
             return [pb.Broker(name=self.name, endpoints=asked)]
         return [
-            pb.Broker(name=peer.name, endpoints=endpoints_of([one.place for one in _from(live, place)]))
-            for place, peer in enumerate(live)
+            pb.Broker(name=peer.name, endpoints=endpoints_of([one.place for one in _from(live, at)]))
+            for at, peer in enumerate(live)
         ]
 
+    # --- The cell ---------------------------------------------------------------------------------------------------------------
 
-def _from(live: Sequence[Peer], place: int) -> Sequence[Peer]:
-    return [*live[place:], *live[:place]][:_NEIGHBOURS]
+    async def join(self, coordination: Coordination, place: Place) -> None:
+        """Tell the others of this gateway from now on, and know of them."""
+        self.place = place
+        if self._options.advertise is not None:
+            return
+        await coordination.claim()
+        self._document = Document(coordination.cells, self._clock, KEY, _CODEC, absent={})
+        await self._renew_once()
+        self._renewing = asyncio.ensure_future(self._renew())
+
+    async def leave(self) -> None:
+        """Tell the others that this gateway ends, so that they send no more clients."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        if self._document is not None:
+            with suppress(PenstockError):  # otherwise they find out by themselves
+                await self._document.change(lambda known: without(known, self.name))
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            await self._renew_once()
+
+    async def _renew_once(self) -> None:
+        document, place = self._document, self.place
+        assert document is not None, "made by joining"
+        assert place is not None, "given by joining"
+        self._beat += 1
+        now_s = self._clock.monotonic_s()
+        try:
+            self._sightings.see(await document.read(), now_s)
+            dead = self._sightings.dead(now_s)
+            known = await document.change(lambda found: renewed(found, self.name, place, dead, beat=self._beat))
+        except PenstockError as error:
+            log.warning("this gateway could not tell the others that it lives, and tries again: %s", error)
+            return
+        self._others = tuple(Peer(name, entry.place) for name, entry in known.items() if name != self.name)
+
+
+def _from(live: Sequence[Peer], at: int) -> Sequence[Peer]:
+    return [*live[at:], *live[:at]][:_NEIGHBOURS]

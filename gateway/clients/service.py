@@ -13,7 +13,7 @@ from ..server.calls import Call
 from ..server.rpcs import Rpc, rpc
 from .peers import Peers
 from .registry import Client, Clients, Send
-from .routes import route
+from .routes import assignment, route
 from .settings import settings_for
 from .topics import Names
 
@@ -31,6 +31,7 @@ class ClientService:
 
     def rpcs(self) -> Iterable[Rpc]:
         yield rpc("QueryRoute", self.query_route)
+        yield rpc("QueryAssignment", self.query_assignment)
         yield rpc("Heartbeat", self.heartbeat)
         yield rpc("Telemetry", self.telemetry)
         yield rpc("NotifyClientTermination", self.notify_client_termination)
@@ -40,6 +41,15 @@ class ClientService:
         topic = await self._names.topic(name)
         home = self._peers.brokers(name, request.endpoints)[0]
         return pb.QueryRouteResponse(status=ok(), message_queues=route(request.topic, topic.settings, home))
+
+    async def query_assignment(self, request: pb.QueryAssignmentRequest, call: Call) -> pb.QueryAssignmentResponse:
+        """One place to poll at each gateway: each owns its share of the group's queues."""
+        name, group = topic_of(request.topic), group_of(request.group)
+        await self._names.topic(name)
+        if await self._names.group(group) is None:
+            raise Refused(pb.CONSUMER_GROUP_NOT_FOUND, f"the lake has no consumer group {group}; create it first")
+        brokers = self._peers.brokers(name, request.endpoints)
+        return pb.QueryAssignmentResponse(status=ok(), assignments=[assignment(request.topic, broker) for broker in brokers])
 
     async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
         client = self._clients.of(call)

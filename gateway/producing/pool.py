@@ -15,8 +15,8 @@ from ...log.limits import MIB
 IDLE_S: Final = 300.0
 """A producer that nobody used for this time is closed."""
 _OPTIONS: Final = ProducerOptions(
-    linger=timedelta(milliseconds=2),
-    linger_max=timedelta(milliseconds=2),
+    linger=timedelta(milliseconds=5),
+    linger_max=timedelta(milliseconds=5),
     memory_bytes=128 * MIB,
     delivery_timeout=timedelta(seconds=30),
 )

@@ -1,0 +1,93 @@
+"""The gateways of a lake, as one cell of its table: each names itself there, again and again.
+
+A gateway counts as dead when its number of renewals stands still for `DEAD_S` by the reader's own clock, as leases do; no two clocks are
+compared. Whoever renews takes dead ones out. Nothing must be right here: a wrong list sends clients to a gateway that does not answer, and
+they turn to its neighbour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ...log.errors import DataDamaged
+from ..server.options import Place
+
+KEY: Final = "gateways"
+RENEW_S: Final = 10.0
+DEAD_S: Final = 35.0
+"""Three renewals, and a quarter more."""
+_HOST_CHARS_MAX: Final = 255
+
+Named = Annotated[str, Meta(min_length=1, max_length=_HOST_CHARS_MAX)]
+
+
+class Entry(Struct, frozen=True):
+    """One gateway: where clients reach it, and how often it renewed this."""
+
+    host: Named
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    beat: Annotated[int, Meta(ge=0)] = 0
+
+    @property
+    def place(self) -> Place:
+        return Place(self.host, self.port)
+
+
+Gateways = Mapping[str, Entry]
+"""The gateways by their names."""
+_DECODER: Final = msgspec.json.Decoder(dict[Named, Entry])
+
+
+def encode_gateways(gateways: Gateways) -> bytes:
+    return msgspec.json.encode(dict(sorted(gateways.items())))
+
+
+def decode_gateways(data: bytes, *, where: str) -> Gateways:
+    """The inverse of `encode_gateways`. Raises `DataDamaged`."""
+    try:
+        return _DECODER.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise DataDamaged("the list of gateways is damaged", object=where, observed=str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    beat: int
+    since_s: float
+    """When this number of renewals was seen first."""
+
+
+class Sightings:
+    """What one gateway saw of the others, by its own clock."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Sighting] = {}
+
+    def see(self, gateways: Gateways, now_s: float) -> None:
+        """Note what the list says now."""
+        self._seen = {
+            name: known
+            if (known := self._seen.get(name)) is not None and known.beat == entry.beat
+            else _Sighting(entry.beat, now_s)
+            for name, entry in gateways.items()
+        }
+
+    def dead(self, now_s: float) -> frozenset[str]:
+        """The gateways that have not renewed for too long."""
+        return frozenset(name for name, one in self._seen.items() if now_s - one.since_s >= DEAD_S)
+
+
+def renewed(gateways: Gateways, name: str, place: Place, dead: frozenset[str], *, beat: int) -> Gateways:
+    """The list with one gateway's renewal, and without dead ones. The same again when it has that renewal already."""
+    kept = {one: entry for one, entry in gateways.items() if one == name or one not in dead}
+    return kept | {name: Entry(place.host, place.port, beat)}
+
+
+def without(gateways: Gateways, name: str) -> Gateways:
+    """The list once a gateway has left."""
+    return {one: entry for one, entry in gateways.items() if one != name}

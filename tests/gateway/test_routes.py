@@ -1,0 +1,111 @@
+"""Which gateway serves what: rendezvous, addresses, and the list of gateways."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from penstock.gateway.clients.gateways import (
+    DEAD_S,
+    Entry,
+    Sightings,
+    decode_gateways,
+    encode_gateways,
+    renewed,
+    without,
+)
+from penstock.gateway.clients.peers import BALANCED, Peers
+from penstock.gateway.clients.routes import Peer, accepted_types, by_rendezvous, endpoints_of, route
+from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.server.options import GatewayOptions, Place
+from penstock.log import DataDamaged, TopicSettings, schema_of_source
+from penstock.log.runtime.runtime import SystemClock
+
+THREE = [Peer(f"g{n}", Place(f"10.0.0.{n}", 8081)) for n in range(3)]
+TOPICS = [f"topic-{n}" for n in range(300)]
+ASKED = endpoints_of([Place("127.0.0.1", 9)])
+
+
+def home(topic: str, peers: list[Peer]) -> str:
+    return by_rendezvous(topic, peers)[0].name
+
+
+def test_topics_are_spread_and_only_those_of_a_dead_gateway_move() -> None:
+    before = {topic: home(topic, THREE) for topic in TOPICS}
+    assert all(count > 60 for count in Counter(before.values()).values())
+    after = {topic: home(topic, THREE[:2]) for topic in TOPICS}
+    assert all(after[topic] == name for topic, name in before.items() if name != "g2")
+    assert before == {topic: home(topic, THREE[::-1]) for topic in TOPICS}, "the order in which they are known does not matter"
+
+
+def test_the_neighbour_is_who_serves_the_topic_next() -> None:
+    for topic in TOPICS[:20]:
+        first, second, _ = by_rendezvous(topic, THREE)
+        assert home(topic, [one for one in THREE if one != first]) == second.name
+
+
+def test_several_addresses_are_told_only_where_sdks_take_them() -> None:
+    addresses = endpoints_of([Place("10.0.0.1", 1), Place("10.0.0.2", 2)])
+    assert addresses.scheme == pb.IPv4
+    assert [(one.host, one.port) for one in addresses.addresses] == [("10.0.0.1", 1), ("10.0.0.2", 2)]
+    names = endpoints_of([Place("a.example", 1), Place("b.example", 2)])
+    assert (names.scheme, len(names.addresses)) == (pb.DOMAIN_NAME, 1)
+    assert len(endpoints_of([Place("::1", 1), Place("10.0.0.2", 2)]).addresses) == 1
+
+
+def test_a_route_has_every_queue_of_a_topic_with_its_type() -> None:
+    settings = TopicSettings(message_type="FIFO", queues=3)  # type: ignore[arg-type]
+    queues = route(pb.Resource(name="orders"), settings, pb.Broker(name="b"))
+    assert [one.id for one in queues] == [0, 1, 2]
+    assert {tuple(one.accept_message_types) for one in queues} == {(pb.FIFO,)}
+    derived = TopicSettings(message_type="FIFO", message_group="user", schema=schema_of_source("user STRING"))  # type: ignore[arg-type]
+    assert accepted_types(derived) == (pb.FIFO, pb.NORMAL)
+
+
+def peers(options: GatewayOptions, others: tuple[Peer, ...] = ()) -> Peers:
+    made = Peers(options, "g0", SystemClock())
+    made.place = THREE[0].place
+    made._others = others
+    return made
+
+
+def test_one_gateway_alone_is_reached_where_the_client_reached_it() -> None:
+    (broker,) = peers(GatewayOptions()).brokers("orders", ASKED)
+    assert broker.endpoints == ASKED
+
+
+def test_several_are_told_by_their_own_addresses_each_with_its_neighbour() -> None:
+    known = peers(GatewayOptions(), tuple(THREE[1:])).brokers("orders", ASKED)
+    order = [peer.place.host for peer in by_rendezvous("orders", THREE)]
+    told = [[one.host for one in broker.endpoints.addresses] for broker in known]
+    assert told == [order[:2], order[1:], [order[2], order[0]]]
+
+
+def test_a_balancer_hides_them_all() -> None:
+    options = GatewayOptions(advertise=Place("mq.example", 80))
+    (broker,) = peers(options, tuple(THREE[1:])).brokers("orders", ASKED)
+    assert (broker.name, broker.endpoints.scheme) == (BALANCED, pb.DOMAIN_NAME)
+
+
+def test_the_list_of_gateways_is_read_as_it_was_written() -> None:
+    known = {"b": Entry("10.0.0.1", 8081, 3), "a": Entry("::1", 1)}
+    assert decode_gateways(encode_gateways(known), where="gateways") == known
+    for bad in (b"", b"[]", b'{"a": {"host": "", "port": 1}}', b'{"a": {"host": "h", "port": 70000}}'):
+        with pytest.raises(DataDamaged):
+            decode_gateways(bad, where="gateways")
+
+
+def test_a_gateway_is_dead_when_it_stands_still_for_long_by_the_readers_own_clock() -> None:
+    sightings = Sightings()
+    known = {"a": Entry("h", 1, 5), "b": Entry("h", 2, 9)}
+    sightings.see(known, 100.0)
+    sightings.see(renewed(known, "b", Place("h", 2), frozenset(), beat=10), 100.0 + DEAD_S - 1)
+    assert sightings.dead(100.0 + DEAD_S - 1) == frozenset()
+    assert sightings.dead(100.0 + DEAD_S) == {"a"}
+
+
+def test_a_renewal_takes_dead_ones_out_and_never_itself() -> None:
+    known = {"a": Entry("h", 1, 5), "b": Entry("h", 2, 9)}
+    assert renewed(known, "b", Place("h", 3), frozenset({"a", "b"}), beat=10) == {"b": Entry("h", 3, 10)}
+    assert without(known, "a") == {"b": known["b"]}
