@@ -19,8 +19,9 @@ from penstock.gateway.clients.peers import BALANCED, Peers
 from penstock.gateway.clients.routes import Peer, accepted_types, by_rendezvous, endpoints_of, route
 from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.server.options import GatewayOptions, Place
-from penstock.log import DataDamaged, TopicSettings, schema_of_source
+from penstock.log import DataDamaged, TopicSettings
 from penstock.log.runtime.runtime import SystemClock
+from penstock.log.schema.topic_schema import schema_of_source
 
 THREE = [Peer(f"g{n}", Place(f"10.0.0.{n}", 8081)) for n in range(3)]
 TOPICS = [f"topic-{n}" for n in range(300)]
