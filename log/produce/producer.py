@@ -335,9 +335,10 @@ class Producer:
             typed = self._typed_table(sent, self._former.rules)
             if typed.bad and self._invalid is None:
                 raise refusal(typed.bad, topic=self.topic, count=typed.table.num_rows)
-        except InvalidArgument:
+        except InvalidArgument as error:
             self._is_behind = True  # perhaps: a later version of the schema may have what the batch has, and the next try knows
             self._wake()
+            error.object = error.object or self.topic
             raise
         return self._send_table(typed.table, typed, (lambda rules: self._typed_table(sent, rules)) if typed.bad else None)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 from ..errors import InvalidArgument, LimitExceeded
 from ..limits import plain
 from .fields import ELEMENT, KEY, VALUE, ArrayType, DecimalType, Field, FieldType, Kind, MapType, StructType, join
-from .rules import DEPTH_MAX
+from .rules import DEPTH_MAX, too_deep
 
 DDL_CHARS_MAX = 1_000_000
 _OPERATION = "read a schema"
@@ -108,7 +108,7 @@ class _Parser:
 
     def _type(self, path: str, depth: int) -> FieldType:
         if depth > DEPTH_MAX:
-            raise LimitExceeded("the schema is too deep", operation=_OPERATION, object=path, expected=f"at most {DEPTH_MAX} levels")
+            raise too_deep(path)
         token = self._token
         name = token.text.lower()
         if token.kind != "word":

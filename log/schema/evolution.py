@@ -242,7 +242,7 @@ def refusal(before: TopicSchema | None, after: TopicSchema) -> str | None:
         return found
     if before is None:
         return next((f"{path} has a past" for path, field in walk(after.fields) if field.retired or field.former_names), None)
-    return _of_fields(before.fields, after.fields, "", before.last_id, after.version)
+    return _of_fields(before.fields, after.fields, "", after.version)
 
 
 def _of_stored_names(fields: tuple[Field, ...], under: str) -> str | None:
@@ -264,24 +264,25 @@ def _of_fixed_parts(fields: tuple[Field, ...]) -> str | None:
     return None
 
 
-def _of_fields(before: tuple[Field, ...], after: tuple[Field, ...], under: str, last_id: int, version: int) -> str | None:
+def _of_fields(before: tuple[Field, ...], after: tuple[Field, ...], under: str, version: int) -> str | None:
     by_id = {field.id: field for field in after}
     for old in before:
         path = join(under, old.name)
         new = by_id.pop(old.id, None)
         if new is None:
             return f"{path} is gone"
-        if (found := _of_field(old, new, path, last_id, version)) is not None:
+        if (found := _of_field(old, new, path, version)) is not None:
             return found
+    # Each number is there once, and all of before were found: these are new.
     for new in by_id.values():
-        if new.id <= last_id or new.retired or new.former_names or not new.nullable:
+        if new.retired or new.former_names or not new.nullable:
             return f"{join(under, new.name)} is no new nullable field"
-        if any(part.id <= last_id or part.retired or part.former_names for _, part in walk(parts_of(new.type))):
+        if any(part.retired or part.former_names for _, part in walk(parts_of(new.type))):
             return f"{join(under, new.name)} has parts that are not new"
     return None
 
 
-def _of_field(old: Field, new: Field, path: str, last_id: int, version: int) -> str | None:
+def _of_field(old: Field, new: Field, path: str, version: int) -> str | None:
     if new.retired:
         expected = old if old.retired else replace(old, retired=version)
         return None if new == expected else f"{path} is retired, and changed or by another version"
@@ -294,13 +295,13 @@ def _of_field(old: Field, new: Field, path: str, last_id: int, version: int) -> 
     if new.former_names != (old.former_names if old.name == new.name else (*old.former_names, old.name)):
         return f"{path} does not have its former names"
     if isinstance(old.type, StructType) and isinstance(new.type, StructType):
-        return _of_fields(old.type.fields, new.type.fields, path, last_id, version)
+        return _of_fields(old.type.fields, new.type.fields, path, version)
     if parts_of(old.type) and type(old.type) is type(new.type):
         pairs = zip(parts_of(old.type), parts_of(new.type), strict=True)
         for before, behind in pairs:
             if before.id != behind.id:
                 return f"{join(path, before.name)} is another field"
-            if (found := _of_field(before, behind, join(path, before.name), last_id, version)) is not None:
+            if (found := _of_field(before, behind, join(path, before.name), version)) is not None:
                 return found
         return None
     return None if holds(new.type, old.type) else f"{path} changes from {type_text(old.type)} to {type_text(new.type)}"

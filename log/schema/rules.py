@@ -64,7 +64,12 @@ def check_fields(fields: tuple[Field, ...]) -> None:
     count = _check_level(fields, "", 1)
     if count > FIELDS_MAX:
         raise LimitExceeded(
-            "the schema has too many fields", operation=_OPERATION, expected=f"at most {FIELDS_MAX}", observed=f"{count}"
+            "the schema has too many fields",
+            operation=_OPERATION,
+            object="the schema",
+            expected=f"at most {FIELDS_MAX}, nested and retired ones included",
+            observed=f"{count}",
+            hint="a map holds many values of one type under names; or use several topics",
         )
 
 
@@ -76,6 +81,17 @@ def no_type_fits(operation: str, expected: str, observed: object, path: str) -> 
         object=path or "the schema",
         expected=expected,
         observed=plain(observed),
+    )
+
+
+def too_deep(path: str) -> LimitExceeded:
+    """The error for a field with more levels above it than a schema may have."""
+    return LimitExceeded(
+        "the schema is too deep",
+        operation=_OPERATION,
+        object=path,
+        expected=f"at most {DEPTH_MAX} levels",
+        hint="keep what lies deeper as text, such as JSON",
     )
 
 
@@ -99,7 +115,7 @@ def _folded(character: str) -> str:
 def _check_level(fields: tuple[Field, ...], under: str, depth: int) -> int:
     """Check the fields of one struct and all below. Returns how many there are."""
     if depth > DEPTH_MAX:
-        raise LimitExceeded("the schema is too deep", operation=_OPERATION, object=under, expected=f"at most {DEPTH_MAX} levels")
+        raise too_deep(under)
     names: dict[str, str] = {}
     count = 0
     for field in fields:
@@ -112,7 +128,8 @@ def _check_level(fields: tuple[Field, ...], under: str, depth: int) -> int:
                     operation=_OPERATION,
                     object=path,
                     observed=f"{other}, {field.name}",
-                    hint="Spark and Delta do not tell names apart by case" if other != field.name else None,
+                    hint="name one otherwise"
+                    + ("; Spark and Delta do not tell names apart by case" if other != field.name else ""),
                 )
             names[folded(field.name)] = field.name
         if len(field.former_names) > FORMER_NAMES_MAX:
@@ -172,6 +189,7 @@ def _check_type(field: Field, path: str) -> None:
                     object=path,
                     expected=f"decimal(p,s) with 1 ≤ p ≤ {DECIMAL_DIGITS_MAX} and 0 ≤ s ≤ p",
                     observed=f"decimal({precision},{scale})",
+                    hint="a string holds numbers of more digits" if precision > DECIMAL_DIGITS_MAX else None,
                 )
         case StructType() as struct:
             if not struct.live:

@@ -147,7 +147,7 @@ def _plain(values: Values, type_: Kind | DecimalType, path: str, places: _Places
         try:
             kept[number] = _fitting(value, type_, allowed)
         except _REFUSED:
-            places.note(number, BadValue(path, _wanted(type_), _shown(value)))
+            places.note(number, BadValue(path, _wanted(type_, value), _shown(value)))
     return _arrow(kept, type_)
 
 
@@ -186,8 +186,10 @@ def _fitting(value: object, type_: Kind | DecimalType, allowed: set[type]) -> An
     return made
 
 
-def _wanted(type_: FieldType) -> str:
+def _wanted(type_: FieldType, value: object) -> str:
     match type_:
+        case DecimalType() if isinstance(value, float):
+            return f"{type_text(type_)} (a Decimal or an int)"
         case Kind.TIMESTAMP:
             return "timestamp (a datetime with a zone)"
         case Kind.TIMESTAMP_NTZ:

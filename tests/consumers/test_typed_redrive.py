@@ -76,6 +76,16 @@ def test_a_name_of_a_retired_field_is_the_new_ones() -> None:
     typed("a int, b int").play(script)
 
 
+def test_a_name_that_a_retired_field_is_stored_under_is_that_of_the_field_that_had_it() -> None:
+    async def script(scene: Scene) -> None:
+        await evolve(scene, "b int", {"a": "b"}, retire=("b",))
+        await sent(scene, {"b": 1})
+        await buried(scene)
+        assert await back(scene) == [{"b": 1}]
+
+    typed("a int, b int").play(script)
+
+
 def test_what_does_not_fit_stays_and_stops_nothing() -> None:
     async def script(scene: Scene) -> None:
         await scene.lake.create_topic("%DLQ%billing", TopicSettings(queues=1))

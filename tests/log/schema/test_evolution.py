@@ -26,7 +26,7 @@ from penstock.log.schema.fields import (
     walk,
     with_parts,
 )
-from penstock.log.schema.rules import DEPTH_MAX, FIELDS_MAX
+from penstock.log.schema.rules import DEPTH_MAX, FIELDS_MAX, FORMER_NAMES_MAX
 from penstock.log.schema.sources import fields_of
 from penstock.log.schema.topic_schema import TopicSchema, first_schema
 from tests.log.schema.strategies import any_fields, drawn_step
@@ -334,6 +334,22 @@ def test_the_judge_looks_at_parts_too(after: TopicSchema, said: str) -> None:
 def test_the_judge_knows_limits(good: Field, bad: Field) -> None:
     assert refusal(None, first_schema((good,))) is None
     assert "is too long" in (refusal(None, first_schema((bad,))) or "accepted")
+
+
+def test_a_name_that_two_fields_have_had_means_none_of_them() -> None:
+    schema = first_schema(fields_of("a int, b int"))
+    for ddl, retire in (("a int", ["b"]), ("a int, b string", []), ("a int", ["b"])):
+        schema = evolve(schema, fields_of(ddl), retire=retire)
+    assert StructType(schema.fields[:2]).by_sent_name.keys() == {"a", "b"}
+    assert StructType(schema.fields).by_sent_name.keys() == {"a"}
+
+
+def test_a_field_can_be_renamed_a_bounded_number_of_times() -> None:
+    schema = first_schema(fields_of("a0 int"))
+    for number in range(FORMER_NAMES_MAX):
+        schema = evolve(schema, fields_of(f"a{number + 1} int"), rename={f"a{number}": f"a{number + 1}"})
+    with pytest.raises(LimitExceeded, match=f"renamed too often.*object: z; expected: at most {FORMER_NAMES_MAX} times"):
+        evolve(schema, fields_of("z int"), rename={f"a{FORMER_NAMES_MAX}": "z"})
 
 
 def test_the_judge_knows_the_greatest_depth() -> None:

@@ -268,7 +268,7 @@ BAD = [
     ("d decimal(5,2)", {"d": Decimal("1000.00")}, "d: expected decimal(5,2), found the Decimal Decimal('1000.00')"),
     ("d decimal(5,2)", {"d": Decimal("1.234")}, "d: expected decimal(5,2), found the Decimal Decimal('1.234')"),
     ("d decimal(5,2)", {"d": Decimal("NaN")}, "d: expected decimal(5,2), found the Decimal Decimal('NaN')"),
-    ("d decimal(5,2)", {"d": 1.5}, "d: expected decimal(5,2), found the float 1.5"),
+    ("d decimal(5,2)", {"d": 1.5}, "d: expected decimal(5,2) (a Decimal or an int), found the float 1.5"),
     ("d date", {"d": np.datetime64("2026-01-01")}, "d: expected date, found the datetime64"),
     ("f float", {"f": 1e300}, "f: expected float, found the float 1e+300"),
     ("f float", {"f": np.float64(-1e39)}, "f: expected float, found the float64"),

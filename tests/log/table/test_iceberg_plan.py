@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 
-from penstock.log.errors import NotSupported
+from penstock.log.errors import DataDamaged, NotSupported
 from penstock.log.message.message import MESSAGE_SCHEMA
 from penstock.log.schema.arrow_types import arrow_fields
 from penstock.log.schema.evolution import evolve
@@ -23,12 +24,12 @@ from penstock.log.schema.topic_schema import TopicSchema, first_schema
 from penstock.log.table.delta.segments import TableFile
 from penstock.log.table.delta.snapshot import Snapshot
 from penstock.log.table.delta.table_metadata import TableMetadata
-from penstock.log.table.delta.table_schema import UNTYPED
+from penstock.log.table.delta.table_schema import UNTYPED, VERSION_PROPERTY
 from penstock.log.table.iceberg import plan as planning
 from penstock.log.table.iceberg.columns import FIRST_VALUE_ID, MESSAGE_FIELDS, columns_of, struct_fields
 from penstock.log.table.iceberg.location import lake_location
 from penstock.log.table.iceberg.manifests import Manifest, Status
-from penstock.log.table.iceberg.plan import MANIFEST_ENTRIES, MANIFESTS_MERGED, kept_snapshots, next_table, plan
+from penstock.log.table.iceberg.plan import MANIFEST_ENTRIES, MANIFESTS_MERGED, Listing, is_known, kept_snapshots, next_table, plan
 from penstock.log.table.iceberg.table_metadata import DELTA_VERSION, IcebergSnapshot, decode_table, encode_table
 from tests.log.schema.strategies import any_fields
 
@@ -215,6 +216,36 @@ def test_the_metadata_is_read_back_as_it_was_written() -> None:
     assert [schema["schema-id"] for schema in after.schemas] == [0, 1]
     again = next_table(after, snapshot_with(A), columns, location="s3://lake/t", new=None, now_ms=8, write_id="y")
     assert (again.schema_id, again.updated_ms, again.last_column_id) == (1, 10, after.last_column_id)
+
+
+@pytest.mark.parametrize("changed", [{"current-schema-id": 1}, {"schemas": []}])
+def test_metadata_whose_current_schema_is_not_the_last_is_damaged(changed: dict[str, Any]) -> None:
+    table = next_table(None, snapshot_with(A), columns_of(None), location="s3://lake/t", new=listed(7)[0], now_ms=9, write_id="w")
+    document = json.dumps(json.loads(encode_table(table)) | changed).encode()
+    with pytest.raises(DataDamaged, match=r"not the metadata of the Iceberg table.*current schema is not the last"):
+        decode_table(document, version=1, where="here")
+
+
+def test_a_table_that_was_copied_begins_anew_at_its_new_place() -> None:
+    first, second = listed(7, 8)
+    table = next_table(None, snapshot_with(A), columns_of(None), location="s3://old/t", new=first, now_ms=9, write_id="w")
+    stays = next_table(table, snapshot_with(A), columns_of(None), location="s3://old/t", new=second, now_ms=9, write_id="x")
+    copied = next_table(table, snapshot_with(A), columns_of(None), location="s3://new/t", new=second, now_ms=9, write_id="x")
+    assert (stays.snapshots, copied.snapshots) == ((first, second), (second,)), "what is listed for the old place lies there"
+
+
+def test_files_of_a_version_that_nobody_here_has_read_of_are_not_listed() -> None:
+    def delta(version: int, *files: TableFile) -> Snapshot:
+        found = snapshot_with(*files)
+        assert found.metadata is not None
+        return replace(found, metadata=msgspec.structs.replace(found.metadata, configuration={VERSION_PROPERTY: str(version)}))
+
+    first = first_schema((Field("a", Kind.INT),))
+    of_first, of_second = columns_of(first), columns_of(evolve(first, (Field("a", Kind.BIGINT),)))
+    table = next_table(None, delta(2, A), of_second, location="s3://lake/t", new=listed(7)[0], now_ms=9, write_id="w")
+    assert [is_known(None, delta(version, A), of_first) for version in (1, 2)] == [True, False]
+    assert is_known(None, delta(2), of_first), "there are no files"
+    assert [is_known(Listing(table, ()), delta(version, A), of_first) for version in (2, 3)] == [True, False]
 
 
 # --- columns

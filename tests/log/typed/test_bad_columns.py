@@ -69,3 +69,9 @@ def test_a_label_that_is_no_text_is_refused(name: str, column: Any) -> None:
         lake.create_topic("t", queues=1)
         with lake.producer("t") as producer, pytest.raises(InvalidArgument, match=f"column {name} is damaged.*Invalid UTF8"):
             producer.send_batch(pa.table({"body": [b"x"], name: column}))
+
+
+def test_columns_that_are_not_those_of_the_topic_name_it() -> None:
+    said = "object: orders; expected: id int; observed: x is not in the schema"
+    with typed_lake("id int") as lake, lake.lake.producer("orders") as producer, pytest.raises(InvalidArgument, match=said):
+        producer.send_batch(pa.table({"x": [1]}))
