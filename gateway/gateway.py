@@ -24,8 +24,7 @@ _SWEEP_S = 5.0
 class Gateway:
     """Serves RocketMQ's protocol for a lake. Use it in an ``async with`` block."""
 
-    def __init__(self, lake: Lake, options: GatewayOptions | None = None, *, shared_port: bool = False) -> None:
-        """``shared_port``: other processes of this gateway listen at the same port."""
+    def __init__(self, lake: Lake, options: GatewayOptions | None = None) -> None:
         self.options = options or GatewayOptions()
         self.lake = lake
         self.clients = Clients(lake.runtime.clock)
@@ -34,7 +33,7 @@ class Gateway:
         self.producers = Producers(lake)
         self.transacting = Transacting(lake, self.clients, first_check=self.options.first_check)
         self.calls = Calls(clock=lake.runtime.clock, request_bytes_max=self.options.request_bytes_max, seen=self.clients.seen)
-        self.server = Server(self.options, self.calls, by_name(self._rpcs()), shared_port=shared_port)
+        self.server = Server(self.options, self.calls, by_name(self._rpcs()))
         self._sweeping: asyncio.Task[None] | None = None
 
     def _rpcs(self) -> list[Rpc]:
@@ -53,7 +52,7 @@ class Gateway:
     async def start(self) -> None:
         """Return once clients can connect."""
         await self.server.start()
-        await self.peers.join(self.lake.coordination, Place(self.options.address or self.options.host, self.server.port))
+        await self.peers.join(self.lake.coordination, Place(self.options.address or self.options.host, self.server.own_port))
         self._sweeping = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:

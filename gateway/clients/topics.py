@@ -19,11 +19,15 @@ class Names:
     def __init__(self, lake: Lake, options: GatewayOptions) -> None:
         self._lake = lake
         self._options = options
+        self._topics: dict[str, Topic] = {}
 
     async def topic(self, name: str) -> Topic:
         """The topic. Raises `Refused`, as RocketMQ does, for one that there is not."""
+        known = self._topics.get(name)
+        if known is not None and known.is_current:
+            return known
         try:
-            return await self._lake.topic(name)
+            return self._noted(name, await self._lake.topic(name))
         except TopicNotFound:
             if not self._options.create_topics:
                 raise Refused(
@@ -31,7 +35,11 @@ class Names:
                 ) from None
         with suppress(TopicExists):  # another client was first
             await self._lake.create_topic(name, TopicSettings())
-        return await self._lake.topic(name)
+        return self._noted(name, await self._lake.topic(name))
+
+    def _noted(self, name: str, topic: Topic) -> Topic:
+        self._topics[name] = topic
+        return topic
 
     async def group(self, name: str) -> GroupSettings | None:
         """The settings of a consumer group, or None where there is none and none is made."""

@@ -28,6 +28,8 @@ class GatewayOptions:
     """The address to listen at."""
     port: int = 8081
     """0: any that is free."""
+    own_port: int | None = None
+    """A second port of this process alone, where several listen at ``port``; None: it is the only one there."""
     advertise: Place | None = None
     """The one place of all gateways that clients are told, such as a load balancer's. None: each gateway's own."""
     address: str | None = None

@@ -52,21 +52,25 @@ def _unserved(name: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
 class Server:
     """Serves RPCs at a port, from `start` to `stop`."""
 
-    def __init__(self, options: GatewayOptions, calls: Calls, rpcs: Mapping[str, Rpc], *, shared_port: bool = False) -> None:
+    def __init__(self, options: GatewayOptions, calls: Calls, rpcs: Mapping[str, Rpc]) -> None:
         self.health = Health()
         self._options = options
         transport = (
             *_TRANSPORT,
             ("grpc.max_receive_message_length", min(_FRAME_BYTES_MAX, 4 * options.request_bytes_max)),
-            ("grpc.so_reuseport", int(shared_port)),
+            ("grpc.so_reuseport", int(options.own_port is not None)),
         )
         self._server = grpc.aio.server(options=transport)
         self._server.add_generic_rpc_handlers((_Service(calls, rpcs), self.health))
         self.port = 0
+        self.own_port = 0
+        """The port by which clients reach this process and no other."""
 
     async def start(self) -> None:
         """Return once clients can connect. Raises `InvalidArgument` when the port cannot be had."""
-        self.port = self._listen(self._options.port)
+        self.port = self.own_port = self._listen(self._options.port)
+        if self._options.own_port is not None:
+            self.own_port = self._listen(self._options.own_port)
         await self._server.start()
         self.health.is_ready = True
 

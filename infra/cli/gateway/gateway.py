@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -39,18 +41,37 @@ _LOOPBACK = "127.0.0.1"
     type=click.Choice(["ORDERLY", "CONCURRENT"], case_sensitive=False),
     help="Make a consumer group of this order when a client names one that there is not.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="The number of processes; several listen at the port together, and each at one of its own behind it.",
+)
+@click.option("--own-port", type=click.IntRange(0, 65535), hidden=True, help="The second port of one of several processes.")
+@click.option(
+    "--first-check",
+    type=Duration(),
+    default="60s",
+    show_default=True,
+    help="When the sender of a transaction that it left open is asked first.",
+)
 @click.option("--drain", type=Duration(), default="5s", show_default=True, help="How long calls under way may last at the end.")
 @log_options
 @group_options
 @click.pass_context
 def command(
     ctx: click.Context,
+    *,
     port: int,
     host: str,
     advertise: str | None,
     address: str | None,
     create_topics: bool,
     create_groups: str | None,
+    processes: int,
+    own_port: int | None,
+    first_check: timedelta,
     drain: timedelta,
 ) -> None:
     """Serve RocketMQ 5's gRPC protocol for a lake, until Ctrl-C or SIGTERM: its official SDKs send and consume here.
@@ -75,11 +96,35 @@ def command(
         address=address,
         create_topics=create_topics,
         create_groups=None if create_groups is None else DeliveryOrder(create_groups),
+        own_port=own_port,
+        first_check=first_check,
         drain=drain,
     )
     stopper = Stopper()
     with session.signals.held(stopper.stop):
-        run_async(session, lambda lake: _serve(session, lake, options, stopper))
+        if processes > 1 and own_port is None:
+            _run_several(session, options, processes, stopper)
+        else:
+            run_async(session, lambda lake: _serve(session, lake, options, stopper))
+
+
+def _run_several(session: Session, options: GatewayOptions, processes: int, stopper: Stopper) -> None:
+    """Run processes of this same command, until told to stop."""
+    from ....gateway.server.processes import supervise
+    from ....log.runtime.portal import Portal
+
+    if not 0 < options.port < 2**16 - processes:
+        raise click.UsageError("With --processes, --port must be a number with as many free ones behind it.")
+    shown = session.lake_shown  # a usage error is one of this process
+    again = [sys.executable, "-c", "from penstock.infra.cli import main; main(prog_name='penstock')", *sys.argv[1:]]
+    commands = [[*again, "--own-port", str(options.port + 1 + at)] for at in range(processes)]
+    portal = Portal()
+    try:
+        where = f"{options.host}:{options.port}"
+        output.note(f"Serving {output.printable(shown)} at {where} by {processes} processes. Ctrl-C or SIGTERM ends them.")
+        portal.run(lambda: supervise(commands, stopper.attach(), drain=options.drain))
+    finally:
+        portal.stop()
 
 
 def _place(text: str) -> Place:
@@ -93,8 +138,11 @@ def _place(text: str) -> Place:
 
 async def _serve(session: Session, lake: Lake, options: GatewayOptions, stopper: Stopper) -> None:
     from ....gateway.gateway import Gateway
+    from ....gateway.server.processes import end_with_parent
 
     stopped = stopper.attach()
+    if options.own_port is not None:
+        end_with_parent(stopper.stop)
     async with Gateway(lake, options) as gateway:
         if session.as_json:
             output.emit({"host": options.host, "port": gateway.port, "lake": session.lake_shown})
@@ -102,4 +150,6 @@ async def _serve(session: Session, lake: Lake, options: GatewayOptions, stopper:
             output.note(
                 f"Serving {output.printable(session.lake_shown)} at {options.host}:{gateway.port}. Ctrl-C or SIGTERM ends it."
             )
+        gc.collect()
+        gc.freeze()  # what is there now stays: looking at it again and again costs a tenth of the processor
         await stopped.wait()
