@@ -40,7 +40,7 @@ help: ## this list
 		/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(INSTALLED) java servers postgres $(CLASSES) ## .venv, Java, Spark's JARs and classes, and the test servers (all cached)
+setup: $(INSTALLED) java servers sdks postgres $(CLASSES) ## .venv, Java, Spark's JARs and classes, the test servers and SDKs (all cached)
 
 .PHONY: demo
 demo: $(INSTALLED) java $(CLASSES) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
@@ -176,6 +176,10 @@ java:
 .PHONY: servers
 servers:
 	@scripts/build_servers.sh
+
+.PHONY: sdks
+sdks: | $(INSTALLED)
+	@scripts/setup_sdks.sh
 
 .PHONY: postgres
 postgres: | $(INSTALLED)

@@ -10,6 +10,7 @@ from .clients.peers import Peers
 from .clients.registry import Clients
 from .clients.service import ClientService
 from .clients.topics import Names
+from .consuming.service import ConsumerService
 from .producing.pool import Producers
 from .producing.sending import SendService
 from .producing.transactions import Transacting
@@ -32,6 +33,7 @@ class Gateway:
         self.peers = Peers(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)
         self.producers = Producers(lake)
         self.transacting = Transacting(lake, self.clients, first_check=self.options.first_check)
+        self.consumers = ConsumerService(lake, self.clients, self.names, store_host=self.peers.name)
         self.calls = Calls(clock=lake.runtime.clock, request_bytes_max=self.options.request_bytes_max, seen=self.clients.seen)
         self.server = Server(self.options, self.calls, by_name(self._rpcs()))
         self._sweeping: asyncio.Task[None] | None = None
@@ -42,6 +44,7 @@ class Gateway:
             *ClientService(self.lake, self.clients, self.peers, self.names).rpcs(),
             *SendService(self.lake, self.names, self.producers, self.transacting).rpcs(),
             *self.transacting.rpcs(),
+            *self.consumers.rpcs(),
         ]
 
     @property
@@ -53,6 +56,7 @@ class Gateway:
         """Return once clients can connect."""
         await self.server.start()
         await self.peers.join(self.lake.coordination, Place(self.options.address or self.options.host, self.server.own_port))
+        await self.consumers.start()
         self._sweeping = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
@@ -62,6 +66,7 @@ class Gateway:
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
+        await self.consumers.close()
 
     async def _sweep(self) -> None:
         while True:

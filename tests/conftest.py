@@ -14,6 +14,7 @@ from hypothesis import settings
 from penstock.log.errors import MissingDependency
 from penstock.spark.java import Java, find_java
 from tests.figures import Figures
+from tests.gateway.sdk import JAVA, NODE, PYTHON
 from tests.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.racing import Racers
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
@@ -25,9 +26,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The tool that builds or runs what tests with a mark need. In CI a skip is a failure where the tool is installed.
-TOOLS = {"versitygw": "go", "dynoxide": "cargo", "spark": "java", "postgres": "initdb"}
+TOOLS = {
+    "versitygw": "go",
+    "dynoxide": "cargo",
+    "spark": "java",
+    "postgres": "initdb",
+    "java_sdk": "mvn",
+    "node_sdk": "npm",
+    "python_sdk": "python3",
+}
 # The server that tests with a mark need, and the name of what it comes with. `make setup` finds it, or builds it with its compiler.
-SERVERS = {"versitygw": (VERSITYGW, "Go"), "dynoxide": (DYNOXIDE, "Rust"), "postgres": (find_postgres(), "PostgreSQL")}
+SERVERS = {
+    "versitygw": (VERSITYGW, "Go"),
+    "dynoxide": (DYNOXIDE, "Rust"),
+    "postgres": (find_postgres(), "PostgreSQL"),
+    "java_sdk": (JAVA, "Maven and a JDK"),
+    "node_sdk": (NODE, "npm"),
+    "python_sdk": (PYTHON, "Python"),
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:

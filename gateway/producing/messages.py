@@ -10,10 +10,9 @@ from typing import Final
 from ...log import Message, MessageType, TopicSettings
 from ..clients.routes import accepted_types
 from ..protocol import rocketmq_pb2 as pb
+from ..protocol.headers import BORN_HOST, TRACE_CONTEXT
 from ..protocol.status import Refused
 
-BORN_HOST: Final = "rocketmq.born_host"
-TRACE_CONTEXT: Final = "rocketmq.trace_context"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ID_CHARS_MAX: Final = 128
 _RECOVERY_S_MAX: Final = 3600

@@ -1,0 +1,136 @@
+"""Keeps what push consumers hold invisible to others, as long as they live; and makes it visible when they do not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from ...coordinator import ReceiptRefused
+from ...log import MessageView, PenstockError
+from ...log.runtime.runtime import Clock
+from ..clients.registry import Client, Clients
+from ..protocol.status import Refused
+from .leases import RENEWED_FOR_S, Leases, Place
+from .pool import Pool, Pooled
+from .wanted import RENEWED_FOR
+
+log = logging.getLogger("penstock.gateway")
+
+ROUND_S: Final = 5.0
+GIVEN_UP: Final = timedelta(seconds=1)
+"""What a client held that ended becomes visible after this time."""
+_SILENT_S: Final = 12.0
+"""A client whose stream has ended, and that says nothing for this time, is gone: it would send a heartbeat each 10 s."""
+
+
+class Keeping:
+    """Renews by receipt handle, beside the owner of the queue where that is another process."""
+
+    def __init__(self, pool: Pool, clients: Clients, clock: Clock) -> None:
+        self._pool = pool
+        self._clients = clients
+        self._clock = clock
+        self._leases = Leases()
+        self._adopted: dict[tuple[str, str, str, str], asyncio.Future[None]] = {}
+        """What was asked for of the cells, by client, connection, group and topic: once for each connection."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        clients.on_lost.append(self._lost)
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    async def adopt(self, pooled: Pooled, client_id: str, peer: str) -> None:
+        """Go on for a client with what other gateways gave it, when it comes by a new connection."""
+        key = (client_id, peer, pooled.group, pooled.topic)
+        asked = self._adopted.get(key)
+        if asked is None:
+            asked = self._adopted[key] = asyncio.ensure_future(self._adopt(pooled, client_id))
+        try:
+            await asyncio.shield(asked)
+        except PenstockError:
+            self._adopted.pop(key, None)  # the next receive asks again
+            raise
+
+    async def _adopt(self, pooled: Pooled, client_id: str) -> None:
+        now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
+        for delivered in await pooled.consumer.deliveries(client_id):
+            due_s = now_s + delivered.due.timestamp() - now_ms / 1000
+            self._add(pooled, client_id, delivered.messages, now_s=now_s, due_s=due_s)
+
+    def gave(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView]) -> None:
+        """Note what a client was given just now."""
+        now_s = self._clock.monotonic_s()
+        self._add(pooled, client_id, messages, now_s=now_s, due_s=now_s + RENEWED_FOR_S)
+
+    def _add(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], *, now_s: float, due_s: float) -> None:
+        self._leases.add(client_id, (pooled.group, pooled.topic), messages, in_order=pooled.in_order, now_s=now_s, due_s=due_s)
+
+    def settled(self, handle: str) -> None:
+        """Renew a handle no longer."""
+        self._leases.end(handle)
+
+    async def round(self) -> None:
+        """Renew what is due, and look for clients that are gone."""
+        now_s = self._clock.monotonic_s()
+        for client_id in self._leases.clients():
+            client = self._clients.get(client_id)
+            if client is None:
+                self._leases.end_client(client_id)
+            elif client.client_type and client.send is None and now_s - client.seen_s > _SILENT_S:
+                self._release(client_id)
+        await asyncio.gather(*(self._renew(place, handles) for place, handles in self._leases.due(now_s).items()))
+
+    async def _renew(self, place: Place, handles: Sequence[str]) -> None:
+        try:
+            async with self._pool.of(*place) as pooled:
+                await asyncio.gather(*(self._renew_one(pooled, handle) for handle in handles))
+        except (Refused, PenstockError) as error:
+            log.warning("what is out of topic %s to group %s was not renewed: %s", place[1], place[0], error)
+
+    async def _renew_one(self, pooled: Pooled, handle: str) -> None:
+        due_s = self._clock.monotonic_s() + RENEWED_FOR_S
+        try:
+            await pooled.consumer.change_invisible_duration(handle, RENEWED_FOR)
+        except ReceiptRefused:  # settled beside this gateway, or given to another
+            self._leases.end(handle)
+        else:
+            self._leases.renewed(handle, due_s)
+
+    def _lost(self, client: Client) -> None:
+        """A client said that it ends, or was silent for long. What it holds becomes visible soon in the first case.
+
+        A client that is silent here may live at another gateway, which renews by now: what it holds is left to its end.
+        """
+        for key in [key for key in self._adopted if key[0] == client.id]:
+            del self._adopted[key]
+        if self._clock.monotonic_s() - client.seen_s < _SILENT_S:
+            self._release(client.id)
+        else:
+            self._leases.end_client(client.id)
+
+    def _release(self, client_id: str) -> None:
+        for (group, topic), handles in self._leases.end_client(client_id).items():
+            task = asyncio.ensure_future(self.give_back(group, topic, handles))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def give_back(self, group: str, topic: str, handles: Sequence[str]) -> None:
+        """Make messages visible soon that nobody handles. What fails comes by itself, when its time is over."""
+        for handle in handles:
+            self._leases.end(handle)
+        with suppress(Refused, PenstockError):
+            async with self._pool.of(group, topic) as pooled:
+                await asyncio.gather(*(_give_back(pooled, handle) for handle in handles))
+
+    async def close(self) -> None:
+        """Return when what was begun has ended."""
+        await asyncio.gather(*self._tasks, *self._adopted.values(), return_exceptions=True)
+
+
+async def _give_back(pooled: Pooled, handle: str) -> None:
+    with suppress(PenstockError):  # a later one of its message group follows the first
+        await pooled.consumer.change_invisible_duration(handle, GIVEN_UP)

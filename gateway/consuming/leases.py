@@ -1,0 +1,120 @@
+"""What is out to the clients of this gateway, and when each invisible duration is to be renewed. Pure.
+
+A push consumer states no invisible duration: its messages stay invisible as long as it lives. So the gateway that gave them, or that goes on
+for another one, renews their handles. Messages of a message group that were received together become visible together, so one handle of
+these is renewed for all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ...log import MessageView
+from .wanted import RENEWED_FOR
+
+RENEWED_FOR_S: Final = RENEWED_FOR.total_seconds()
+RENEW_BEFORE_S: Final = RENEWED_FOR_S / 2
+"""A handle is renewed when its time is over in less than this: so a renewal that fails can be tried again a few times."""
+RENEW_MAX_S: Final = 3 * 3600.0
+"""A message is not kept from others for longer than this, as with RocketMQ: its handler hangs."""
+
+Place = tuple[str, str]
+"""A consumer group, and a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One delivery that is renewed."""
+
+    client_id: str
+    place: Place
+    together: tuple[int, str | None] | None
+    """The queue and message group of messages that become visible together; None: it is alone."""
+    offset: int
+    due_s: float
+    """When the message becomes visible, by this process's monotonic clock."""
+    until_s: float
+    """When it is no longer renewed."""
+
+
+class Leases:
+    """The deliveries that are renewed, by receipt handle."""
+
+    def __init__(self) -> None:
+        self._leases: dict[str, Lease] = {}
+        self._of_client: defaultdict[str, set[str]] = defaultdict(set)
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    def __contains__(self, handle: str) -> bool:
+        return handle in self._leases
+
+    def clients(self) -> list[str]:
+        """The clients that messages are out to."""
+        return list(self._of_client)
+
+    def add(
+        self, client_id: str, place: Place, messages: Iterable[MessageView], *, in_order: bool, now_s: float, due_s: float
+    ) -> None:
+        """Note what a client was given. What is known stays as it is: a receive that is repeated gives what it gave, and its time goes on."""
+        for message in messages:
+            handle = message.receipt_handle
+            if handle in self._leases:
+                continue
+            together = (message.queue, message.message_group) if in_order else None
+            self._leases[handle] = Lease(client_id, place, together, message.offset, due_s, now_s + RENEW_MAX_S)
+            self._of_client[client_id].add(handle)
+
+    def end(self, handle: str) -> None:
+        """Forget a delivery: it was settled, or its client said when it becomes visible."""
+        if (lease := self._leases.pop(handle, None)) is None:
+            return
+        handles = self._of_client[lease.client_id]
+        handles.discard(handle)
+        if not handles:
+            del self._of_client[lease.client_id]
+
+    def end_client(self, client_id: str) -> dict[Place, list[str]]:
+        """Forget all that is out to a client, and give the handles that stand for it."""
+        handles = list(self._of_client.get(client_id, ()))
+        standing = _first(handles, self._leases)
+        for handle in handles:
+            self.end(handle)
+        return standing
+
+    def due(self, now_s: float) -> dict[Place, list[str]]:
+        """The handles to renew now. Those that are no longer renewed are forgotten."""
+        for handle in [handle for handle, lease in self._leases.items() if lease.until_s <= now_s]:
+            self.end(handle)
+        soon = [handle for handle, lease in self._leases.items() if lease.due_s - now_s < RENEW_BEFORE_S]
+        return _first(soon, self._leases)
+
+    def renewed(self, handle: str, due_s: float) -> None:
+        """Note that a handle was renewed, and what becomes visible with it."""
+        if (lease := self._leases.get(handle)) is None:
+            return
+        for other in [handle] if lease.together is None else self._together(lease):
+            self._leases[other] = replace(self._leases[other], due_s=due_s)
+
+    def _together(self, lease: Lease) -> Sequence[str]:
+        return [
+            handle
+            for handle in self._of_client[lease.client_id]
+            if (one := self._leases[handle]).together == lease.together and one.place == lease.place
+        ]
+
+
+def _first(handles: Iterable[str], leases: dict[str, Lease]) -> dict[Place, list[str]]:
+    """Of messages that become visible together the first, and all others."""
+    first: dict[object, str] = {}
+    for handle in sorted(handles, key=lambda handle: (leases[handle].offset, handle)):
+        lease = leases[handle]
+        first.setdefault(handle if lease.together is None else (lease.client_id, lease.place, lease.together), handle)
+    found: defaultdict[Place, list[str]] = defaultdict(list)
+    for handle in first.values():
+        found[leases[handle].place].append(handle)
+    return dict(found)

@@ -1,0 +1,102 @@
+"""PullMessage, QueryOffset, GetOffset and UpdateOffset: reading a queue at the client's pace.
+
+RocketMQ's own proxy does not serve these, and no official SDK asks for them yet. They are served as the protocol describes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import UTC
+from typing import Final
+
+from ...aio import Lake
+from ...log import OffsetOutOfRange, Position, Reader, views
+from ...log.filter.filters import parse_filter
+from ..clients.topics import Names
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.resources import group_of, topic_of
+from ..protocol.status import Refused, ok, status
+from ..server.calls import Call
+from .filters import filter_of
+from .messages import message_of
+from .wanted import poll_of
+
+_BATCH_MAX: Final = 32
+_LOOK_S: Final = 1.0
+"""How long a pull looks for messages at least, whatever the client says: they are read from the store."""
+
+
+class Offsets:
+    """Answers the RPCs about offsets."""
+
+    def __init__(self, lake: Lake, names: Names, store_host: str) -> None:
+        self._lake = lake
+        self._names = names
+        self._store_host = store_host
+
+    async def pull_message(self, request: pb.PullMessageRequest, call: Call) -> AsyncIterator[pb.PullMessageResponse]:
+        """Give the messages of a queue from an offset on, and the offset to go on from. Nothing is settled by that."""
+        await self._check_group(group_of(request.group))
+        topic = await self._names.topic(topic_of(request.message_queue.topic))
+        keep = parse_filter(filter_of(request.filter_expression))
+        most = min(request.batch_size, _BATCH_MAX)
+        if most <= 0:
+            raise Refused(pb.BAD_REQUEST, f"the batch size must be positive, but is {request.batch_size}")
+        queue, start = request.message_queue.id, request.offset
+        reader, rows = Reader(topic), None
+        source = reader.read(queue=queue, start=start, follow=True)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(_LOOK_S, poll_of(request, call.remaining_s).total_seconds())):
+                    rows = (await anext(source)).slice(0, most)
+        except OffsetOutOfRange as error:
+            raise Refused(pb.ILLEGAL_OFFSET, str(error)) from error
+        finally:
+            await source.aclose()
+            await reader.close()
+        found = [] if rows is None else list(views(topic.paths.topic, keep.apply(rows, topic.tail.state.schema)))
+        yield pb.PullMessageResponse(status=ok() if found else status(pb.MESSAGE_NOT_FOUND, "no new message"))
+        for view in found:
+            message = message_of(view, request.message_queue.topic, topic.settings.message_type, store_host=self._store_host)
+            yield pb.PullMessageResponse(message=message)
+        following = start if rows is None else rows.column("offset")[rows.num_rows - 1].as_py() + 1
+        yield pb.PullMessageResponse(next_offset=following)
+
+    async def query_offset(self, request: pb.QueryOffsetRequest, call: Call) -> pb.QueryOffsetResponse:
+        """The offset at the beginning or end of a queue, or of the first message stored at a time or later."""
+        topic = await self._names.topic(topic_of(request.message_queue.topic))
+        position: Position = "earliest"
+        if request.query_offset_policy == pb.END:
+            position = "latest"
+        elif request.query_offset_policy == pb.TIMESTAMP:
+            position = request.timestamp.ToDatetime(UTC)
+        found = await Reader(topic).resolve(position, queues=[request.message_queue.id])
+        return pb.QueryOffsetResponse(status=ok(), offset=found[request.message_queue.id])
+
+    async def get_offset(self, request: pb.GetOffsetRequest, call: Call) -> pb.GetOffsetResponse:
+        """The offset below which the group has settled all."""
+        group, topic, queue = group_of(request.group), topic_of(request.message_queue.topic), request.message_queue.id
+        await self._names.topic(topic)
+        await self._check_group(group)
+        described = await self._lake.describe_group(group)
+        standing = next((one for one in described.queues if (one.topic, one.queue) == (topic, queue)), None)
+        if standing is None:
+            raise Refused(pb.OFFSET_NOT_FOUND, f"consumer group {group} has no offset in queue {queue} of topic {topic}")
+        return pb.GetOffsetResponse(status=ok(), offset=standing.floor)
+
+    async def update_offset(self, request: pb.UpdateOffsetRequest, call: Call) -> pb.UpdateOffsetResponse:
+        """Let the group go on from an offset of a queue, whoever consumes it."""
+        group, topic, queue = group_of(request.group), topic_of(request.message_queue.topic), request.message_queue.id
+        await self._names.topic(topic)
+        await self._check_group(group)
+        try:
+            await self._lake.reset_offsets(group, topic, request.offset, queues=[queue])
+        except OffsetOutOfRange as error:
+            raise Refused(pb.ILLEGAL_OFFSET, str(error)) from error
+        return pb.UpdateOffsetResponse(status=ok())
+
+    async def _check_group(self, group: str) -> None:
+        if await self._names.group(group) is None:
+            raise Refused(pb.CONSUMER_GROUP_NOT_FOUND, f"The consumer group {group} does not exist. Create it first.")

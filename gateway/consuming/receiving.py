@@ -1,0 +1,74 @@
+"""ReceiveMessage: gives messages as a stream, the status first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+from ...aio import Lake
+from ...log import MessageView
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.resources import group_of, topic_of
+from ..protocol.status import ok, status
+from ..server.calls import Call
+from .filters import filter_of
+from .keeping import Keeping
+from .messages import delivered_at, message_of
+from .pool import Pool, Pooled
+from .wanted import Wanted, wanted_of
+
+
+class Receiving:
+    """Answers ReceiveMessage."""
+
+    def __init__(self, lake: Lake, pool: Pool, keeping: Keeping, store_host: str) -> None:
+        self._clock = lake.runtime.clock
+        self._pool = pool
+        self._keeping = keeping
+        self._store_host = store_host
+        self._undoing: set[asyncio.Task[None]] = set()
+
+    async def receive_message(self, request: pb.ReceiveMessageRequest, call: Call) -> AsyncIterator[pb.ReceiveMessageResponse]:
+        """Give messages, as soon as there are any, or say that there are none."""
+        group, resource = group_of(request.group), request.message_queue.topic
+        topic = topic_of(resource)
+        wanted = wanted_of(request, call.remaining_s)
+        async with self._pool.of(group, topic, filter_of(request.filter_expression)) as pooled:
+            messages = await self._received(pooled, wanted, call)
+            if not messages:
+                yield pb.ReceiveMessageResponse(status=status(pb.MESSAGE_NOT_FOUND, "no new message"))
+                return
+            arrived = False
+            try:
+                yield pb.ReceiveMessageResponse(status=ok())
+                for view in messages:
+                    message = message_of(view, resource, pooled.topic_type, store_host=self._store_host, invisible=wanted.invisible)
+                    yield pb.ReceiveMessageResponse(message=message)
+                yield delivered_at(self._clock.wall_ms())
+                arrived = True
+            finally:
+                if not arrived and wanted.attempt_id is None:
+                    self._later(self._keeping.give_back(pooled.group, pooled.topic, [view.receipt_handle for view in messages]))
+
+    async def _received(self, pooled: Pooled, wanted: Wanted, call: Call) -> list[MessageView]:
+        client_id = call.metadata.client_id
+        if not wanted.is_named:
+            return await pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll)
+        await self._keeping.adopt(pooled, client_id, call.peer)
+        messages = await pooled.consumer.receive(
+            wanted.most, wanted.invisible, wanted.poll, attempt_id=wanted.attempt_id, holder=client_id
+        )
+        if messages and wanted.is_renewed:
+            self._keeping.gave(pooled, client_id, messages)
+        return messages
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something after the call, which is cancelled."""
+        task = asyncio.ensure_future(work)
+        self._undoing.add(task)
+        task.add_done_callback(self._undoing.discard)
+
+    async def close(self) -> None:
+        """Return when what was begun after calls has ended."""
+        await asyncio.gather(*self._undoing, return_exceptions=True)

@@ -1,0 +1,64 @@
+"""The consumers' RPCs, and the work beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+
+from ...aio import Lake
+from ..clients.registry import Clients
+from ..clients.topics import Names
+from ..server.rpcs import Rpc, rpc
+from .keeping import ROUND_S, Keeping
+from .offsets import Offsets
+from .pool import Pool
+from .receiving import Receiving
+from .settling import Settling
+
+log = logging.getLogger("penstock.gateway")
+
+
+class ConsumerService:
+    """Answers the RPCs of consumers, from `start` to `close`."""
+
+    def __init__(self, lake: Lake, clients: Clients, names: Names, *, store_host: str) -> None:
+        self.pool = Pool(lake, names)
+        self.keeping = Keeping(self.pool, clients, lake.runtime.clock)
+        self._receiving = Receiving(lake, self.pool, self.keeping, store_host)
+        self._settling = Settling(self.pool, self.keeping)
+        self._offsets = Offsets(lake, names, store_host)
+        self._rounds: asyncio.Task[None] | None = None
+
+    def rpcs(self) -> Iterable[Rpc]:
+        yield rpc("ReceiveMessage", self._receiving.receive_message)
+        yield rpc("AckMessage", self._settling.ack_message)
+        yield rpc("ChangeInvisibleDuration", self._settling.change_invisible_duration)
+        yield rpc("PullMessage", self._offsets.pull_message)
+        yield rpc("QueryOffset", self._offsets.query_offset)
+        yield rpc("GetOffset", self._offsets.get_offset)
+        yield rpc("UpdateOffset", self._offsets.update_offset)
+
+    async def start(self) -> None:
+        """Begin to renew."""
+        self._rounds = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_S)
+            try:
+                await self.keeping.round()
+            except Exception:
+                log.exception("a round of renewals failed; the next is in %g s", ROUND_S)
+            self.pool.sweep()
+
+    async def close(self) -> None:
+        """Let other gateways have the queues. What is out to clients stays theirs."""
+        if self._rounds is not None:
+            self._rounds.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._rounds
+        await self._receiving.close()
+        await self.keeping.close()
+        await self.pool.close()

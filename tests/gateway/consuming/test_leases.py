@@ -1,0 +1,84 @@
+"""Which handles are renewed, and when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEW_MAX_S, RENEWED_FOR_S, Leases
+from penstock.log import MessageView
+
+PLACE = ("billing", "orders")
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def message(offset: int, group: str | None = None, *, queue: int = 0) -> MessageView:
+    return MessageView(
+        "orders",
+        queue,
+        offset,
+        f"m{offset}",
+        group,
+        None,
+        (),
+        {},
+        b"",
+        EPOCH,
+        EPOCH,
+        None,
+        "p",
+        receipt_handle=f"h{queue}-{offset}",
+    )
+
+
+def given(leases: Leases, *messages: MessageView, client: str = "c", in_order: bool = False, now_s: float = 0.0) -> None:
+    leases.add(client, PLACE, messages, in_order=in_order, now_s=now_s, due_s=now_s + RENEWED_FOR_S)
+
+
+def test_a_handle_is_renewed_when_half_its_time_is_over() -> None:
+    leases = Leases()
+    given(leases, message(1), message(2))
+    assert leases.due(RENEWED_FOR_S - RENEW_BEFORE_S) == {}
+    late_s = RENEWED_FOR_S - RENEW_BEFORE_S + 1
+    assert leases.due(late_s) == {PLACE: ["h0-1", "h0-2"]}
+    leases.renewed("h0-1", late_s + RENEWED_FOR_S)
+    assert leases.due(late_s) == {PLACE: ["h0-2"]}
+
+
+def test_of_messages_that_become_visible_together_the_first_is_renewed_for_all() -> None:
+    leases = Leases()
+    given(leases, message(3, "b"), message(1, "a"), message(2, "a"), message(1, "a", queue=1), in_order=True)
+    assert leases.due(59) == {PLACE: ["h0-1", "h1-1", "h0-3"]}
+    leases.renewed("h0-1", 120)
+    leases.end("h0-1")
+    assert leases.due(59) == {PLACE: ["h1-1", "h0-3"]}, "its second was renewed with it"
+    assert leases.due(91) == {PLACE: ["h1-1", "h0-2", "h0-3"]}
+
+
+def test_messages_of_no_group_of_one_queue_become_visible_together_too() -> None:
+    leases = Leases()
+    given(leases, message(1), message(2), in_order=True)
+    assert leases.due(59) == {PLACE: ["h0-1"]}
+
+
+def test_a_repeated_receive_changes_nothing() -> None:
+    leases = Leases()
+    given(leases, message(1))
+    given(leases, message(1), now_s=50)
+    assert leases.due(59) == {PLACE: ["h0-1"]}
+
+
+def test_what_hangs_is_not_renewed_for_ever() -> None:
+    leases = Leases()
+    given(leases, message(1))
+    leases.renewed("h0-1", RENEW_MAX_S + 1)
+    assert leases.due(RENEW_MAX_S) == {}
+    assert len(leases) == 0
+
+
+def test_a_client_that_ends_leaves_one_handle_for_each_message_group() -> None:
+    leases = Leases()
+    given(leases, message(1, "a"), message(2, "a"), message(5, "b"), in_order=True)
+    given(leases, message(7, "c"), client="other", in_order=True)
+    assert leases.end_client("c") == {PLACE: ["h0-1", "h0-5"]}
+    assert leases.clients() == ["other"]
+    assert leases.end_client("c") == {}

@@ -1,0 +1,255 @@
+"""Unmodified SDKs of RocketMQ consume from Penstock: each test is played by every SDK that is there, at the same time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import penstock
+from tests.gateway.gateways import RunningGateway
+from tests.gateway.sdk import Sdk, SdkError
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
+
+INVALID_RECEIPT_HANDLE = 40013
+ILLEGAL_INVISIBLE_TIME = 40011
+ILLEGAL_FILTER_EXPRESSION = 40010
+
+
+def together(sdks: list[Sdk], play: Callable[[Sdk], None]) -> None:
+    """Let every SDK play at the same time: most of it is waiting."""
+    with ThreadPoolExecutor(len(sdks)) as pool:
+        for one in [pool.submit(play, sdk) for sdk in sdks]:
+            one.result()
+
+
+def named(name: str, sdk: Sdk) -> str:
+    return f"{name}-{sdk.language}"
+
+
+def made(lake: penstock.Lake, name: str, *, order: str = "ORDERLY", queues: int = 1, **settings: Any) -> None:
+    lake.create_topic(name, message_type="FIFO" if order == "ORDERLY" else "NORMAL", queues=queues)
+    lake.create_group(name, delivery_order=order, **settings)
+
+
+def sent(lake: penstock.Lake, topic: str, *bodies: str, **others: Any) -> None:
+    """Messages; those that begin with a capital letter are of the message group that it names."""
+    with lake.producer(topic) as producer:
+        for body in bodies:
+            producer.send(penstock.Message(body.encode(), message_group=body[0] if body[0].isupper() else None, **others))
+
+
+def opened(sdk: Sdk, name: str, filter: str = "*", *, await_s: int = 5) -> None:
+    sdk.call("simple", name=name, group=name, subscriptions={name: filter}, await_s=await_s, timeout_s=30)
+
+
+def received(sdk: Sdk, name: str, count: int = 1, **stated: Any) -> list[dict[str, Any]]:
+    """At least so many messages, by as many receives as it takes."""
+    messages: list[dict[str, Any]] = []
+
+    def enough() -> bool:
+        messages.extend(sdk.call("receive", name=name, **stated))
+        return len(messages) >= count
+
+    wait_until(enough, f"{count} messages are received")
+    return messages
+
+
+def refused(sdk: Sdk, op: str, **arguments: Any) -> SdkError:
+    with pytest.raises(SdkError) as raised:
+        sdk.call(op, **arguments)
+    return raised.value
+
+
+def of(sdk: Sdk, name: str) -> list[dict[str, Any]]:
+    """What the listener of this name was given so far."""
+    return [event for event in sdk.seen if event["name"] == name and event["event"] == "message"]
+
+
+def bodies(events: list[dict[str, Any]]) -> list[str]:
+    return [event["message"]["body"] for event in events]
+
+
+@pytest.mark.parametrize(
+    "language", [pytest.param(one, marks=getattr(pytest.mark, f"{one}_sdk")) for one in ("java", "node", "python")]
+)
+def test_the_sdk_is_there(sdks: list[Sdk], language: str) -> None:
+    """Where an SDK is missing, this is what is skipped and counted; the others play without it."""
+    assert language in [sdk.language for sdk in sdks]
+
+
+def test_a_simple_consumer_receives_and_acknowledges(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
+    def play(sdk: Sdk) -> None:
+        topic = named(name, sdk)
+        made(lake, topic, max_attempts=5)
+        sent(lake, topic, "A1", "A2", "A3", tag="new", keys=("k1", "k2"), properties={"region": "north"})
+        opened(sdk, topic)
+        messages = received(sdk, topic, 3)
+        first = messages[0]
+        assert [message["body"] for message in messages] == ["A1", "A2", "A3"]
+        assert (first["tag"], sorted(first["keys"]), first["properties"]) == ("new", ["k1", "k2"], {"region": "north"})
+        assert (first["message_group"], first["attempt"], first["topic"]) == ("A", 1, topic)
+        assert first["born_ms"] > 1.6e12
+
+        for message in reversed(messages):
+            sdk.call("ack", name=topic, message=message["ref"])
+        sdk.call("ack", name=topic, message=first["ref"])
+        assert refused(sdk, "change", name=topic, message=first["ref"], invisible_s=10).code == INVALID_RECEIPT_HANDLE
+        assert refused(sdk, "receive", name=topic, invisible_s=5).code == ILLEGAL_INVISIBLE_TIME
+        assert refused(sdk, "receive", name=topic, invisible_s=12 * 3600 + 1).code == ILLEGAL_INVISIBLE_TIME
+        sent(lake, topic, "A4")
+        (fourth,) = received(sdk, topic)
+        assert (fourth["body"], fourth["attempt"]) == ("A4", 1)
+        sdk.call("change", name=topic, message=fourth["ref"], invisible_s=1)
+        (again,) = received(sdk, topic)
+        assert (again["body"], again["attempt"], again["message_id"]) == ("A4", 2, fourth["message_id"])
+        sdk.call("close", name=topic)
+
+    together(sdks, play)
+
+
+def test_what_is_not_acknowledged_in_time_comes_again(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
+    """Of a batch all but the first are acknowledged: RocketMQ's own suite demands that all come again, and the later ones only then."""
+
+    def play(sdk: Sdk) -> None:
+        topic = named(name, sdk)
+        made(lake, topic, max_attempts=5)
+        sent(lake, topic, "A1", "A2", "A3", "A4")
+        opened(sdk, topic, await_s=20)
+        messages = received(sdk, topic, 3, max=3, invisible_s=10)
+        for message in messages[1:]:
+            sdk.call("ack", name=topic, message=message["ref"])
+        again = received(sdk, topic, 3, max=3)
+        assert [(message["body"], message["attempt"]) for message in again] == [("A1", 2), ("A2", 2), ("A3", 2)]
+        assert refused(sdk, "ack", name=topic, message=messages[0]["ref"]).code == INVALID_RECEIPT_HANDLE
+        for message in again:
+            sdk.call("ack", name=topic, message=message["ref"])
+        assert [message["body"] for message in received(sdk, topic)] == ["A4"]
+        sdk.call("close", name=topic)
+
+    together(sdks, play)
+
+
+def test_a_concurrent_push_consumer_counts_its_attempts(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
+    retry = penstock.RetryPolicy(interval=1)
+
+    def play(sdk: Sdk) -> None:
+        topic = named(name, sdk)
+        made(lake, topic, order="CONCURRENT", queues=2, max_attempts=3, retry=retry)
+        sent(lake, topic, *[f"m{i}" for i in range(8)])
+        fails = {"m0": 2, "m1": 9}
+        sdk.call("push", name=topic, group=topic, subscriptions={topic: "*"}, fails=fails, timeout_s=30)
+        sdk.until(lambda seen: len(of(sdk, topic)) >= 12)
+        counted = defaultdict(list)
+        for event in of(sdk, topic):
+            counted[event["message"]["body"]].append(event["message"]["attempt"])
+        assert counted == {**{f"m{i}": [1] for i in range(2, 8)}, "m0": [1, 2, 3], "m1": [1, 2, 3]}
+        wait_until(lambda: f"%DLQ%{topic}" in lake.topics(), "the dead letter is written")
+        wait_until(lambda: all(queue.lag == 0 for queue in lake.describe_group(topic).queues), "all is settled")
+        sdk.call("close", name=topic)
+
+    together(sdks, play)
+
+
+def test_filters(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
+    def play(sdk: Sdk) -> None:
+        tags, sql = f"{named(name, sdk)}-tags", f"{named(name, sdk)}-sql"
+        for topic in (tags, sql):
+            made(lake, topic, order="CONCURRENT")
+            for tag, amount in (("a", "1"), ("b", "10"), ("c", "20")):
+                sent(lake, topic, f"{tag}-{amount}", tag=tag, properties={"amount": amount})
+        opened(sdk, tags, "a || b")
+        opened(sdk, sql, "SQL:amount > 5 AND TAGS IN ('b', 'c')")
+        assert sorted(message["body"] for message in received(sdk, tags, 2)) == ["a-1", "b-10"]
+        assert sorted(message["body"] for message in received(sdk, sql, 2)) == ["b-10", "c-20"]
+        sdk.call("simple", name="other", group=tags, subscriptions={tags: "c"}, await_s=5, timeout_s=30)
+        assert refused(sdk, "receive", name="other").code == ILLEGAL_FILTER_EXPRESSION
+        for one in (tags, sql, "other"):
+            sdk.call("close", name=one)
+
+    together(sdks, play)
+
+
+def test_after_a_reset_of_offsets_all_comes_again(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
+    def play(sdk: Sdk) -> None:
+        topic = named(name, sdk)
+        made(lake, topic)
+        sent(lake, topic, "A1", "A2")
+        opened(sdk, topic)
+        for message in received(sdk, topic, 2):
+            sdk.call("ack", name=topic, message=message["ref"])
+        lake.reset_offsets(topic, topic, "earliest")
+        assert [(message["body"], message["attempt"]) for message in received(sdk, topic, 2)] == [("A1", 1), ("A2", 1)]
+        sdk.call("close", name=topic)
+
+    together(sdks, play)
+
+
+def test_groups_and_topics_that_there_are_not(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
+    def play(sdk: Sdk) -> None:
+        topic = named(name, sdk)
+        lake.create_topic(topic)
+        lake.create_group(topic)
+
+        def used(group: str, subscribed: str) -> None:
+            subscriptions = {subscribed: "*"}
+            sdk.call("simple", name="x", group=group, subscriptions=subscriptions, await_s=5, timeout_s=10)
+            sdk.call("receive", name="x")
+
+        with pytest.raises(SdkError):
+            used(f"{topic}-nobody", topic)
+        with pytest.raises(SdkError):
+            used(topic, f"{topic}-nothing")
+
+    together(sdks, play)
+
+
+def test_native_members_and_sdks_share_one_group_and_keep_order(
+    lake: penstock.Lake, sdks: list[Sdk], served: RunningGateway, name: str
+) -> None:
+    groups, each = 12, 20
+    made(lake, name, queues=8, max_attempts=5)
+    seen: list[tuple[int, str, str]] = []
+
+    def listen(message: penstock.MessageView) -> penstock.ConsumeResult:
+        seen.append((len(seen), "native", message.body.decode()))
+        return penstock.ConsumeResult.SUCCESS
+
+    for sdk in sdks:
+        sdk.call("push", name=name, group=name, subscriptions={name: "*"}, timeout_s=30)
+    with lake.push_consumer(name, group=name, listener=listen), lake.producer(name) as producer:
+        wait_until(lambda: len({queue.owner for queue in lake.describe_group(name).queues} - {""}) == 2, "both own queues")
+        for number in range(each):
+            for group in range(groups):
+                producer.send(penstock.Message(f"{group}:{number}".encode(), message_group=str(group)))
+        producer.flush()
+
+        def all_came() -> bool:
+            for sdk in sdks:
+                sdk.drain_events()
+            return len(seen) + sum(len(of(sdk, name)) for sdk in sdks) >= groups * each
+
+        wait_until(all_came, "all messages are handled")
+    heard = {"native": [body for _, _, body in seen]} | {sdk.language: bodies(of(sdk, name)) for sdk in sdks}
+    assert sum(map(len, heard.values())) == groups * each, "none is handled twice"
+    numbers = defaultdict(list)
+    for member in heard.values():
+        for body in member:
+            message_group, number = body.split(":")
+            numbers[message_group].append(int(number))
+    assert {message_group: sorted(found) for message_group, found in numbers.items()} == {
+        str(one): list(range(each)) for one in range(groups)
+    }
+    for member in heard.values():
+        for message_group in map(str, range(groups)):
+            found = [int(body.split(":")[1]) for body in member if body.split(":")[0] == message_group]
+            assert found == sorted(found), "a member handles a message group in order"
+    assert heard["native"]
+    assert any(heard[sdk.language] for sdk in sdks)
+    for sdk in sdks:
+        sdk.call("close", name=name)
