@@ -1,20 +1,27 @@
 """Compaction of targets beside a sync: a thread of its own puts small files together while batches go on.
 
-No row changes, so it needs no lease. A merge that meets it is tried again, and a compaction that meets a merge is left to a later one.
+No row changes, so it needs no lease. A merge that meets it is tried again. A compaction that meets a merge is done once more while merges into
+that target wait: it would lose to each of them where it takes longer than they do.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 from typing import NamedTuple, Protocol
 
+from ...log.limits import MIB
 from ..targets import Target
 
 log = logging.getLogger("penstock.spark")
 
 FILES_MIN = 16
 """The least number of small files that are worth a commit."""
+_FILE_SIZE, _FILE_BYTES = "delta.targetFileSize", 100 * MIB
+"""A merge writes whole files anew, so those of a target that changes are better not large."""
 
 
 class Compacted(NamedTuple):
@@ -25,12 +32,21 @@ class Compacted(NamedTuple):
     added: int
 
 
+NOTHING = Compacted(0, 0)
+
+
 class CompactedTables(Protocol):
     """Targets that can be compacted."""
 
     def compact(self, name: str) -> Compacted | None:
-        """Put a target's small files together. None: another commit came between, or there are few of them."""
+        """Put a target's small files together. None: another commit came between. None are removed where there are few."""
         ...
+
+
+def file_bytes(settings: Mapping[str, str]) -> int:
+    """The size of a target's files after a compaction, by the settings of the table."""
+    said = settings.get(_FILE_SIZE, "")
+    return int(said) if said.isdecimal() and int(said) else _FILE_BYTES
 
 
 def is_due(commits: int, every: int) -> bool:
@@ -50,6 +66,11 @@ class Compaction:
         self._every = every
         self._threads: ThreadPoolExecutor | None = None
         self._waiting: dict[str, Future[None]] = {}
+        self._merging: defaultdict[str, Lock] = defaultdict(Lock)
+
+    def apart(self, name: str) -> Lock:
+        """The lock that a merge into a target holds, so that a compaction which has lost to one can keep others out."""
+        return self._merging[name]
 
     def merged(self, target: Target) -> None:
         """Note a commit to a target."""
@@ -69,8 +90,11 @@ class Compaction:
     def _compact(self, name: str) -> None:
         try:
             done = self._tables.compact(name)
+            if done is None:
+                with self.apart(name):
+                    done = self._tables.compact(name)
         except Exception as error:  # noqa: BLE001 - the sync goes on, and the next look at the target tries again
             log.warning("the target %s could not be compacted: %s", name, error)
             return
-        if done is not None:
+        if done is not None and done.removed:
             log.info("the target %s was compacted: %d files became %d", name, done.removed, done.added)

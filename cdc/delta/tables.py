@@ -12,13 +12,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import InvalidArgument, MissingDependency, NotSupported
-from ...log.limits import MIB
 from ..changes import Key, Old
 from ..events.arrays import array_of
 from ..events.types import arrow_type, normal_type
 from ..fold.folded import Truncate
 from ..targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, TargetRefused, Written, encode_metadata
-from .compaction import FILES_MIN, Compacted
+from .compaction import FILES_MIN, NOTHING, Compacted, file_bytes
 from .location import Location
 from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
 
@@ -32,7 +31,6 @@ _CHECKPOINTS, _COMMITS = "delta.checkpointInterval", "20"
 """The number of commits between two checkpoints of a new target. With deltalake's 100, opening one takes as long as merging into it."""
 _STORE = "Object Store error"
 _KEPT_MAX = 128
-_FILE_SIZE, _FILE_BYTES = "delta.targetFileSize", 100 * MIB
 
 
 class DeltaTables:
@@ -209,9 +207,9 @@ class DeltaTables:
         return True
 
     def compact(self, name: str) -> Compacted | None:
-        """Put a target's small files together, in one commit that changes no row. None: another commit came between, or there are few."""
+        """Put a target's small files together, in one commit that changes no row. None: another commit came between."""
         table = self.open(name)
-        return None if table is None else self.compacted(table)
+        return NOTHING if table is None else self.compacted(table)
 
     def compacted(self, table: DeltaTable) -> Compacted | None:
         """Put the small files of a table together, behind the version that was opened."""
@@ -220,11 +218,10 @@ class DeltaTables:
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
 
-        said = table.metadata().configuration.get(_FILE_SIZE, "")
-        size = int(said) if said.isdecimal() else _FILE_BYTES
+        size = file_bytes(table.metadata().configuration)
         sizes = pa.table(table.get_add_actions()).column("size_bytes")
         if (pc.sum(pc.less(sizes, size // 2)).as_py() or 0) < FILES_MIN:
-            return None
+            return NOTHING
         try:
             done = table.optimize.compact(target_size=size, commit_properties=CommitProperties(max_commit_retries=0))
         except CommitFailedError:

@@ -429,12 +429,13 @@ class Engine:
 
     def _merge_in(self, found: FoundChanges, target: Target, folded: Folded) -> None:
         self._reached("merge", "before", target.name)
-        self._held.check()
         truncate, moved = folded.truncates.get(target.source), folded.moved.get(target.source)
-        old = self._tables.rows(target, list(moved)) if moved else None
-        rows, partial = found.rows(target, truncate, old), target.source in folded.partial
-        if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=partial, check=self._held.check):
-            check_done(self._tables, target, self._own, check=self._held.check)
+        with self._compaction.apart(target.name):
+            self._held.check()
+            old = self._tables.rows(target, list(moved)) if moved else None
+            rows, partial = found.rows(target, truncate, old), target.source in folded.partial
+            if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=partial, check=self._held.check):
+                check_done(self._tables, target, self._own, check=self._held.check)
         self._reached("merge", "after", target.name)
 
     def _save(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from ...cdc.changes import Key, Old
-from ...cdc.delta.compaction import Compacted
+from ...cdc.delta.compaction import NOTHING, Compacted
 from ...cdc.delta.plain import Demands, bytes_in_reach, is_plain
 from ...cdc.delta.tables import DeltaTables, found_in
 from ...cdc.fold.folded import Truncate
@@ -99,7 +99,7 @@ class InDriver:
             table = self._plain(self._tables.open, name)
             if table is None or bytes_in_reach(_files(table), "", None) > self._bytes_max:
                 return None
-            return self._tables.compacted(table) or Compacted(0, 0)
+            return self._tables.compacted(table) or NOTHING
 
     def refusal(self, error: Exception) -> str | None:
         """Why a target did not take what it was given, in a line. None: it was not deltalake that said so, or not the target's fault."""

@@ -198,19 +198,18 @@ class Tables:
         return until_committed(merge, lost, self.path(target.name), check=check)
 
     def compact(self, name: str) -> Compacted | None:
-        """Put a target's small files together, in one commit that changes no row. None: another commit came between, or there are none."""
+        """Put a target's small files together, in one commit that changes no row. None: another commit came between."""
         from delta.tables import DeltaTable
 
         here = None if self._small is None else self._small.compact(name)
         if here is not None:
-            return here if here.removed else None
+            return here
         with self._sessions.one() as session:
             try:
                 (done,) = DeltaTable.forPath(session, self.path(name)).optimize().executeCompaction().select("metrics").collect()
             except conflicts():
                 return None
-        removed, added = done.metrics.numFilesRemoved, done.metrics.numFilesAdded
-        return Compacted(removed, added) if removed else None
+        return Compacted(done.metrics.numFilesRemoved, done.metrics.numFilesAdded)
 
     def refusal(self, error: Exception) -> str | None:
         """Why a target did not take what it was given, in a line. None: that is not the target's fault."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from penstock.cdc.delta.compaction import FILES_MIN, Compacted, Compaction, is_due
+from penstock.cdc.delta.compaction import FILES_MIN, NOTHING, Compacted, Compaction, file_bytes, is_due
 from penstock.cdc.delta.tables import DeltaTables
 from penstock.cdc.events.sources import Source
 from penstock.cdc.sync.options import Moment
@@ -76,6 +76,60 @@ def test_what_goes_wrong_is_told_and_stops_nothing(caplog: pytest.LogCaptureFixt
     assert "the target bad could not be compacted: the disk is full" in caplog.text
 
 
+class Losing:
+    """Tables to which a merge always comes first, unless merges are kept out."""
+
+    def __init__(self) -> None:
+        self.compaction = Compaction(self, every=1)
+        self.tries: list[bool] = []
+
+    def compact(self, name: str) -> Compacted | None:
+        kept_out = not self.compaction.apart(name).acquire(blocking=False)
+        self.tries.append(kept_out)
+        if not kept_out:
+            self.compaction.apart(name).release()
+        return Compacted(20, 1) if kept_out else None
+
+
+def test_a_compaction_that_loses_to_a_merge_is_done_while_merges_wait(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "penstock.spark")
+    tables = Losing()
+    tables.compaction.merged(at(1))
+    tables.compaction.close()
+    assert tables.tries == [False, True]
+    assert "20 files became 1" in caplog.text
+    assert not tables.compaction.apart("t").locked()
+    assert tables.compaction.apart("u") is not tables.compaction.apart("t"), "other targets go on"
+
+
+def test_a_merge_waits_for_such_a_compaction_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each merge of a batch holds the target's lock, so a compaction that has it keeps all of them out."""
+    held: list[bool] = []
+    merge = DeltaTables.merge
+
+    def looking(self: DeltaTables, target: Target, *given: Any, **more: Any) -> bool:
+        held.append(locks[target.name].locked())
+        return merge(self, target, *given, **more)
+
+    locks: dict[str, threading.Lock] = {}
+    apart = Compaction.apart
+
+    def noting(self: Compaction, name: str) -> threading.Lock:
+        return locks.setdefault(name, apart(self, name))
+
+    monkeypatch.setattr(DeltaTables, "merge", looking)
+    monkeypatch.setattr(Compaction, "apart", noting)
+    many_batches(tmp_path, 2, compact_every=0)
+    assert held == [True, True]
+    assert not locks["a"].locked()
+
+
+@pytest.mark.parametrize(("said", "size"), [("1000", 1_000), ("", 100 << 20), ("0", 100 << 20), ("1gb", 100 << 20)])
+def test_a_table_may_say_how_large_its_files_become(said: str, size: int) -> None:
+    assert file_bytes({"delta.targetFileSize": said}) == size
+    assert file_bytes({}) == 100 << 20
+
+
 def many_batches(tmp_path: Path, batches: int, compact_every: int) -> Path:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", "a", {"id": n}, {"id": n}, at=n + 1) for n in range(batches)], queues=1)
@@ -108,15 +162,15 @@ def test_none_is_compacted_if_nobody_wants_it(tmp_path: Path) -> None:
 def test_few_files_and_no_table_are_left_alone(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN - 1, compact_every=1)
     tables = DeltaTables(str(path.parent), guard=True)
-    assert tables.compact("a") is None
-    assert tables.compact("no such table") is None
+    assert tables.compact("a") == NOTHING
+    assert tables.compact("no such table") == NOTHING
     assert "OPTIMIZE" not in {commit["operation"] for commit in DeltaTable(str(path)).history()}
 
 
 def test_large_files_are_not_written_again(tmp_path: Path) -> None:
     path = many_batches(tmp_path, FILES_MIN, compact_every=0)
     DeltaTable(str(path)).alter.set_table_properties({"delta.targetFileSize": "100"})
-    assert DeltaTables(str(path.parent), guard=True).compact("a") is None
+    assert DeltaTables(str(path.parent), guard=True).compact("a") == NOTHING
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, "often"])
