@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     filters,
     idle,
+    large_targets,
     latency,
     lookups,
     many_tables,
@@ -62,6 +63,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "spark-sync": spark_sync.measure,
     "spark-freshness": spark_freshness.measure,
     "many-tables": many_tables.measure,
+    "spark-large-targets": large_targets.measure,
 }
 
 
