@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from ...log.errors import InvalidArgument
 from ..events.types import normal_type
+from .reach import Reach
 
 _READER, _WRITER = 1, 2
 _WITH_FEATURES = (3, 7)
@@ -56,21 +58,21 @@ def is_plain(demands: Demands) -> bool:
     return known and not asked and all(map(_is_plain_field, demands.fields))
 
 
-def bytes_in_reach(files: pa.Table, key: str, keys: pa.ChunkedArray | None) -> int:
-    """The bytes of the files that may have a row with one of these keys, by the least and the greatest value of the column ``key``. Files
-    of which these are not known count. ``keys``: None for all rows.
+def bytes_in_reach(files: pa.Table, reach: Reach) -> int:
+    """The bytes of the files that may have a row of a batch's keys, by the least and the greatest value of each column of the key. Files of
+    which these are not known count. An empty ``reach``: all.
 
     ``files``: deltalake's add actions, flat.
     """
-    sizes = files.column("size_bytes")
-    names = f"min.{key}", f"max.{key}"
-    if keys is not None and {*names} <= {*files.column_names}:
-        least, most = (files.column(name) for name in names)
-        ends = pc.min_max(keys)
-        low, high = ends["min"].cast(most.type), ends["max"].cast(least.type)
-        within = pc.and_kleene(pc.greater_equal(most, low), pc.less_equal(least, high))
-        sizes = sizes.filter(pc.fill_null(within, True))
-    return pc.sum(sizes).as_py() or 0
+    for name, ranges in reach.items():
+        if {f"min.{name}", f"max.{name}"} <= {*files.column_names}:
+            least, most = files.column(f"min.{name}"), files.column(f"max.{name}")
+            met = (
+                pc.and_kleene(pc.greater_equal(most, pa.scalar(low, most.type)), pc.less_equal(least, pa.scalar(high, least.type)))
+                for low, high in ranges
+            )
+            files = files.filter(pc.fill_null(reduce(pc.or_kleene, met), True))
+    return pc.sum(files.column("size_bytes")).as_py() or 0
 
 
 def _is_plain_field(field: Mapping[str, Any]) -> bool:

@@ -20,6 +20,7 @@ from ..targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, 
 from .compaction import FILES_MIN, NOTHING, Compacted, file_bytes
 from .location import Location
 from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
+from .reach import Reach, reach_of, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,14 +126,15 @@ class DeltaTables:
 
         wanted, found = set(keys), dict[Key, Old]()
         names = ", ".join([*(quoted(column.name) for column in target.columns), POSITION if self._guard else f"null as {POSITION}"])
-        first = pa.array([key[0] for key in wanted], arrow_type(target.columns[target.key_places[0]].type))
+        listed = table_of(target, wanted)
         fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
         schema = pa.schema([*fields, pa.field(POSITION, pa.int64())])
-        query = f"select {names} from t"  # noqa: S608 - names are quoted
+        near = " AND ".join(["true", *within(reach_of(listed, target.key))])
+        query = f"select {names} from t where {near}"  # noqa: S608 - names and values are quoted
         for read in QueryBuilder().register("t", table).execute(query):
             batch = pa.table(pa.record_batch(read)).cast(schema)
-            near = batch.filter(pc.is_in(batch.column(target.key_places[0]), first))
-            for *row, position in zip(*(column.to_pylist() for column in near.columns), strict=True):
+            alike = batch.filter(pc.is_in(batch.column(target.key_places[0]), listed.column(0)))
+            for *row, position in zip(*(column.to_pylist() for column in alike.columns), strict=True):
                 key = tuple(row[place] for place in target.key_places)
                 if key in wanted:
                     found[key] = Old(tuple(row), position)
@@ -169,7 +171,10 @@ class DeltaTables:
         if (table.transaction_version(APP_ID) or 0) >= target.progress.commits:
             return False
         source, since = _spread(target, rows) if partial else (rows.drop_columns([SINCE]), {})
-        on = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key)
+        same = [f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key]
+        # deltalake looks for one range of keys by itself.
+        reach = {} if truncate is not None else {name: one for name, one in reach_of(rows, target.key).items() if len(one) > 1}
+        on = " AND ".join([*same, *within(reach, "t.")])
         counts = applies(guard=self._guard)
         least = f"coalesce(t.{POSITION}, 0)" if self._guard else "0"
         changed, inserted = {}, {}
@@ -191,7 +196,7 @@ class DeltaTables:
             on,
             source_alias="s",
             target_alias="t",
-            streamed_exec=False,  # so that files without the batch's range of keys are not read
+            streamed_exec=False,  # so that files without the batch's ranges of keys are not read
             commit_properties=properties_of(owner, target, once=True),
         ).when_matched_delete(f"NOT s.{PUT} AND {counts}")
         if changed:
@@ -299,6 +304,20 @@ def found_in(table: DeltaTable) -> Found:
 def quoted(name: str) -> str:
     """A name as deltalake's SQL takes it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def within(reach: Reach, table: str = "") -> Iterator[str]:
+    """The conditions, as deltalake's SQL, that a row's key is in the ranges; of columns of integers and text.
+
+    ``table``: what stands before the columns' names.
+    """
+    for name, ranges in reach.items():
+        if type(ranges[0][0]) in (int, str):
+            yield f"({' OR '.join(f'{table}{quoted(name)} BETWEEN {_literal(low)} AND {_literal(high)}' for low, high in ranges)})"
+
+
+def _literal(value: int | str) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 def _spread(target: Target, rows: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:

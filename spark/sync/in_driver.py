@@ -16,6 +16,7 @@ import pyarrow as pa
 from ...cdc.changes import Key, Old
 from ...cdc.delta.compaction import NOTHING, Compacted
 from ...cdc.delta.plain import Demands, bytes_in_reach, is_plain
+from ...cdc.delta.reach import reach_of, table_of
 from ...cdc.delta.tables import DeltaTables, found_in
 from ...cdc.fold.folded import Truncate
 from ...cdc.targets import Found, Owner, Target
@@ -75,7 +76,7 @@ class InDriver:
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old] | None:
         """The rows of a target with these keys."""
         table = self._plain(self._tables.open, target.name)
-        if table is None or bytes_in_reach(_files(table), target.key[0], None) > self._bytes_max:
+        if table is None or bytes_in_reach(_files(table), reach_of(table_of(target, keys), target.key)) > self._bytes_max:
             return None
         return self._tables.rows_of(table, target, keys)
 
@@ -87,9 +88,8 @@ class InDriver:
             return None
         with without_commits(self._session, self._tables.path(target.name)):
             table = self._plain(self._tables.as_of_now, target.name)
-            first = target.key[0]
-            reach = rows.column(first) if truncate is None else None
-            if table is None or bytes_in_reach(_files(table), first, reach) > self._bytes_max:
+            reach = reach_of(rows, target.key) if truncate is None else {}
+            if table is None or bytes_in_reach(_files(table), reach) > self._bytes_max:
                 return None
             return self._tables.merge_into(table, target, rows, owner, truncate=truncate, partial=partial)
 
@@ -97,7 +97,7 @@ class InDriver:
         """Put a target's small files together, while merges wait: they would make it lose each time."""
         with without_commits(self._session, self._tables.path(name)):
             table = self._plain(self._tables.open, name)
-            if table is None or bytes_in_reach(_files(table), "", None) > self._bytes_max:
+            if table is None or bytes_in_reach(_files(table), {}) > self._bytes_max:
                 return None
             return self._tables.compacted(table) or NOTHING
 

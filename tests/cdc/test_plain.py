@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.cdc.delta.plain import Demands, bytes_in_reach, is_plain
+from penstock.cdc.delta.reach import reach_of
 
 
 def field(name: str, kind: Any, *, nullable: bool = True, metadata: dict[str, str] | None = None) -> dict[str, Any]:
@@ -94,27 +95,35 @@ def files(least: pa.Array, most: pa.Array) -> pa.Table:
     return pa.table({"size_bytes": [1, 10, 100], "min.id": least, "max.id": most})
 
 
-def keys(values: list[Any], kind: pa.DataType) -> pa.ChunkedArray:
-    return pa.chunked_array([values], kind)
+def bytes_of(found: pa.Table, keys: pa.Array) -> int:
+    return bytes_in_reach(found, reach_of(pa.table({"id": keys}), ["id"]))
 
 
 def test_files_count_whose_range_has_a_key_of_the_batch() -> None:
     found = files(pa.array([0, 10, 20], pa.int64()), pa.array([9, 19, 29], pa.int64()))
-    assert bytes_in_reach(found, "id", keys([3], pa.int64())) == 1
-    assert bytes_in_reach(found, "id", keys([19], pa.int32())) == 10
-    assert bytes_in_reach(found, "id", keys([9, 10], pa.int64())) == 11
-    assert bytes_in_reach(found, "id", keys([5, 25], pa.int64())) == 111
-    assert bytes_in_reach(found, "id", keys([30], pa.int64())) == 0
-    assert bytes_in_reach(found, "id", keys([], pa.int64())) == 111
-    assert bytes_in_reach(found, "id", None) == 111
-    assert bytes_in_reach(found, "other", keys([3], pa.int64())) == 111
-    assert bytes_in_reach(found.slice(0, 0), "id", keys([3], pa.int64())) == 0
+    assert bytes_of(found, pa.array([3], pa.int64())) == 1
+    assert bytes_of(found, pa.array([19], pa.int32())) == 10
+    assert bytes_of(found, pa.array([9, 10], pa.int64())) == 11
+    assert bytes_of(found, pa.array([5, 25], pa.int64())) == 101
+    assert bytes_of(found, pa.array([0, 9, 19, 29], pa.int64())) == 111
+    assert bytes_of(found, pa.array([30], pa.int64())) == 0
+    assert bytes_of(found, pa.array([], pa.int64())) == 111
+    assert bytes_in_reach(found, {}) == 111
+    assert bytes_in_reach(found, {"other": [(3, 3)]}) == 111
+    assert bytes_of(found.slice(0, 0), pa.array([3], pa.int64())) == 0
+
+
+def test_a_file_is_in_reach_by_all_columns_of_the_key() -> None:
+    found = files(pa.array([0, 10, 20], pa.int64()), pa.array([9, 19, 29], pa.int64()))
+    found = found.append_column("min.day", pa.array(["a", "a", "b"])).append_column("max.day", pa.array(["a", "b", "b"]))
+    assert bytes_in_reach(found, {"id": [(0, 29)], "day": [("b", "b")]}) == 110
+    assert bytes_in_reach(found, {"id": [(0, 15)], "day": [("b", "b")]}) == 10
 
 
 def test_files_of_unknown_range_count() -> None:
     found = files(pa.array(["a", None, "m"]), pa.array(["b", None, None]))
-    assert bytes_in_reach(found, "id", keys(["a"], pa.string())) == 11
-    assert bytes_in_reach(found, "id", keys(["z"], pa.string())) == 110
+    assert bytes_of(found, pa.array(["a"])) == 11
+    assert bytes_of(found, pa.array(["z"])) == 110
 
 
 def test_times_with_a_zone_are_compared() -> None:
@@ -122,4 +131,4 @@ def test_times_with_a_zone_are_compared() -> None:
         return pa.array([datetime(year, 1, 1, tzinfo=UTC) for year in years], pa.timestamp("us", "UTC"))
 
     found = files(at(2020, 2021, 2022), at(2020, 2021, 2022))
-    assert bytes_in_reach(found, "id", pa.chunked_array([at(2021)])) == 10
+    assert bytes_of(found, at(2021)) == 10
