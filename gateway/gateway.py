@@ -6,6 +6,8 @@ import asyncio
 from typing import Self
 
 from ..aio import Lake
+from ..log.metrics import MemoryMetrics, Metrics
+from .access.authorizer import Authorizer
 from .clients.peers import Peers
 from .clients.registry import Clients
 from .clients.service import ClientService
@@ -14,10 +16,13 @@ from .consuming.service import ConsumerService
 from .producing.pool import Producers
 from .producing.sending import SendService
 from .producing.transactions import Transacting
-from .server.calls import Calls
+from .server.calls import AnyAccess, Calls
 from .server.options import GatewayOptions, Place
 from .server.rpcs import Rpc, by_name
 from .server.server import Server
+from .watching.audit import Audit
+from .watching.counting import Counting
+from .watching.spans import spans
 
 _SWEEP_S = 5.0
 
@@ -25,7 +30,7 @@ _SWEEP_S = 5.0
 class Gateway:
     """Serves RocketMQ's protocol for a lake. Use it in an ``async with`` block."""
 
-    def __init__(self, lake: Lake, options: GatewayOptions | None = None) -> None:
+    def __init__(self, lake: Lake, options: GatewayOptions | None = None, *, metrics: Metrics | None = None) -> None:
         self.options = options or GatewayOptions()
         self.lake = lake
         self.clients = Clients(lake.runtime.clock)
@@ -34,7 +39,19 @@ class Gateway:
         self.producers = Producers(lake)
         self.transacting = Transacting(lake, self.clients, first_check=self.options.first_check)
         self.consumers = ConsumerService(lake, self.clients, self.names, store_host=self.peers.name)
-        self.calls = Calls(clock=lake.runtime.clock, request_bytes_max=self.options.request_bytes_max, seen=self.clients.seen)
+        access = self.options.access
+        self.authorizer = None if access is None else Authorizer.of(access, lake.coordination.access.read, lake.runtime.clock)
+        self.calls = Calls(
+            clock=lake.runtime.clock,
+            request_bytes_max=self.options.request_bytes_max,
+            seen=self.clients.seen,
+            access=self.authorizer or AnyAccess(),
+        )
+        self.metrics = MemoryMetrics() if metrics is None else metrics
+        self._counting = Counting(self.metrics, self.clients, lambda: self.server.health.is_ready)
+        self.calls.observers += [self._counting, Audit(every=self.options.audit)]
+        if (tracing := spans(lake.runtime.clock)) is not None:
+            self.calls.observers.append(tracing)
         self.server = Server(self.options, self.calls, by_name(self._rpcs()))
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -67,6 +84,9 @@ class Gateway:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
         await self.consumers.close()
+        if self.authorizer is not None:
+            await self.authorizer.close()
+        self._counting.end()
 
     async def _sweep(self) -> None:
         while True:

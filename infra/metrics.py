@@ -27,6 +27,14 @@ LOOPBACK = "127.0.0.1"
 log = logging.getLogger("penstock.metrics")
 
 
+def catalogue() -> tuple[Metric, ...]:
+    """All metrics that Penstock counts, those of gateways too."""
+    from ..consumers.statistics import CATALOGUE
+    from ..gateway.metrics import CATALOGUE as OF_GATEWAYS
+
+    return (*CATALOGUE, *OF_GATEWAYS)
+
+
 class _Failures:
     """The sources that fail: each is told once, until a look meets none that fails."""
 
@@ -57,9 +65,7 @@ class PrometheusCollector:
 
     def describe(self) -> list[Family]:
         """The names alone, so that registering reads nothing."""
-        from ..consumers.statistics import CATALOGUE
-
-        return [_family(metric) for metric in CATALOGUE]
+        return [_family(metric) for metric in catalogue()]
 
     def collect(self) -> list[Family]:
         """Everything that has been counted so far, but for sources that fail."""
@@ -174,14 +180,13 @@ class OpenTelemetryMetrics:
             from opentelemetry import metrics
         except ImportError as error:
             raise _missing("metrics for OpenTelemetry need its API", error, "opentelemetry") from error
-        from ..consumers.statistics import CATALOGUE
-
+        known = catalogue()
         self._observation = metrics.Observation
         self._meter = meter or metrics.get_meter("penstock")
         self._lock = threading.Lock()
         self._sources: list[Source] = []
-        counters = [metric for metric in CATALOGUE if metric.kind is Kind.COUNTER and not metric.watched]
-        histograms = [metric for metric in CATALOGUE if metric.kind is Kind.HISTOGRAM]
+        counters = [metric for metric in known if metric.kind is Kind.COUNTER and not metric.watched]
+        histograms = [metric for metric in known if metric.kind is Kind.HISTOGRAM]
         self._counters = {metric: self._meter.create_counter(metric.name, metric.unit, metric.help) for metric in counters}
         self._histograms = {
             metric: self._meter.create_histogram(
@@ -189,7 +194,7 @@ class OpenTelemetryMetrics:
             )
             for metric in histograms
         }
-        for metric in CATALOGUE:
+        for metric in known:
             if metric.kind is Kind.GAUGE:
                 self._meter.create_observable_gauge(metric.name, [self._observer(metric)], metric.unit, metric.help)
             elif metric.watched:

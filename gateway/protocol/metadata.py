@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 CLIENT_ID: Final = "x-mq-client-id"
@@ -16,6 +16,8 @@ _FIELDS: Final = {
     "x-mq-date-time": "date_time",
     "x-mq-session-token": "session_token",
     "authorization": "authorization",
+    "traceparent": "traceparent",
+    "tracestate": "tracestate",
 }
 
 
@@ -30,7 +32,9 @@ class Metadata:
     namespace: str = ""
     date_time: str = ""
     session_token: str = ""
-    authorization: str = ""
+    authorization: str = field(default="", repr=False)
+    traceparent: str = ""
+    tracestate: str = ""
 
 
 def metadata_of(pairs: Iterable[tuple[str, str | bytes]] | None) -> Metadata:

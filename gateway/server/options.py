@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 from ...coordinator import DeliveryOrder
+from ...coordinator.access.sealing import SealingKeys
 from ...log.limits import MIB
 
 
@@ -18,6 +20,31 @@ class Place:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AccessOptions:
+    """How clients prove who they are, and how much each principal may do at one gateway process."""
+
+    keys: SealingKeys
+    calls_per_s: float | None = None
+    connections: int | None = None
+    utc_only: bool = False
+    """Whether signatures must be made in UTC. SDKs sign their local time: without this it may be that of any zone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TlsOptions:
+    """A port for TLS, beside the one without or instead of it."""
+
+    certificate: Path
+    """PEM: the gateway's certificate, and behind it those that lead to its issuer's."""
+    key: Path
+    """PEM: its private key."""
+    port: int = 8443
+    """0: any that is free."""
+    own_port: int | None = None
+    """The second port of one of several processes that share the first one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,3 +71,10 @@ class GatewayOptions:
     """When the sender of a transaction that it did not end is asked first, unless the message says when."""
     request_bytes_max: int = 32 * MIB
     """The largest request that is decoded."""
+    access: AccessOptions | None = None
+    """None: everybody may do everything."""
+    tls: TlsOptions | None = None
+    audit: bool = False
+    """Whether every call is in the audit log; otherwise those that are refused, or seldom."""
+    plaintext: bool = True
+    """Whether ``port`` is served, without TLS."""

@@ -13,6 +13,7 @@ from .calls import Calls, unknown
 from .health import Health
 from .options import GatewayOptions
 from .rpcs import SERVICE, Rpc
+from .tls import Certificate
 
 _FRAME_BYTES_MAX = 130 * MIB
 """The largest message that gRPC takes, as RocketMQ's proxy does; what is larger ends the call in gRPC itself."""
@@ -62,21 +63,33 @@ class Server:
         )
         self._server = grpc.aio.server(options=transport)
         self._server.add_generic_rpc_handlers((_Service(calls, rpcs), self.health))
+        self._tls = None if options.tls is None else Certificate(options.tls)
         self.port = 0
         self.own_port = 0
         """The port by which clients reach this process and no other."""
+        self.tls_port = 0
+        """The port with TLS; 0: there is none."""
+        self.own_tls_port = 0
 
     async def start(self) -> None:
         """Return once clients can connect. Raises `InvalidArgument` when the port cannot be had."""
-        self.port = self.own_port = self._listen(self._options.port)
-        if self._options.own_port is not None:
-            self.own_port = self._listen(self._options.own_port)
+        options = self._options
+        if options.plaintext:
+            self.port = self.own_port = self._listen(options.port)
+            if options.own_port is not None:
+                self.own_port = self._listen(options.own_port)
+        if options.tls is not None and self._tls is not None:
+            self.tls_port = self.own_tls_port = self._listen(options.tls.port, self._tls.credentials())
+            if options.tls.own_port is not None:
+                self.own_tls_port = self._listen(options.tls.own_port, self._tls.credentials())
         await self._server.start()
         self.health.is_ready = True
 
-    def _listen(self, port: int) -> int:
+    def _listen(self, port: int, credentials: grpc.ServerCredentials | None = None) -> int:
         where = f"{self._options.host}:{port}"
         try:
+            if credentials is not None:
+                return self._server.add_secure_port(where, credentials)
             return self._server.add_insecure_port(where)
         except RuntimeError as error:
             raise InvalidArgument(

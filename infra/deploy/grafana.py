@@ -14,6 +14,7 @@ from ...consumers.statistics import (
 from ...coordinator.operators import metrics as groups
 from ...coordinator.timers import metrics as timers
 from ...coordinator.transactions import metrics as transactions
+from ...gateway import metrics as gateways
 from ...log.metrics import Kind, Metric
 from ...log.produce import metrics as producers
 
@@ -55,6 +56,7 @@ def sections() -> dict[str, tuple[Metric, ...]]:
         "Consumer groups": of_groups,
         "Consumers": tuple(one for one in consumers if one not in of_groups),
         **others,
+        "Gateways": gateways.CATALOGUE,
     }
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
-from ....coordinator.access.grants import Grant, Verb
 from ...console import output
 from ...console.listing import CommandGroup
 from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
 from ...console.values import Duration
 
 if TYPE_CHECKING:
+    from ....coordinator.access.grants import Grant, Verb
     from ....coordinator.access.record import AccessRecord, Principal
     from ....coordinator.access.registry import AccessRegistry
     from ....coordinator.access.sealing import SealingKeys
@@ -269,6 +269,8 @@ def _show(session: Session, who: str, record: AccessRecord) -> None:
 
 
 def _grants(send: tuple[str, ...], receive: tuple[str, ...], join: tuple[str, ...], roles: tuple[str, ...]) -> list[Grant]:
+    from ....coordinator.access.grants import Grant, Verb
+
     named = ((Verb.SEND, send), (Verb.RECEIVE, receive), (Verb.JOIN, join))
     grants = [Grant(verb, pattern) for verb, patterns in named for pattern in patterns]
     if not grants and not roles:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import gc
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ....log.errors import MissingDependency
+from ....log.metrics import MemoryMetrics
 from ...console import output
 from ...console.log_options import log_options
 from ...console.session import Session, group_options
 from ...console.stopper import Stopper
 from ...console.values import Duration
+from ...metrics import served
 from ..lake.stored import run_async
+from .check import check
+from .places import place_of
+from .security import access_of, security_options, tls_of
+from .watching import watching_options
 
 if TYPE_CHECKING:
     from ....aio import Lake
-    from ....gateway.server.options import GatewayOptions, Place
+    from ....gateway.server.options import GatewayOptions
 
 _LOOPBACK = "127.0.0.1"
 
@@ -57,11 +63,14 @@ _LOOPBACK = "127.0.0.1"
     help="When the sender of a transaction that it left open is asked first.",
 )
 @click.option("--drain", type=Duration(), default="5s", show_default=True, help="How long calls under way may last at the end.")
+@security_options
+@watching_options
 @log_options
 @group_options
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     *,
     port: int,
     host: str,
@@ -73,6 +82,7 @@ def command(
     own_port: int | None,
     first_check: timedelta,
     drain: timedelta,
+    **given: Any,  # noqa: ANN401 - as click parsed them
 ) -> None:
     """Serve RocketMQ 5's gRPC protocol for a lake, until Ctrl-C or SIGTERM: its official SDKs send and consume here.
 
@@ -89,23 +99,30 @@ def command(
         raise MissingDependency(
             "the gateway needs gRPC", operation="gateway", observed=str(error), hint="pip install 'penstock[gateway]'"
         ) from error
+    at = 0 if own_port is None else max(0, own_port - port - 1)  # the number of this process among several
     options = GatewayOptions(
         host=host,
         port=port,
-        advertise=None if advertise is None else _place(advertise),
+        advertise=None if advertise is None else place_of(advertise, "--advertise"),
         address=address,
         create_topics=create_topics,
         create_groups=None if create_groups is None else DeliveryOrder(create_groups),
         own_port=own_port,
         first_check=first_check,
         drain=drain,
+        access=access_of(given),
+        tls=tls_of(given, None if own_port is None else at),
+        plaintext=not given["tls_only"],
+        audit=given["audit"],
     )
-    stopper = Stopper()
-    with session.signals.held(stopper.stop):
-        if processes > 1 and own_port is None:
+    stopper, metrics = Stopper(), MemoryMetrics()
+    if processes > 1 and own_port is None:
+        with session.signals.held(stopper.stop):
             _run_several(session, options, processes, stopper)
-        else:
-            run_async(session, lambda lake: _serve(session, lake, options, stopper))
+        return
+    metrics_port = given["metrics_port"] + at if given["metrics_port"] else given["metrics_port"]
+    with served(metrics, metrics_port, given["metrics_host"]) as shown, session.signals.held(stopper.stop):
+        run_async(session, lambda lake: _serve(session, lake, options, stopper, metrics, shown))
 
 
 def _run_several(session: Session, options: GatewayOptions, processes: int, stopper: Stopper) -> None:
@@ -127,29 +144,34 @@ def _run_several(session: Session, options: GatewayOptions, processes: int, stop
         portal.stop()
 
 
-def _place(text: str) -> Place:
-    from ....gateway.server.options import Place
-
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise click.UsageError(f"--advertise is HOST:PORT, not {text!r}.")
-    return Place(host.removeprefix("[").removesuffix("]"), int(port))
+command.add_command(check)
 
 
-async def _serve(session: Session, lake: Lake, options: GatewayOptions, stopper: Stopper) -> None:
+async def _serve(
+    session: Session, lake: Lake, options: GatewayOptions, stopper: Stopper, metrics: MemoryMetrics, metrics_port: int | None
+) -> None:
     from ....gateway.gateway import Gateway
     from ....gateway.server.processes import end_with_parent
 
     stopped = stopper.attach()
     if options.own_port is not None:
         end_with_parent(stopper.stop)
-    async with Gateway(lake, options) as gateway:
+    async with Gateway(lake, options, metrics=metrics) as gateway:
         if session.as_json:
-            output.emit({"host": options.host, "port": gateway.port, "lake": session.lake_shown})
+            place = {
+                "host": options.host,
+                "port": gateway.port or None,
+                "tls_port": gateway.server.tls_port or None,
+                "metrics_port": metrics_port,
+            }
+            output.emit({**place, "signed": options.access is not None, "lake": session.lake_shown})
         else:
-            output.note(
-                f"Serving {output.printable(session.lake_shown)} at {options.host}:{gateway.port}. Ctrl-C or SIGTERM ends it."
-            )
+            ports = [f"{options.host}:{gateway.port}"] if options.plaintext else []
+            ports += [f"{options.host}:{gateway.server.tls_port} (TLS)"] if options.tls is not None else []
+            signed = ", to clients that sign" if options.access is not None else ""
+            counted = "" if metrics_port is None else f" Metrics: port {metrics_port}."
+            lake_shown = output.printable(session.lake_shown)
+            output.note(f"Serving {lake_shown} at {' and '.join(ports)}{signed}.{counted} Ctrl-C or SIGTERM ends it.")
         gc.collect()
         gc.freeze()  # what is there now stays: looking at it again and again costs a tenth of the processor
         await stopped.wait()

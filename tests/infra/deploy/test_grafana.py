@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from penstock.consumers.statistics import (
-    CATALOGUE,
     GROUP_DEAD_LETTERS,
     LAG_LATENCY,
     LAG_MESSAGES,
@@ -20,9 +19,10 @@ from penstock.consumers.statistics import (
 )
 from penstock.infra.deploy.grafana import expressions, sections
 from penstock.infra.deploy.written import KINDS
+from penstock.infra.metrics import catalogue
 from penstock.log.metrics import Kind, Metric
 
-METRICS = {metric.name: metric for metric in CATALOGUE}
+METRICS = {metric.name: metric for metric in catalogue()}
 BUCKETS = (
     "sum by (topic, consumer_group, invocation_status, le) "
     '(rate(rocketmq_process_time_bucket{topic=~"$topic", consumer_group=~"$consumer_group"}[$__rate_interval]))'

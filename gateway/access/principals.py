@@ -1,0 +1,100 @@
+"""The principals of a lake as a gateway knows them: the record, read again within seconds while calls come, and its secrets, opened."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from ...coordinator.access.record import AccessRecord, Principal, SealedSecret
+from ...coordinator.access.sealing import SealingKeys, SecretNotOpened
+from ...log.errors import PenstockError
+from ...log.runtime.runtime import Clock
+
+log = logging.getLogger("penstock.gateway.access")
+
+FRESH_S: Final = 3.0
+"""A record of this age is read again beside the call that finds it so."""
+STALE_S: Final = 5.0
+"""A call waits for a younger record than this: nothing that was revoked holds for longer."""
+KEEP_S: Final = 300.0
+"""How long the gateway goes on by the record that it has while the table does not answer."""
+
+
+class Principals:
+    """Reads the record when calls need it: without calls nothing is read."""
+
+    def __init__(self, read: Callable[[], Awaitable[AccessRecord]], keys: SealingKeys, clock: Clock) -> None:
+        self._read = read
+        self._keys = keys
+        self._clock = clock
+        self._record = AccessRecord()
+        self._read_s: float | None = None
+        """The time at which the record that is known was asked for."""
+        self._reading: asyncio.Task[None] | None = None
+        self._opened: dict[tuple[str, str], str] = {}
+        self._unopened: set[tuple[str, str]] = set()
+        self._failing = False
+
+    async def record(self) -> AccessRecord:
+        """The record, at most `STALE_S` old; older only while the table does not answer. Raises what the table raises."""
+        age_s = self._age_s()
+        if age_s > FRESH_S and self._reading is None:
+            self._reading = asyncio.ensure_future(self._refresh())
+            self._reading.add_done_callback(self._ended)
+        # While the table does not answer, calls do not wait for it until they must.
+        if self._reading is not None and age_s > (KEEP_S if self._failing else STALE_S):
+            await asyncio.shield(self._reading)
+        return self._record
+
+    def secrets(self, name: str, principal: Principal) -> Iterator[tuple[SealedSecret, str]]:
+        """The secrets of a principal that are valid now and that the key file opens."""
+        now_ms = self._clock.wall_ms()
+        for sealed in principal.secrets:
+            text = self._open(name, principal, sealed) if sealed.valid_at(now_ms) else None
+            if text is not None:
+                yield sealed, text
+
+    async def close(self) -> None:
+        """End a reading that is under way."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    def _age_s(self) -> float:
+        return float("inf") if self._read_s is None else self._clock.monotonic_s() - self._read_s
+
+    def _ended(self, reading: asyncio.Task[None]) -> None:
+        self._reading = None
+        if not reading.cancelled():
+            reading.exception()  # whoever waits is told; the others go on by what is known
+
+    async def _refresh(self) -> None:
+        asked_s = self._clock.monotonic_s()
+        try:
+            record = await self._read()
+        except PenstockError as error:
+            if not self._failing:
+                log.warning("the principals cannot be read; the gateway goes on by those that it knows: %s", error)
+            self._failing = True
+            if self._age_s() > KEEP_S:
+                raise
+            return
+        self._record, self._read_s, self._failing = record, asked_s, False
+        kept = {(name, one.sealed) for name, principal in record.principals.items() for one in principal.secrets}
+        self._opened = {key: text for key, text in self._opened.items() if key in kept}
+        self._unopened &= kept
+
+    def _open(self, name: str, principal: Principal, sealed: SealedSecret) -> str | None:
+        key = (name, sealed.sealed)
+        if key in self._unopened:
+            return None
+        if key not in self._opened:
+            try:
+                self._opened[key] = self._keys.open(sealed, name=name, id=principal.id)
+            except SecretNotOpened as error:
+                self._unopened.add(key)
+                log.error("a principal's secret does not open, so its calls are refused: %s", error)  # noqa: TRY400
+                return None
+        return self._opened[key]

@@ -1,0 +1,85 @@
+"""The signature MQv2-HMAC-SHA1, as RocketMQ's SDKs send it with every call. Pure.
+
+It signs the header ``x-mq-date-time`` and nothing else. SDKs write their *local* time there, although it ends in Z. So a time is taken that
+is within `SKEW` of the gateway's clock in some zone; with ``utc_only`` it must be UTC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+SKEW: Final = timedelta(minutes=15)
+_WEST, _EAST = timedelta(hours=-12), timedelta(hours=14)
+"""The zones that there are."""
+_HEADER: Final = re.compile(
+    r"MQv2-HMAC-SHA1 +Credential=(?P<key>[^,/\s]+)(?:/[^,\s]*)?, *SignedHeaders=(?P<headers>[^,\s]*), *Signature=(?P<hex>[0-9a-fA-F]{40})"
+)
+_DATE_TIME: Final = "x-mq-date-time"
+_FORM: Final = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
+_CHARS_MAX: Final = 1024
+
+
+class BadSignature(Exception):
+    """A call does not prove whose it is. The text is for its caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a call states, unproved."""
+
+    access_key: str
+    date_time: str
+    digest: bytes
+
+    def is_by(self, secret: str) -> bool:
+        """Whether the holder of this secret made it."""
+        return hmac.compare_digest(self.digest, digest_of(secret, self.date_time))
+
+
+def digest_of(secret: str, date_time: str) -> bytes:
+    """The digest that signs a time."""
+    return hmac.digest(secret.encode(), date_time.encode(), hashlib.sha1)
+
+
+def signature_of(authorization: str, date_time: str) -> Signature:
+    """The signature in a call's headers. Raises `BadSignature` where there is none of this kind."""
+    if not authorization:
+        raise BadSignature("the call is not signed: give the client an access key and a secret")
+    found = _HEADER.fullmatch(authorization) if len(authorization) <= _CHARS_MAX else None
+    if found is None:
+        raise BadSignature(
+            "the authorization is not 'MQv2-HMAC-SHA1 Credential=…, SignedHeaders=x-mq-date-time, Signature=…'; were a key and a secret given?"
+        )
+    if found["headers"] != _DATE_TIME:
+        raise BadSignature(f"the signature must be of the header {_DATE_TIME} alone")
+    return Signature(found["key"], date_time, bytes.fromhex(found["hex"]))
+
+
+def check_time(date_time: str, now_ms: int, *, utc_only: bool) -> None:
+    """Raise `BadSignature` unless a call was signed just now."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    try:
+        if not _FORM.fullmatch(date_time):
+            raise ValueError(date_time)
+        signed = datetime.strptime(date_time, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise BadSignature(f"{_DATE_TIME} is no time of the form 20260131T235959Z") from None
+    west, east = (timedelta(0), timedelta(0)) if utc_only else (_WEST, _EAST)
+    if not west - SKEW <= signed - now <= east + SKEW:
+        minutes = round(SKEW / timedelta(minutes=1))
+        where = "the gateway's clock" if utc_only else "the gateway's clock in any zone"
+        raise BadSignature(
+            f"the signature has expired: it was made at {date_time}, more than {minutes} minutes from {where} ({now:%Y%m%dT%H%M%SZ})"
+        )
+
+
+def made_by(signature: Signature, secrets: Iterable[str]) -> str | None:
+    """The secret that made a signature. All are tried, so that the time it takes does not tell which."""
+    found = [secret for secret in secrets if signature.is_by(secret)]
+    return found[0] if found else None

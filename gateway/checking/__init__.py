@@ -1,0 +1,1 @@
+"""A look at a gateway from outside, as a client has it."""

@@ -1,0 +1,75 @@
+"""The gateway's certificate, read again when its files change: a renewed one needs no restart."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from ...log.errors import InvalidArgument
+from .options import TlsOptions
+
+log = logging.getLogger("penstock.gateway")
+
+
+class Certificate:
+    """Gives gRPC the certificate at each handshake. gRPC calls it from a thread of its own."""
+
+    def __init__(self, options: TlsOptions) -> None:
+        """Raises `InvalidArgument` unless the files are a certificate and its key."""
+        self._options = options
+        self._seen = self._stamp()
+        self._first = self._load()
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """The credentials of a port with TLS. No client's certificate is asked for: clients sign their calls."""
+        changed: Any = self._changed  # gRPC takes None for "as before", and its stubs do not
+        return grpc.dynamic_ssl_server_credentials(self._first, changed, require_client_authentication=False)
+
+    def _changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """The certificate if its files changed; None: as before, also while they are no pair, as in the middle of a change."""
+        try:
+            stamp = self._stamp()
+            if stamp == self._seen:
+                return None
+            found = self._load()
+        except InvalidArgument as error:
+            log.error("the changed certificate is not taken, and the former one stays: %s", error)  # noqa: TRY400
+            return None
+        self._seen = stamp
+        log.info("the changed certificate %s is taken", self._options.certificate)
+        return found
+
+    def _stamp(self) -> tuple[tuple[int, int, int], ...]:
+        """What changes when the files do, also when a link to them is put elsewhere, as Kubernetes does."""
+        try:
+            stats = [path.stat() for path in (self._options.certificate, self._options.key)]
+        except OSError as error:
+            raise _unreadable(error.filename, error) from error
+        return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in stats)
+
+    def _load(self) -> grpc.ServerCertificateConfiguration:
+        certificate, key = self._options.certificate, self._options.key
+        try:
+            # gRPC itself takes anything, and fails at each handshake then.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_no_password)
+            return grpc.ssl_server_certificate_configuration([(key.read_bytes(), certificate.read_bytes())])
+        except (OSError, ValueError) as error:
+            raise _unreadable(certificate, error) from error
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")
+
+
+def _unreadable(path: Path | str, error: Exception) -> InvalidArgument:
+    return InvalidArgument(
+        "this is no certificate with its key",
+        operation="serve TLS",
+        object=str(path),
+        expected="two PEM files: the certificate with its chain, and its private key without a password",
+        observed=str(error),
+    )

@@ -1,0 +1,52 @@
+"""The audit log: a line for each call that says who did what to which topics and groups, and what became of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from google.protobuf.message import Message
+
+from ..access.rights import rights_of
+from ..protocol import rocketmq_pb2 as pb
+from ..protocol.status import Refused
+from ..server.calls import Call, facts_of
+from .counting import code_name
+
+log = logging.getLogger("penstock.gateway.audit")
+
+_REFUSED: Final = frozenset({pb.UNAUTHORIZED, pb.FORBIDDEN, pb.TOO_MANY_REQUESTS})
+_ACTS: Final = frozenset(
+    {"Telemetry", "NotifyClientTermination", "UpdateOffset", "RecallMessage", "ForwardMessageToDeadLetterQueue"}
+)
+"""Calls that are always told: who came and went, and what is seldom done."""
+
+
+class Audit:
+    """Writes the lines. ``every``: of all calls; otherwise of refused ones and of `_ACTS`."""
+
+    def __init__(self, *, every: bool = False) -> None:
+        self._every = every
+
+    def answered(self, call: Call, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
+        if not (self._every or call.rpc in _ACTS or code in _REFUSED):
+            return
+        names = _names(request)
+        log.info(
+            "%s %s %s: %s",
+            call.principal or call.metadata.client_id or "?",
+            call.rpc,
+            " ".join(names) or "-",
+            code_name(code),
+            extra={"fields": {**facts_of(call), "names": names, "code": code, "took_ms": round(took_s * 1000, 3)}},
+        )
+
+
+def _names(request: Message | None) -> list[str]:
+    """The topics and groups of a request, as far as they are any."""
+    if request is None:
+        return []
+    try:
+        return sorted({name for _, name in rights_of(request)})
+    except Refused:
+        return []

@@ -1,0 +1,86 @@
+"""`penstock gateway check`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from ....log.errors import MissingDependency
+from ...console import output
+from ...console.exit_codes import OTHER
+from ...console.session import Session, json_option
+from .places import place_of
+
+if TYPE_CHECKING:
+    from ....gateway.checking.check import Target
+
+
+@click.command()
+@click.argument("place", metavar="HOST:PORT")
+@click.option("--topic", help="Ask for the route to this topic, and connect to the places that it names.")
+@click.option("--group", help="Announce a consumer of this group; otherwise a producer.")
+@click.option("--namespace", default="", help="The namespace of both.")
+@click.option("--send", is_flag=True, help="Send a message to --topic, and receive it in --group. Without it nothing is written.")
+@click.option("--tls", is_flag=True, help="Connect by TLS.")
+@click.option(
+    "--tls-root", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Trust these certificates (PEM) alone."
+)
+@click.option("--access-key", default="", help="Sign as this principal.")
+@click.option("--secret-file", type=click.File(encoding="utf-8"), help="Its secret, from a file or - (stdin).")
+@json_option
+@click.pass_obj
+def check(
+    session: Session,
+    place: str,
+    topic: str | None,
+    group: str | None,
+    namespace: str,
+    send: bool,
+    tls: bool,
+    tls_root: Path | None,
+    access_key: str,
+    secret_file: TextIO | None,
+) -> int:
+    """Check a gateway as a client would use it, without the lake. The exit code is 1 when a check finds a problem."""
+    if send and (topic is None or group is None):
+        raise click.UsageError("--send needs --topic and --group, which should be there for checks alone.")
+    if bool(access_key) != (secret_file is not None):
+        raise click.UsageError("--access-key and --secret-file go together.")
+    try:
+        from ....gateway.checking.check import Target
+    except ImportError as error:
+        raise MissingDependency(
+            "the gateway needs gRPC", operation="gateway check", observed=str(error), hint="pip install 'penstock[gateway]'"
+        ) from error
+    target = Target(
+        place=place_of(place, "HOST:PORT"),
+        topic=topic,
+        group=group,
+        namespace=namespace,
+        tls=tls or tls_root is not None,
+        root=None if tls_root is None else tls_root.read_bytes(),
+        access_key=access_key,
+        secret="" if secret_file is None else secret_file.read().strip(),
+    )
+    return 0 if asyncio.run(_run(session, target, send=send)) else OTHER
+
+
+async def _run(session: Session, target: Target, *, send: bool) -> bool:
+    """Whether all checks were well."""
+    from ....gateway.checking.check import Checker
+    from ....log import Runtime
+
+    all_well = True
+    async for found in Checker(target, Runtime()).run(send=send):
+        all_well = all_well and found.is_ok
+        if session.as_json:
+            output.emit({"check": found.name, "ok": found.is_ok, "observed": found.observed, "fix": found.fix or None})
+            continue
+        mark = click.style("ok     ", fg="green") if found.is_ok else click.style("problem", fg="red")
+        output.say(f"{mark}  {found.name:<13} {output.printable(found.observed)}")
+        if found.fix:
+            output.say(f"{'':24}{found.fix}.")
+    return all_well

@@ -1,0 +1,81 @@
+"""Every RPC of the protocol asks for rights, and for the right ones. Pure."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.message import Message
+
+from penstock.coordinator.access.grants import Grant, Verb
+from penstock.gateway.access.rights import missing
+from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.protocol.status import Refused
+
+ORDERS, BILLING = pb.Resource(name="orders"), pb.Resource(name="billing")
+IN_SHOP = pb.Resource(resource_namespace="shop", name="orders")
+QUEUE = pb.MessageQueue(topic=ORDERS)
+SEND, RECEIVE, JOIN = Grant(Verb.SEND, "orders"), Grant(Verb.RECEIVE, "orders"), Grant(Verb.JOIN, "billing")
+PRODUCER = pb.TelemetryCommand(settings=pb.Settings(publishing=pb.Publishing(topics=[ORDERS])))
+SUBSCRIBED = pb.Subscription(group=BILLING, subscriptions=[pb.SubscriptionEntry(topic=ORDERS)])
+CONSUMER = pb.TelemetryCommand(settings=pb.Settings(subscription=SUBSCRIBED))
+
+NEEDED: list[tuple[Message, set[Grant]]] = [
+    (pb.SendMessageRequest(messages=[pb.Message(topic=ORDERS)]), {SEND}),
+    (pb.EndTransactionRequest(topic=ORDERS), {SEND}),
+    (pb.RecallMessageRequest(topic=ORDERS), {SEND}),
+    (PRODUCER, {SEND}),
+    (CONSUMER, {RECEIVE, JOIN}),
+    (pb.HeartbeatRequest(client_type=pb.PRODUCER), set()),
+    (pb.HeartbeatRequest(group=BILLING), {JOIN}),
+    (pb.NotifyClientTerminationRequest(group=BILLING), {JOIN}),
+    (pb.QueryAssignmentRequest(topic=ORDERS, group=BILLING), {RECEIVE, JOIN}),
+    (pb.ReceiveMessageRequest(message_queue=QUEUE, group=BILLING), {RECEIVE, JOIN}),
+    (pb.AckMessageRequest(topic=ORDERS, group=BILLING), {RECEIVE, JOIN}),
+    (pb.ChangeInvisibleDurationRequest(topic=ORDERS, group=BILLING), {RECEIVE, JOIN}),
+    (pb.ForwardMessageToDeadLetterQueueRequest(topic=ORDERS, group=BILLING), {RECEIVE, JOIN}),
+    (pb.PullMessageRequest(message_queue=QUEUE, group=BILLING), {RECEIVE, JOIN}),
+    (pb.UpdateOffsetRequest(message_queue=QUEUE, group=BILLING), {RECEIVE, JOIN}),
+    (pb.GetOffsetRequest(message_queue=QUEUE, group=BILLING), {RECEIVE, JOIN}),
+    (pb.QueryOffsetRequest(message_queue=QUEUE), {RECEIVE}),
+]
+
+
+@pytest.mark.parametrize(("request_", "needed"), NEEDED, ids=lambda one: one.DESCRIPTOR.name if isinstance(one, Message) else "")
+def test_each_request_needs_all_of_its_rights(request_: Message, needed: set[Grant]) -> None:
+    assert missing(frozenset(needed), request_) is None
+    for one in needed:
+        assert missing(frozenset(needed - {one}), request_) == (frozenset({one.verb}), one.pattern)
+
+
+def test_every_rpc_of_the_protocol_is_among_them() -> None:
+    known = {request.DESCRIPTOR.name for request, _ in NEEDED} | {"QueryRouteRequest"}
+    service = pb.DESCRIPTOR.services_by_name["MessagingService"]
+    assert {method.input_type.name for method in service.methods} == known
+
+
+def test_a_route_needs_any_right_on_its_topic() -> None:
+    route = pb.QueryRouteRequest(topic=ORDERS)
+    assert missing(frozenset({SEND}), route) is missing(frozenset({RECEIVE}), route) is None
+    assert missing(frozenset({JOIN}), route) == (frozenset({Verb.SEND, Verb.RECEIVE}), "orders")
+
+
+def test_every_message_of_a_request_is_looked_at() -> None:
+    messages = [pb.Message(topic=ORDERS), pb.Message(topic=pb.Resource(name="secrets"))]
+    assert missing(frozenset({SEND}), pb.SendMessageRequest(messages=messages)) == (frozenset({Verb.SEND}), "secrets")
+
+
+def test_a_namespace_is_part_of_the_name() -> None:
+    send = pb.SendMessageRequest(messages=[pb.Message(topic=IN_SHOP)])
+    assert missing(frozenset({SEND}), send) == (frozenset({Verb.SEND}), "shop--orders")
+    assert missing(frozenset({Grant(Verb.SEND, "shop--*")}), send) is None
+
+
+def test_a_group_s_dead_letters_are_its_own() -> None:
+    letters = pb.MessageQueue(topic=pb.Resource(name="%DLQ%billing"))
+    others = pb.MessageQueue(topic=pb.Resource(name="%DLQ%audit"))
+    assert missing(frozenset({JOIN}), pb.ReceiveMessageRequest(message_queue=letters, group=BILLING)) is None
+    assert missing(frozenset({JOIN}), pb.ReceiveMessageRequest(message_queue=others, group=BILLING)) is not None
+
+
+def test_a_name_that_is_none_is_refused() -> None:
+    with pytest.raises(Refused):
+        missing(frozenset({Grant(Verb.SEND, "*")}), pb.SendMessageRequest(messages=[pb.Message()]))

@@ -1,0 +1,116 @@
+"""The port with TLS: beside the one without, and with a certificate that is renewed while the gateway runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from pathlib import Path
+
+import grpc
+import pytest
+
+from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.server.options import GatewayOptions, TlsOptions
+from penstock.gateway.server.tls import Certificate
+from penstock.log.errors import InvalidArgument
+from tests.gateway.certificates import write_certificate
+from tests.gateway.stage import ask, gateway, route
+
+
+def options(folder: Path, *, plaintext: bool = True) -> GatewayOptions:
+    return GatewayOptions(
+        port=0, plaintext=plaintext, tls=TlsOptions(certificate=folder / "cert.pem", key=folder / "key.pem", port=0)
+    )
+
+
+async def asked(port: int, trusted: bytes | None) -> pb.QueryRouteResponse:
+    where = f"localhost:{port}"
+    channel = (
+        grpc.aio.insecure_channel(where)
+        if trusted is None
+        else grpc.aio.secure_channel(where, grpc.ssl_channel_credentials(trusted))
+    )
+    async with channel:
+        answer: pb.QueryRouteResponse = await ask(channel, "QueryRoute", route())
+        return answer
+
+
+def test_both_ports_answer(tmp_path: Path) -> None:
+    trusted = write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+
+    async def main() -> None:
+        async with gateway(options(tmp_path)) as served:
+            for port, by in ((served.server.tls_port, trusted), (served.port, None)):
+                assert (await asked(port, by)).status.code == pb.OK
+            with pytest.raises(grpc.aio.AioRpcError):
+                await asyncio.wait_for(asked(served.server.tls_port, None), 30)
+
+    asyncio.run(main())
+
+
+def test_tls_alone(tmp_path: Path) -> None:
+    trusted = write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+
+    async def main() -> None:
+        async with gateway(options(tmp_path, plaintext=False)) as served:
+            assert served.port == 0
+            assert (await asked(served.server.tls_port, trusted)).status.code == pb.OK
+
+    asyncio.run(main())
+
+
+def test_a_renewed_certificate_needs_no_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+
+    async def main() -> None:
+        async with gateway(options(tmp_path)) as served:
+            port = served.server.tls_port
+            assert (await asked(port, first)).status.code == pb.OK
+            (tmp_path / "cert.pem").write_text("half of a change")
+            assert (await asked(port, first)).status.code == pb.OK, "the former one stays while the files are no pair"
+            second = write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+            assert (await asked(port, second)).status.code == pb.OK
+            with pytest.raises(grpc.aio.AioRpcError):
+                await asked(port, first)
+            (tmp_path / "key.pem").unlink()
+            assert (await asked(port, second)).status.code == pb.OK
+
+    with caplog.at_level(logging.INFO, logger="penstock.gateway"):
+        asyncio.run(main())
+    assert "the former one stays" in caplog.text
+    assert "the changed certificate" in caplog.text
+
+
+def test_http_2_is_chosen_in_the_handshake(tmp_path: Path) -> None:
+    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+
+    def chosen(port: int) -> str | None:
+        context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        context.set_alpn_protocols(["h2"])
+        with (
+            socket.create_connection(("localhost", port), timeout=30) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as secured,
+        ):
+            return secured.selected_alpn_protocol()
+
+    async def main() -> None:
+        async with gateway(options(tmp_path)) as served:
+            assert await asyncio.to_thread(chosen, served.server.tls_port) == "h2"
+
+    asyncio.run(main())
+
+
+def test_files_that_are_no_pair_are_refused_at_the_start(tmp_path: Path) -> None:
+    tls = TlsOptions(certificate=tmp_path / "cert.pem", key=tmp_path / "key.pem")
+    with pytest.raises(InvalidArgument, match="no certificate with its key"):
+        Certificate(tls)
+    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+    Certificate(tls)
+    write_certificate(tmp_path / "other.pem", tmp_path / "key.pem")
+    with pytest.raises(InvalidArgument, match="no certificate with its key"):
+        Certificate(tls)
+    (tmp_path / "key.pem").write_text("no key")
+    with pytest.raises(InvalidArgument, match="no certificate with its key"):
+        Certificate(tls)

@@ -1,0 +1,137 @@
+"""What a gateway tells of its calls: counts, the audit log, spans, and the facts of log lines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from penstock.gateway.gateway import Gateway
+from penstock.gateway.metrics import CLIENTS, PROXY_UP, RECEIVED, RPC_LATENCY, STREAMS
+from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.protocol.metadata import Metadata
+from penstock.gateway.server.calls import Call
+from penstock.gateway.server.options import GatewayOptions
+from penstock.gateway.server.rpcs import SERVICE
+from penstock.gateway.watching.audit import Audit
+from penstock.gateway.watching.spans import Spans
+from penstock.log.metrics import MemoryMetrics, Metric
+from penstock.log.runtime.runtime import SystemClock
+from tests.gateway.stage import CLIENT, ask, gateway, route
+
+PRODUCER = pb.TelemetryCommand(
+    settings=pb.Settings(client_type=pb.PRODUCER, publishing=pb.Publishing(topics=[pb.Resource(name="orders")]))
+)
+
+
+def seen(served: Gateway) -> dict[tuple[Metric, tuple[str, ...]], float]:
+    assert isinstance(served.metrics, MemoryMetrics)
+    return {(one.metric, one.labels): one.value for one in served.metrics.samples()}
+
+
+def test_calls_and_clients_are_counted() -> None:
+    async def main() -> None:
+        async with gateway() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            await ask(channel, "QueryRoute", route())
+            await ask(channel, "QueryRoute", route())
+            await ask(channel, "QueryRoute", route("absent"))
+            odd = (*CLIENT[:1], ("x-mq-language", "one of my own"))
+            await ask(channel, "Heartbeat", pb.HeartbeatRequest(client_type=pb.PRODUCER), (("x-mq-client-id", "b"), *odd[1:]))
+            stream: Any = channel.stream_stream(f"/{SERVICE}/Telemetry")(metadata=CLIENT, timeout=30)
+            await stream.write(PRODUCER.SerializeToString())
+            await stream.read()
+            found = seen(served)
+            assert (found[PROXY_UP, ()], found[STREAMS, ()]) == (1, 1)
+            assert found[RECEIVED, ("QueryRoute",)] == 2 * len(route().SerializeToString()) + len(
+                route("absent").SerializeToString()
+            )
+            assert found[CLIENTS, ("PRODUCER", "PYTHON")] == 1
+            assert {labels[1] for metric, labels in found if metric == CLIENTS} == {"PYTHON", "OTHER"}
+            assert isinstance(served.metrics, MemoryMetrics)
+            counts = {one.labels: sum(one.counts) for one in served.metrics.distributions() if one.metric == RPC_LATENCY}
+            assert (counts["QueryRoute", "OK"], counts["QueryRoute", "TOPIC_NOT_FOUND"]) == (2, 1)
+        assert not seen(served).keys() & {(PROXY_UP, ())}, "a gateway that has ended tells nothing more"
+
+    asyncio.run(main())
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.message for one in caplog.records if one.name == "penstock.gateway.audit"]
+
+
+def fields(record: logging.LogRecord) -> dict[str, Any]:
+    return dict(getattr(record, "fields", {}))
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_the_audit_log_says_who_did_what(every: bool, caplog: pytest.LogCaptureFixture) -> None:
+    audit = Audit(every=every)
+    call = Call(
+        "SendMessage", Metadata(client_id="c", language="JAVA", request_id="r", authorization="secret"), "peer", principal="shop"
+    )
+    send = pb.SendMessageRequest(messages=[pb.Message(topic=pb.Resource(name="orders"))])
+    with caplog.at_level(logging.INFO, logger="penstock.gateway.audit"):
+        audit.answered(call, send, pb.OK, 0.001, 10)
+        audit.answered(call, None, pb.UNAUTHORIZED, 0.001, 10)
+        audit.answered(call, pb.SendMessageRequest(messages=[pb.Message()]), pb.FORBIDDEN, 0.001, 10)
+    refused = ["shop SendMessage -: UNAUTHORIZED", "shop SendMessage -: FORBIDDEN"]
+    assert lines(caplog) == (["shop SendMessage orders: OK", *refused] if every else refused)
+    found = fields(caplog.records[-1])
+    assert (found["principal"], found["client_id"], found["language"], found["request_id"]) == ("shop", "c", "JAVA", "r")
+    assert "secret" not in str(found) + repr(call)
+
+
+def test_log_lines_have_what_a_call_says_of_its_caller(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with gateway() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            await ask(channel, "QueryRoute", route("absent"), (*CLIENT, ("x-mq-request-id", "r-1")))
+
+    with caplog.at_level(logging.INFO, logger="penstock.gateway"):
+        asyncio.run(main())
+    (record,) = [one for one in caplog.records if one.name == "penstock.gateway"]
+    found = fields(record)
+    assert (found["rpc"], found["client_id"], found["request_id"], found["code"]) == (
+        "QueryRoute",
+        CLIENT[0][1],
+        "r-1",
+        pb.TOPIC_NOT_FOUND,
+    )
+
+
+def test_a_call_has_a_span_in_its_client_s_trace() -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    spans = Spans(SystemClock(), provider.get_tracer("test"))
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    spans.answered(Call("SendMessage", Metadata(client_id="c", traceparent=trace), "peer", principal="shop"), None, pb.OK, 0.25, 7)
+    spans.answered(Call("AckMessage", Metadata(), "peer"), None, pb.FORBIDDEN, 0.25, 7)
+    first, second = exporter.get_finished_spans()
+    assert (first.name, first.kind) == ("apache.rocketmq.v2.MessagingService/SendMessage", SpanKind.SERVER)
+    assert first.context is not None
+    assert first.parent is not None
+    assert (f"{first.context.trace_id:032x}", f"{first.parent.span_id:016x}") == (trace[3:35], trace[36:52])
+    assert first.end_time is not None
+    assert first.start_time is not None
+    assert first.end_time - first.start_time == 250_000_000
+    assert first.attributes is not None
+    assert first.attributes["enduser.id"] == "shop"
+    assert (first.status.status_code, second.status.status_code) == (StatusCode.UNSET, StatusCode.ERROR)
+    assert second.parent is None
+
+
+def test_every_call_of_a_gateway_is_audited_where_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        options = GatewayOptions(port=0, audit=True)
+        async with gateway(options) as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            await ask(channel, "QueryRoute", route())
+
+    with caplog.at_level(logging.INFO, logger="penstock.gateway.audit"):
+        asyncio.run(main())
+    assert lines(caplog) == [f"{CLIENT[0][1]} QueryRoute orders: OK"]
