@@ -29,7 +29,7 @@ RECONSUME_TIMES = "RECONSUME_TIMES"
 REASON = "DLQ_REASON"
 SEQUENCE = "DLQ_SEQUENCE"
 FIELD_NAMES = "DLQ_FIELD_NAMES"
-"""Of a row: the names in the body that are not those under which the origin stores its fields, by number."""
+"""The names in the body of a row that are not those under which the origin stores its fields, by number."""
 _OWN = frozenset({ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE, FIELD_NAMES})
 _PREFIX = "DLQ_"
 

@@ -492,6 +492,17 @@ def _check_id(identity: object) -> None:
         )
 
 
+def check_no_ids(messages: Iterable[Message], topic: str) -> None:
+    """Refuse messages with ids of their own where the rows of one batch are given theirs. Raises `InvalidArgument`."""
+    if any(message.message_id is not None for message in messages):
+        raise InvalidArgument(
+            "the rows of one batch have no ids of their own",
+            operation="send_batch",
+            object=topic,
+            hint="send messages with a message_id one by one",
+        )
+
+
 def _text(what: str, value: object, *, may_be_empty: bool = False) -> bytes:
     if not isinstance(value, str):
         raise InvalidArgument(f"{what} must be a string", operation="send", observed=type(value).__name__)

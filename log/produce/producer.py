@@ -23,7 +23,7 @@ from ..format.header import Batch, Epoch
 from ..limits import HANDED_BYTES_MAX, Duration, plain, shown
 from ..message.arrow import check_arrow, check_rising
 from ..message.batch_rows import BatchRows, Places
-from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, checked_each, frozen, labels_bytes
+from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, check_no_ids, checked_each, frozen, labels_bytes
 from ..message.routing import Router, check_queue
 from ..paths import TopicPaths, is_timer_log
 from ..runtime.runtime import Runtime
@@ -320,13 +320,7 @@ class Producer:
         elif isinstance(data, Iterable):
             given = [one if isinstance(one, Message) else _message_of(one) for one in data]
             sent = [message for message, _ in checked_each(given, self._checked)]
-            if any(one.message_id is not None for one in sent):
-                raise InvalidArgument(
-                    "the rows of one batch have no ids of their own",
-                    operation="send_batch",
-                    object=self.topic,
-                    hint="send messages with a message_id one by one",
-                )
+            check_no_ids(sent, self.topic)
         else:
             raise InvalidArgument(
                 "send_batch takes Arrow data, rows or messages", operation="send_batch", observed=type(data).__name__
