@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 from ..coordinator.cells.keys import queue_key
 from ..coordinator.coordination import Coordination
 from ..coordinator.queues.cell import Receive
-from ..coordinator.queues.invisibility import acknowledged, changed_invisible_duration
+from ..coordinator.queues.invisibility import acknowledged, changed_invisible_duration, given_up
 from ..coordinator.queues.keeper import Change, OwnershipLost
 from ..coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle, is_genuine
 from ..coordinator.queues.remote_acks import RemoteAcks, Tried
@@ -311,6 +311,24 @@ class SimpleConsumer(GroupMember):
         _raise_first(await self._settle([_one(handle, change)]))
         self._in_flight.change(_text(receipt), due_ms)
         return receipt
+
+    async def dead_letter(self, receipt: MessageView | str) -> None:
+        """Give up a message, given as such or by its receipt handle, as if it had run out of attempts. Returns once that is durable.
+
+        The message becomes a dead letter, which its queue's owner writes, at once or within some ten seconds. With the dead-letter policy
+        ``park`` an ORDERLY group's message group is parked at it instead. Any process may do so. Other messages of its message group from
+        the same receive are still out; if the group is parked, they are not.
+
+        Raises as `ack` does; of messages of a message group that were received together the first one is given up first. Raises
+        `DeadLettersWait` when 1,000 dead letters of the queue wait to be written: the message is out as before.
+        """
+        handle = self._handle(receipt, "dead_letter")
+        policy = self._membership.record.settings.dead_letter_policy
+        change = partial(given_up, handle=handle, policy=policy, now_ms=self._clock.wall_ms(), known=self._known(handle))
+        (end,) = await self._settle([_one(handle, change)])
+        if end is None or isinstance(end, AlreadySettled):
+            self._in_flight.end((_text(receipt),))
+        _raise_first((end,))
 
     def _handle(self, receipt: MessageView | str, operation: str) -> ReceiptHandle:
         self._check_open(operation)

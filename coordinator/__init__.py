@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from .operators.operators import Operators
     from .operators.parked import ParkedGroup
     from .queues.keeper import OwnershipLost
-    from .queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptAhead, ReceiptExpired, ReceiptOutdated, ReceiptRefused
+    from .queues.receipt_handle import (
+        AlreadySettled,
+        DeadLettersWait,
+        ForeignReceipt,
+        ReceiptAhead,
+        ReceiptExpired,
+        ReceiptOutdated,
+        ReceiptRefused,
+    )
     from .queues.restores import InconsistentRestore
     from .rebalance.roles import Part, run_roles
     from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
@@ -55,6 +63,7 @@ __all__ = [
     "CommittedNotVisible",
     "Coordination",
     "DeadLetterPolicy",
+    "DeadLettersWait",
     "DeliveryOrder",
     "ForeignReceipt",
     "GroupDeleted",
@@ -126,6 +135,7 @@ if not TYPE_CHECKING:
             ".queues.receipt_handle": [
                 "AlreadySettled",
                 "ForeignReceipt",
+                "DeadLettersWait",
                 "ReceiptAhead",
                 "ReceiptExpired",
                 "ReceiptOutdated",

@@ -204,7 +204,7 @@ def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int,
     left = tuple(offset for (offset, _), is_gone in zip(assigned, gone, strict=True) if not is_gone)
     first = max(letters.next_sequence, taken.last_sequence + 1)
     former = letters.former - sum(gone[: letters.former])
-    return replace(cell, dead_letters=replace(letters, next_sequence=first + len(left), assigned=left, former=former))
+    return replace(cell, dead_letters=letters.left(left, former, next_sequence=first + len(left)))
 
 
 def dead_letter_properties(letter: DeadLetter) -> dict[str, str]:

@@ -25,6 +25,7 @@ _PAUSE_S = 0.2
 _TOGETHER = 100
 """The most letters that are written before the cell is told. A long backlog shrinks even where no owner lives long."""
 _NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
+_REFUSED = "its receiver gave it up"
 _SKIPPED = "an operator skipped it"
 _FORMER = (0, "it was given up in a former life of the topic or the group")
 _UNKNOWN = (0, "its last owner died, or an operator skipped it")
@@ -100,6 +101,7 @@ class DeadLetterTask:
                 continue
             former = assigned[: cell.dead_letters.former]
             try:
+                self._note_refused(cell)
                 letters, lost = await self._letters_of(assigned[len(former) :], feed)
                 lost = [*former, *lost]
                 unwritten = await self._writer.write(letters, lost=lost, given=cell.dead_letters.next_sequence - 1)
@@ -126,6 +128,12 @@ class DeadLetterTask:
             self._moved()
             for place, (offset, sequence) in enumerate(assigned):
                 self._tell(offset, written=sequence not in unwritten, former=place < len(former))
+
+    def _note_refused(self, cell: QueueCell) -> None:
+        """Note the messages that receivers gave up, here or beside the owner."""
+        for offset, attempts in cell.dead_letters.refused:
+            if offset not in self._letters:
+                self._known[offset] = (attempts, _REFUSED)
 
     async def close(self) -> None:
         """Release the dead-letter queue's name."""

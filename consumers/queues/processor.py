@@ -62,8 +62,10 @@ _PARTING_S = 1.0
 _FULL_S = 1.0
 _CROWDED_MS = 1_000
 """The time between two looks at messages that are to be given up and have no room."""
-_LOOK_S = 1.0
+FOREIGN_LOOK_S = 1.0
 """The time between two looks while messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
+LETTERS_LOOK_S = 10.0
+"""The same where nothing waits for that: others may have given messages up, whose dead letters are then to be written."""
 
 ScheduleT = TypeVar("ScheduleT", bound=QueueSchedule)
 
@@ -129,6 +131,7 @@ class QueueProcessor(Generic[ScheduleT]):
         self._expiry_ms = 0
         """The time before which nothing comes back, as there was no room for some of it."""
         self._adopted = keeper.cell
+        self._letters_seen = keeper.cell.dead_letters.next_sequence
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
         self._anew = asyncio.Event()
@@ -300,6 +303,7 @@ class QueueProcessor(Generic[ScheduleT]):
         # Ask for the messages that the step wanted and that are not in memory.
         self._rereading.look(self.schedule, lambda: self._keep, self._clock.wall_ms())
         self._spilling.wake()
+        self._notice_letters()
         if self._woken.is_set():
             return
         dues = [due for due in (self.schedule.next_due_ms(self.keeper.cell), self._next_expiry_ms()) if due is not None]
@@ -310,6 +314,12 @@ class QueueProcessor(Generic[ScheduleT]):
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._woken.wait()
+
+    def _notice_letters(self) -> None:
+        """Have the dead letters written that others assigned, who gave messages up beside the owner."""
+        if self.keeper.cell.dead_letters.next_sequence != self._letters_seen:
+            self._letters_seen = self.keeper.cell.dead_letters.next_sequence
+            self._dead_letters.wake()
 
     # --- Messages that are handed out by receipt handle
 
@@ -377,7 +387,9 @@ class QueueProcessor(Generic[ScheduleT]):
     def _look_pause_s(self, now_ms: int) -> float | None:
         """How often to look. None: nobody waits for it."""
         orderly = self._record.settings.delivery_order is DeliveryOrder.ORDERLY
-        return _LOOK_S if orderly and now_ms < self._foreign_ms else None
+        if now_ms >= self._foreign_ms:
+            return None
+        return FOREIGN_LOOK_S if orderly else LETTERS_LOOK_S
 
     # --- Orders of operators
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,9 +15,9 @@ from ...coordinator.cells.requests import Request
 from ...coordinator.groups.record import DeliveryOrder, GroupRecord
 from ...coordinator.limits import CELL_BYTES_MAX
 from ...coordinator.queues.cell import QueueCell, Receive, State
-from ...coordinator.queues.invisibility import Expiry, expired, returned, without_caught_up
+from ...coordinator.queues.invisibility import Expiry, Lapse, expired, returned, without_caught_up
 from ...coordinator.queues.keeper import CellFull, OwnershipLost, QueueKeeper
-from ...coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
+from ...coordinator.queues.receipt_handle import DeadLettersWait, ReceiptHandle, ReceiptRefused
 from ...coordinator.queues.receives import attempts_out
 from ...coordinator.queues.remote_acks import Tried
 from ...coordinator.workers.in_flight import ReceivedInFlight
@@ -29,7 +29,7 @@ from ..schedule.receive import ReceiveSchedule
 from ..schedule.step import Step
 from ..schedule.want import Want
 from ..statistics import TopicCounters
-from .processor import DEAD_LETTERS_S, ProcessorContext, QueueProcessor
+from .processor import DEAD_LETTERS_S, FOREIGN_LOOK_S, LETTERS_LOOK_S, ProcessorContext, QueueProcessor
 
 log = logging.getLogger("penstock.consumers")
 
@@ -87,7 +87,7 @@ class _Settling(Request[QueueCell, None]):
         self.refusal = None
         try:
             return self.change(cell)
-        except ReceiptRefused as refusal:
+        except (ReceiptRefused, DeadLettersWait) as refusal:
             self.refusal = refusal
             return cell
 
@@ -103,11 +103,15 @@ class _Change:
     caught_up: set[int]
     """Lanes whose remaining messages are all out."""
     expiry: Expiry = field(default_factory=lambda: Expiry(QueueCell()))
+    refused: list[Lapse] = field(default_factory=list)
+    """Deliveries that their receivers gave up."""
 
     def apply(self, cell: QueueCell) -> QueueCell:
-        before = cell
+        before, self.refused = cell, []
         for one in self.settling:
-            cell = one.apply(cell)
+            after = one.apply(cell)
+            self.refused += _refused(cell, after, one.handles)
+            cell = after
         if cell is not before:
             cell = cell.with_ack(self.write)
         self.expiry = self.expire(cell)
@@ -295,7 +299,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         if too_large is not None:
             self._forsake((), settling, too_large)
         else:
-            self._note(change.expiry.lapses)
+            self._note([*change.refused, *change.expiry.lapses])
             for settled in settling:
                 settled.settle(None)
         schedule.adopt(self.keeper.cell)
@@ -393,9 +397,21 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     def _look_pause_s(self, now_ms: int) -> float | None:
         foreign_s = super()._look_pause_s(now_ms)
-        if foreign_s is not None or not self._around.is_awaited() or not self.schedule.blocked.holds_back(self.schedule.next_fresh):
+        if foreign_s == FOREIGN_LOOK_S:
             return foreign_s
-        return _LOOK_S
+        if self._around.is_awaited() and self.schedule.blocked.holds_back(self.schedule.next_fresh):
+            return _LOOK_S
+        return foreign_s if self.schedule.next_expiry_ms() is None else LETTERS_LOOK_S
+
+
+def _refused(before: QueueCell, after: QueueCell, handles: Sequence[ReceiptHandle]) -> Iterator[Lapse]:
+    """The deliveries that a settlement gave up, if it did that."""
+    for handle in handles:
+        marker = None if handle.lane is None else after.markers.get(handle.lane)
+        if after.dead_letters.next_sequence > before.dead_letters.next_sequence:
+            yield Lapse(handle.offset, handle.attempt, given_up=True)
+        elif marker is not None and marker.tries.state is State.PARKED and after is not before:
+            yield Lapse(handle.offset, handle.attempt, parked=True)
 
 
 def _end(asked: Iterable[_PendingReceive]) -> None:

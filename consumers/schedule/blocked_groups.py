@@ -33,6 +33,8 @@ class BlockedGroups:
         """(when, group) of the groups that wait; some entries are out of date."""
         self.fell_due = False
         """Whether a group that was not yet due when the last step was planned had fallen due by the last call of `reread_from`."""
+        self._unplanned = False
+        """Whether a group has fallen due that no step and no `reread_from` has seen."""
         self._active: dict[Lane, None] = {}
         """Groups that may go on, as far as their time is concerned."""
         self._reading: list[Lane] = []
@@ -67,7 +69,8 @@ class BlockedGroups:
 
     def reread_from(self, now_ms: int, next_fresh: int) -> int | None:
         """The offset from which the queue is to be read again for the groups that may go on. None: nothing is wanted."""
-        self.fell_due = self._activate(now_ms)
+        self.fell_due = self._activate(now_ms) or self._unplanned
+        self._unplanned = False
         self._reading = [lane for lane in self._active if self._wants_more(lane, now_ms, next_fresh)]
         return min((lane.known_to or 0 for lane in self._reading), default=None)
 
@@ -267,6 +270,7 @@ class BlockedGroups:
     def due(self, now_ms: int, step: Step, next_fresh: int) -> list[Lane]:
         """Groups that may go on and have messages in memory. Groups that have caught up are dropped."""
         self._activate(now_ms)
+        self._unplanned = False
         found = []
         for lane in list(self._active):
             if not lane.may_go_on(now_ms):
@@ -323,7 +327,7 @@ class BlockedGroups:
 
     def ready(self, now_ms: int) -> int:
         """The number of messages in memory whose groups may go on."""
-        self._activate(now_ms)
+        self._unplanned = self._activate(now_ms) or self._unplanned
         return sum(len(lane.ready) for lane in self._active if lane.may_go_on(now_ms))
 
     def holds_back(self, next_fresh: int) -> bool:

@@ -104,6 +104,8 @@ class DeadLetters:
     lost: int = 0
     """The number of sequences that will never have a dead letter, as their messages were gone. This is told in the log, and counted
     here."""
+    refused: tuple[tuple[int, int], ...] = ()
+    """(offset, attempts) of those in ``own`` that their receivers gave up. For the others their owner knows, or nobody does."""
 
     @property
     def own(self) -> tuple[int, ...]:
@@ -119,17 +121,30 @@ class DeadLetters:
         """The dead letters with the next sequences for these offsets, in this order."""
         return replace(self, next_sequence=self.next_sequence + len(offsets), assigned=(*self.assigned, *offsets))
 
+    def with_refused(self, offset: int, attempts: int) -> DeadLetters:
+        """The dead letters with the next sequence for a message that its receiver gave up."""
+        return replace(self.given_to((offset,)), refused=(*self.refused, (offset, attempts)))
+
+    def left(self, assigned: tuple[int, ...], former: int, *, next_sequence: int | None = None) -> DeadLetters:
+        """The dead letters of which only these are assigned."""
+        own = set(assigned[former:])
+        return replace(
+            self,
+            next_sequence=self.next_sequence if next_sequence is None else next_sequence,
+            assigned=assigned,
+            former=former,
+            refused=tuple(one for one in self.refused if one[0] in own),
+        )
+
     def buried(self, sequence: int, *, lost: int = 0) -> DeadLetters:
         """The dead letters without those up to this sequence, ``lost`` of which were never written."""
         left = sum(given > sequence for _, given in self.sequences())
         gone = len(self.assigned) - left
-        return replace(
-            self, assigned=self.assigned[gone:], former=max(0, self.former - gone), lost=self.lost + (lost if gone else 0)
-        )
+        return replace(self.left(self.assigned[gone:], max(0, self.former - gone)), lost=self.lost + (lost if gone else 0))
 
     def outlived(self) -> DeadLetters:
         """The dead letters as the next life finds them: none of them is its own."""
-        return replace(self, former=len(self.assigned))
+        return self.left(self.assigned, len(self.assigned))
 
 
 @dataclass(frozen=True, slots=True)

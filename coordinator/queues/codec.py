@@ -16,7 +16,7 @@ _FORMAT = 1
 _WITH_SECTIONS = 2
 """The format with sections: their number follows, then pairs of a section's number and its bytes. It is written only if there are
 sections, so that earlier versions can read all other cells. They refuse cells with sections, and so do not drop what they do not know."""
-_TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN, _RECEIVES = 1, 2, 3, 4, 5, 6
+_TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN, _RECEIVES, _REFUSED = 1, 2, 3, 4, 5, 6, 7
 _HASH_BYTES = 8
 _ID_BYTES = 16
 _TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
@@ -82,6 +82,12 @@ def _sections(cell: QueueCell) -> dict[int, bytes]:
         sections[_SEEN] = bytes(seen) + b"".join(one.to_bytes(_HASH_BYTES, "little") for one in (cell.seen.digest, cell.seen.group))
     if receives := _receives(cell):
         sections[_RECEIVES] = receives
+    if cell.dead_letters.refused:
+        refused = bytearray()
+        for offset, attempts in cell.dead_letters.refused:
+            append_varint(refused, offset)
+            append_varint(refused, attempts)
+        sections[_REFUSED] = bytes(refused)
     return sections
 
 
@@ -157,8 +163,11 @@ def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCe
             cell = replace(cell, seen=_read_seen(VarintReader(reader.sized(), where=where)))
         elif number == _RECEIVES:
             cell = _with_receives(cell, VarintReader(reader.sized(), where=where))
+        elif number == _REFUSED:
+            refused = _read_refused(cell.dead_letters, VarintReader(reader.sized(), where=where))
+            cell = replace(cell, dead_letters=replace(cell.dead_letters, refused=refused))
         else:
-            raise _newer(where, f"section {_TRANSACTIONS} to {_RECEIVES}", number)
+            raise _newer(where, f"section {_TRANSACTIONS} to {_REFUSED}", number)
     return cell
 
 
@@ -228,6 +237,15 @@ def _read_lives(letters: DeadLetters, reader: VarintReader, where: str) -> DeadL
             observed=former,
         )
     return replace(letters, former=former, lost=lost)
+
+
+def _read_refused(letters: DeadLetters, reader: VarintReader) -> tuple[tuple[int, int], ...]:
+    refused = []
+    while not reader.done:
+        refused.append((reader.varint(), reader.varint()))
+    if not {offset for offset, _ in refused} <= set(letters.own):
+        raise reader.damaged("the cell tells of dead letters that it did not assign", observed=refused[:5])
+    return tuple(refused)
 
 
 def _read_transactions(data: bytes, where: str) -> frozenset[str]:

@@ -16,10 +16,11 @@ from ..groups.record import DeadLetterPolicy, GroupSettings
 from ..limits import LETTERS_MAX
 from .cell import Marker, QueueCell, State, Tries
 from .offsets import OffsetSet
-from .receipt_handle import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated
+from .receipt_handle import AlreadySettled, DeadLettersWait, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated
 
 _ACK = "ack"
 _CHANGE = "change_invisible_duration"
+_GIVE_UP = "dead_letter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,45 @@ def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int, known: 
     marker = _checked_marker(cell, handle, now_ms, _ACK)
     if handle.offset != marker.head:
         raise _ahead(marker, handle, _ACK, "acknowledge the earlier one first")
-    if handle.following is None:
-        return cell.with_marker(handle.lane, marker.from_head(handle.offset + 1))
-    return cell.with_marker(handle.lane, marker.from_head(handle.following, State.OUT, marker.tries.due_ms))
+    return cell.with_marker(handle.lane, _behind_head(marker, handle))
+
+
+def given_up(
+    cell: QueueCell,
+    handle: ReceiptHandle,
+    *,
+    policy: DeadLetterPolicy,
+    now_ms: int,
+    known: int = 0,
+    letters_max: int = LETTERS_MAX,
+) -> QueueCell:
+    """The cell with the message given up by its receiver, as if it had run out of attempts: a dead letter, or its message group parked.
+
+    Raises as `acknowledged` does, and `DeadLettersWait` when ``letters_max`` dead letters are to be written already.
+    """
+    _check_generation(max(cell.generation, known), handle, _GIVE_UP)
+    if handle.lane is None:
+        _check_alone(cell, handle, now_ms, _GIVE_UP)
+        return _with_refused(cell.with_settled(OffsetSet(handle.offset, 1)), handle, letters_max)
+    marker = _checked_marker(cell, handle, now_ms, _GIVE_UP)
+    if handle.offset != marker.head:
+        raise _ahead(marker, handle, _GIVE_UP, "settle the earlier one first")
+    if policy is DeadLetterPolicy.PARK:
+        return cell.with_marker(handle.lane, replace(marker, tries=_waiting(marker.tries, State.PARKED)))
+    return _with_refused(cell.with_marker(handle.lane, _behind_head(marker, handle)), handle, letters_max)
+
+
+def _with_refused(cell: QueueCell, handle: ReceiptHandle, letters_max: int) -> QueueCell:
+    if len(cell.dead_letters.assigned) >= letters_max:
+        raise DeadLettersWait(
+            "too many dead letters of the queue are still to be written",
+            operation=_GIVE_UP,
+            object=handle.where,
+            expected=f"fewer than {letters_max}",
+            observed=len(cell.dead_letters.assigned),
+            hint="try again, or let the message expire; the owner of the queue logs why letters cannot be written",
+        )
+    return replace(cell, dead_letters=cell.dead_letters.with_refused(handle.offset, handle.attempt))
 
 
 def changed_invisible_duration(cell: QueueCell, handle: ReceiptHandle, *, due_ms: int, now_ms: int, known: int = 0) -> QueueCell:
@@ -147,6 +184,13 @@ def without_caught_up(cell: QueueCell, lanes: Iterable[int]) -> QueueCell:
     return cell.with_markers(dict.fromkeys(gone), OffsetSet()) if gone else cell
 
 
+def _behind_head(marker: Marker, handle: ReceiptHandle) -> Marker:
+    """The marker behind the message that this handle settles: its lane waits, or the next message of the receive is its head."""
+    if handle.following is None:
+        return marker.from_head(handle.offset + 1)
+    return marker.from_head(handle.following, State.OUT, marker.tries.due_ms)
+
+
 def _is_due(tries: Tries, now_ms: int) -> bool:
     return tries.state is State.OUT and tries.due_ms <= now_ms
 
@@ -210,14 +254,17 @@ def _check_generation(generation: int, handle: ReceiptHandle, operation: str) ->
 
 
 def _settled(cell: QueueCell, handle: ReceiptHandle, operation: str) -> AlreadySettled:
-    given_up = handle.offset in cell.dead_letters.own
+    is_letter = handle.offset in cell.dead_letters.own
+    is_refused = is_letter and any(offset == handle.offset for offset, _ in cell.dead_letters.refused)
     return AlreadySettled(
-        "the message expired at its last attempt, and was given up"
-        if given_up
-        else "the message was acknowledged before, or was given up after it had expired",
+        "the message was given up by its receiver"
+        if is_refused
+        else "the message expired at its last attempt, and was given up"
+        if is_letter
+        else "the message was acknowledged before, or was given up",
         operation=operation,
         object=handle.where,
-        hint=None if given_up else "acknowledge a message once; an acknowledged one never comes back",
+        hint=None if is_letter else "acknowledge a message once; an acknowledged one never comes back",
     )
 
 

@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 import xxhash
 
-from ...log.errors import CallError, DataDamaged, InvalidArgument
+from ...log.errors import CallError, DataDamaged, InvalidArgument, RetryError
 from ...log.limits import NUMBER_MAX
 from ..cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint
 
@@ -52,6 +52,12 @@ class ReceiptAhead(ReceiptRefused):
     """An earlier message of the same message group, handed out by the same receive, is not acknowledged."""
 
     kind = "receipt_ahead"
+
+
+class DeadLettersWait(RetryError):
+    """Nothing more is given up: too many dead letters of the queue are still to be written. The message is out as before."""
+
+    kind = "dead_letters_wait"
 
 
 class ForeignReceipt(ReceiptRefused):

@@ -13,7 +13,7 @@ from ..cells.document import Document
 from ..cells.requests import Request, SharedWrites
 from .cell import QueueCell
 from .codec import QUEUE_CELL
-from .receipt_handle import ForeignReceipt, ReceiptOutdated, ReceiptRefused
+from .receipt_handle import DeadLettersWait, ForeignReceipt, ReceiptOutdated, ReceiptRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class _Waiting(Request[QueueCell, None]):
         self.refusal, after = None, cell
         try:
             after = cell if self.made else self.change(cell)
-        except ReceiptOutdated as refusal:
+        except (ReceiptOutdated, DeadLettersWait) as refusal:
             self.refusal = refusal
         except ReceiptRefused as refusal:
             self.refusal = _unknown(refusal) if self.in_doubt else refusal

@@ -184,6 +184,18 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
         """
         return self._portal.run(lambda: self._core.change_invisible_duration(receipt, duration))
 
+    def dead_letter(self, receipt: MessageView | str) -> None:
+        """Give up a message, given as such or by its receipt handle, as if it had run out of attempts. Returns once that is durable.
+
+        The message becomes a dead letter, which its queue's owner writes, at once or within some ten seconds. With the dead-letter policy
+        ``park`` an ORDERLY group's message group is parked at it instead. Any process may do so. Other messages of its message group from
+        the same receive are still out; if the group is parked, they are not.
+
+        Raises as `ack` does; of messages of a message group that were received together the first one is given up first. Raises
+        `DeadLettersWait` when 1,000 dead letters of the queue wait to be written: the message is out as before.
+        """
+        self._portal.run(lambda: self._core.dead_letter(receipt))
+
     def statistics(self) -> ConsumerStatistics:
         """How the consumer's queues stand; messages that are out count as in flight."""
         return self._core.statistics()

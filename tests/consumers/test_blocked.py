@@ -334,3 +334,13 @@ def test_nothing_is_available_before_all_suspects_are_read() -> None:
     assert ready.available(0) == 1
     step, ((again,),) = ready.plan(0, [Want(1, 1_000)])
     assert (again.offset, step.letters) == (2, []), "as often as it takes, without a bound"
+
+
+def test_a_group_that_fell_due_while_somebody_asked_what_is_ready_is_told_of_all_the_same() -> None:
+    cell = QueueCell(settled=Settled(5), markers={A: Marker(5, 5, Tries(State.WAITING, 0, 0, 10))})
+    some = BlockedGroups(cell, Limits(), GroupHashes())
+    assert some.ready(20) == 0
+    some.reread_from(20, 5)
+    assert some.fell_due, "nothing else wakes the owner, which is to drop the marker"
+    some.reread_from(20, 5)
+    assert not some.fell_due

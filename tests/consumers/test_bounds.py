@@ -34,7 +34,8 @@ def test_the_largest_cell_that_the_bounds_allow_is_stored_and_can_be_taken() -> 
     limits = Limits()
     running = Tries(State.RUNNING, MANY, MANY, 2**42, WINDOW_MAX)
     markers = {2**63 + n: Marker(FAR + n, FAR + n + MANY, running) for n in range(limits.full)}
-    letters = DeadLetters(FAR, tuple(range(FAR, FAR + LETTERS_MAX + limits.full)))
+    refused = tuple((offset, MANY) for offset in range(FAR, FAR + LETTERS_MAX))
+    letters = DeadLetters(FAR, tuple(range(FAR, FAR + LETTERS_MAX + limits.full)), refused=refused)
     spills = tuple(Spill(f"{n:032x}", 2**16, 2**16, 2**42, FAR) for n in range(NAMED_MAX))
     cell = QueueCell(
         generation=MANY,

@@ -208,6 +208,65 @@ def test_receives_at_once_with_one_attempt_id_are_given_the_same(order: str) -> 
     scene.play(script)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_was_acknowledged_beside_the_owner_is_not_given_again(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one, two = scene.member("one"), scene.member("two")
+        await one.consume(delivery_order=order)
+        await one.send("a1", "a2")
+        await scene.let_pass(2)
+        first = await receive(one, invisible=timedelta(minutes=5))
+        await two.consume(delivery_order=order)
+        await two.ack(first[0])
+        assert await receive(one) == first[1:]
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_is_due_is_not_given_again_though_its_owner_sleeps(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one, two = scene.member("one"), scene.member("two")
+        await one.consume(delivery_order=order)
+        await two.consume(delivery_order=order)
+        await scene.let_pass(5)
+        owner, other = (one, two) if (await scene.cell()).owner == one.consumer._membership.member.id else (two, one)
+        await owner.send("a1")
+        await scene.let_pass(2)
+        (message,) = await receive(owner)
+        owner.process.crash()
+        assert len(await deliveries(other)) == 1
+        await other.run(other.consumer.change_invisible_duration(message, timedelta(seconds=1)))
+        await scene.let_pass(1.5)
+        assert (await scene.cell()).owner != other.consumer._membership.member.id
+        assert await deliveries(other) == []
+
+    scene.play(script)
+
+
+def test_of_a_lane_only_what_the_receive_was_given_is_given_again() -> None:
+    """Five messages were delivered together, and two of them are received again: all five were delivered before."""
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume()
+        await one.send("a1", "a2", "a3", "a4", "a5")
+        await scene.let_pass(2)
+        first = await receive(one)
+        await one.run(one.consumer.change_invisible_duration(first[0], NOTHING))
+        await scene.let_pass(1)
+        again = await receive(one, 2, attempt="second")
+        assert bodies(again) == ["a1", "a2"]
+        assert await receive(one, attempt="second") == again
+
+    scene.play(script)
+
+
 def test_a_receive_without_a_name_costs_its_cell_nothing() -> None:
     scene = Scene()
 
