@@ -59,6 +59,21 @@ def test_an_error_lets_what_is_under_way_end_and_nothing_new_begin() -> None:
     assert later == []
 
 
+def test_what_waits_for_its_turn_does_not_begin_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed, begun = Event(), list[int]()
+    monkeypatch.setattr("penstock.cdc.sync.side_by_side.Event", lambda: failed)
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item == 1:
+            raise Crash("one")
+        assert failed.wait(PATIENCE_S), "the second one is under way until the first has failed"
+
+    with pytest.raises(Crash, match="one"):
+        side_by_side(work, [1, 2, 3, 4], 2)
+    assert {*begun} <= {1, 2}
+
+
 class Together:
     """Lets a merge go on once another one has come as far; the one of table ``dies`` ends its driver then."""
 
