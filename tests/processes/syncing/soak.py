@@ -53,6 +53,8 @@ class Soak:
     """Changes a second."""
     between_s: tuple[float, float] = (3.0, 20.0)
     """How long a process lives, at least and at most."""
+    catch_up_s: float = PATIENCE_S
+    """How long the sync may take at the end for what it is behind by."""
     killed: Counter[str] = field(default_factory=Counter)
     compared: int = 0
     """Rows, at the end."""
@@ -90,8 +92,10 @@ class Soak:
         finally:
             self._end(sending)
             self._end(syncing)
+        with penstock.connect(self.lake, read_only=True) as lake:
+            print(f"  {lake.describe_group(f'sync-{TOPIC}').lag:,} changes are still to be applied", flush=True)
         last = self._sync("--once")
-        assert last.wait(PATIENCE_S) == 0, self.said()
+        assert last.wait(self.catch_up_s) == 0, self.said()
         self._compare()
 
     def _compare(self) -> None:
@@ -176,12 +180,18 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--tables", type=int, default=100)
     parser.add_argument("--rate", type=float, default=500.0, help="changes a second")
+    parser.add_argument(
+        "--lives", type=float, nargs=2, default=(3.0, 20.0), help="how many seconds a process lives, at least and at most"
+    )
     parser.add_argument("--keep", type=Path, help="an empty folder, which is kept, for the lake and the targets")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as folder:
-        soak = Soak(given.keep or Path(folder), given.seed, given.tables, given.rate)
+        least, most = given.lives
+        soak = Soak(
+            given.keep or Path(folder), given.seed, given.tables, given.rate, (least, most), given.minutes * 60 + PATIENCE_S
+        )
         try:
             soak.run(given.minutes * 60)
         except BaseException:
