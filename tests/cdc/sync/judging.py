@@ -71,7 +71,9 @@ class Check:
                 expected = list(reference.rows().get((schema, table), {}).values())
                 found = rows(self.into / table) if done else []
             names = sorted({name for row in [*found, *expected] for name in row})
-            assert _listed(found, names) == _listed(expected, names), (table, done)
+            there_are, should_be = _listed(found, names), _listed(expected, names)
+            odd = [row for row in there_are if row not in should_be], [row for row in should_be if row not in there_are]
+            assert there_are == should_be, f"{table} as far as {done}: found {odd[0]}, expected {odd[1]}"
             compared += len(expected)
         return compared
 

@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument(
         "--slow", type=float, default=1.0, help="how many times as long as usual to wait for a step, on a busy machine"
     )
+    parser.add_argument("--keep", type=Path, help="an empty folder, which is kept, for lakes and targets")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
@@ -86,7 +87,7 @@ def main() -> None:
     of_syncs = max(given.kills - of_capture - of_writes, 1)
     chance = random.Random(given.seed)
     with tempfile.TemporaryDirectory(prefix="penstock-syncing-") as name, ThreadPoolExecutor(1) as beside:
-        folder = Path(name)
+        folder = given.keep or Path(name)
         (folder / "syncs").mkdir()
         of_spark = min(given.spark - of_writes, of_syncs)
         syncs = Syncs(folder / "syncs", of_syncs, of_spark, random.Random(chance.random()), given.minutes, given.slow)
