@@ -85,7 +85,7 @@ def deployments() -> dict[str, dict[str, Any]]:
     return {one["metadata"]["name"]: one for one in found}
 
 
-@pytest.mark.parametrize("name", ["billing-worker", "penstock-maintain"])
+@pytest.mark.parametrize("name", ["billing-worker", "penstock-gateway", "penstock-maintain"])
 def test_an_example_is_called_as_the_command_takes_it(name: str) -> None:
     (container,) = deployments()[name]["spec"]["template"]["spec"]["containers"]
     command, *words = container["args"]
@@ -97,13 +97,13 @@ def test_an_example_is_called_as_the_command_takes_it(name: str) -> None:
     found.make_context(command, list(words), parent=context)  # raises for what it does not take
 
 
-@pytest.mark.parametrize("name", ["billing-worker", "penstock-maintain"])
+@pytest.mark.parametrize("name", ["billing-worker", "penstock-gateway", "penstock-maintain"])
 def test_metrics_are_found(name: str) -> None:
     template = deployments()[name]["spec"]["template"]
     (container,) = template["spec"]["containers"]
     (port,) = [word.partition("=")[2] for word in container["args"] if word.startswith("--metrics-port")]
     assert template["metadata"]["annotations"] == {"prometheus.io/scrape": "true", "prometheus.io/port": port}
-    assert container["ports"] == [{"name": "metrics", "containerPort": int(port)}]
+    assert {"name": "metrics", "containerPort": int(port)} in container["ports"]
     assert f"EXPOSE {port}" in (FOLDER / "Dockerfile").read_text()
 
 
@@ -113,6 +113,23 @@ def test_the_worker_has_time_to_end() -> None:
     assert container["readinessProbe"]["httpGet"] == {"path": "/metrics", "port": "metrics"}
     assert worker["spec"]["terminationGracePeriodSeconds"] >= 60
     assert "lifecycle" not in container  # SIGTERM alone drains
+
+
+def test_the_gateway_is_probed_and_scaled() -> None:
+    gateway = deployments()["penstock-gateway"]["spec"]["template"]["spec"]
+    (container,) = gateway["containers"]
+    said = dict(word.removeprefix("--").split("=", 1) for word in container["args"][1:])
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert (ports["grpc"], ports["tls"]) == (int(said["port"]), int(said["tls-port"]))
+    assert container["readinessProbe"]["grpc"] == {"port": ports["grpc"]}
+    assert container["livenessProbe"]["grpc"] == {"port": ports["grpc"], "service": "liveness"}
+    mounted = {one["mountPath"] for one in container["volumeMounts"]}
+    assert {str(Path(said[name]).parent) for name in ("tls-cert", "tls-key", "access-key-file")} <= mounted
+    kinds = {one["kind"]: one for one in documents(FOLDER / "kubernetes" / "gateway.yaml")}
+    assert kinds["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"] == "penstock-gateway"
+    secrets = {one["metadata"]["name"] for one in documents(FOLDER / "kubernetes" / "gateway.yaml") if one["kind"] == "Secret"}
+    assert {one["secret"]["secretName"] for one in gateway["volumes"] if "secret" in one} == secrets
+    assert gateway["terminationGracePeriodSeconds"] > 20 + 30, "its drain, and what follows"
 
 
 def test_names_in_the_examples_lead_somewhere() -> None:
