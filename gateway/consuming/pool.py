@@ -17,6 +17,7 @@ from ..clients.topics import Names
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.status import Refused
 from .filters import check_agreement
+from .gate import Gate
 
 log = logging.getLogger("penstock.gateway")
 
@@ -37,6 +38,8 @@ class Pooled:
     settings: GroupSettings
     read_s: float
     """When the settings were read."""
+    gate: Gate
+    """Acknowledgements go through it."""
     users: int = 0
     used_s: float = 0.0
 
@@ -101,7 +104,10 @@ class Pool:
             check_agreement(filter, settings.filter_of(topic), group=group, topic=topic)
         consumer = self._lake.simple_consumer(topic, group=group, filter=None if topic in settings.filters else filter)
         await consumer
-        return Pooled(group, topic, found.settings.message_type, consumer, await self._settings(group), self._clock.monotonic_s())
+        now_s = self._clock.monotonic_s()
+        return Pooled(
+            group, topic, found.settings.message_type, consumer, await self._settings(group), now_s, Gate(self._clock), used_s=now_s
+        )
 
     async def _settings(self, group: str) -> GroupSettings:
         settings = await self._names.group(group)

@@ -102,6 +102,7 @@ class Settling:
     async def _acked(self, pooled: Pooled, text: str) -> pb.Status:
         try:
             handle = _handle(text, pooled)
+            await pooled.gate.through()
             try:
                 await pooled.consumer.ack(text)
             except AlreadySettled:
