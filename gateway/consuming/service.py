@@ -35,6 +35,7 @@ class ConsumerService:
         yield rpc("ReceiveMessage", self._receiving.receive_message)
         yield rpc("AckMessage", self._settling.ack_message)
         yield rpc("ChangeInvisibleDuration", self._settling.change_invisible_duration)
+        yield rpc("ForwardMessageToDeadLetterQueue", self._settling.forward_message_to_dead_letter_queue)
         yield rpc("PullMessage", self._offsets.pull_message)
         yield rpc("QueryOffset", self._offsets.query_offset)
         yield rpc("GetOffset", self._offsets.get_offset)

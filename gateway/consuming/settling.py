@@ -1,4 +1,4 @@
-"""AckMessage and ChangeInvisibleDuration: what becomes of a delivery, by its receipt handle."""
+"""AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue: what becomes of a delivery, by its receipt handle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from typing import Final
 
-from ...coordinator import AlreadySettled, ReceiptAhead
+from ...coordinator import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptOutdated
 from ...coordinator.queues.receipt_handle import ReceiptHandle
 from ...log import InvalidArgument, PenstockError
 from ..protocol import rocketmq_pb2 as pb
@@ -91,7 +91,10 @@ class Settling:
                 pb.BAD_REQUEST, f"an acknowledgement has 1 to {_ENTRIES_MAX} entries, but this has {len(request.entries)}"
             )
         async with self._pool.of(group, topic) as pooled:
-            ends = await asyncio.gather(*(self._acked(pooled, entry.receipt_handle) for entry in request.entries))
+            if len(request.entries) == 1:  # as all SDKs ask
+                ends = [await self._acked(pooled, request.entries[0].receipt_handle)]
+            else:
+                ends = await asyncio.gather(*(self._acked(pooled, entry.receipt_handle) for entry in request.entries))
         entries = [
             pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=end)
             for entry, end in zip(request.entries, ends, strict=True)
@@ -140,6 +143,28 @@ class Settling:
             await pooled.consumer.change_invisible_duration(request.receipt_handle, duration)
         self._keeping.settled(request.receipt_handle)
         return pb.ChangeInvisibleDurationResponse(status=ok(), receipt_handle=request.receipt_handle)
+
+    async def forward_message_to_dead_letter_queue(
+        self, request: pb.ForwardMessageToDeadLetterQueueRequest, call: Call
+    ) -> pb.ForwardMessageToDeadLetterQueueResponse:
+        """Give a message up, as if its attempts were used up.
+
+        Of a delivery that is over nothing is left to give up, and the answer says that all is well: SDKs would ask again for ever, and
+        handle nothing else of the queue.
+        """
+        group, topic = group_of(request.group), topic_of(request.topic)
+        async with self._pool.of(group, topic) as pooled:
+            handle = _handle(request.receipt_handle, pooled)
+            try:
+                await pooled.consumer.dead_letter(request.receipt_handle)
+            except (AlreadySettled, ReceiptExpired, ReceiptOutdated):
+                return pb.ForwardMessageToDeadLetterQueueResponse(
+                    status=pb.Status(code=pb.OK, message="this delivery was over, and nothing was given up")
+                )
+            finally:
+                self._keeping.settled(request.receipt_handle)
+            await self._go_on(pooled, handle)
+        return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
 
 
 def _handle(text: str, pooled: Pooled) -> ReceiptHandle:

@@ -98,6 +98,7 @@ def test_handles_that_are_not_this_groups(lake: penstock.Lake, client: RawClient
     for group, topic, given in ((other, name, handle), (name, other, handle), (name, name, handle[:-2] + "AA"), (name, name, "")):
         assert client.ack(group, topic, given).status.code == pb.INVALID_RECEIPT_HANDLE
         assert client.change(group, topic, given, 10).status.code == pb.INVALID_RECEIPT_HANDLE
+        assert client.forward(group, topic, given).status.code == pb.INVALID_RECEIPT_HANDLE
     assert client.ack(name, name, handle).status.code == pb.OK
     assert client.change(name, name, handle, 10).status.code == pb.INVALID_RECEIPT_HANDLE, "it is settled"
 
@@ -204,6 +205,24 @@ def test_a_client_that_waits_too_short_for_any_answer(lake: penstock.Lake, clien
 
 
 # --- Push consumers' ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_is_given_up_by_its_handle(lake: penstock.Lake, client: RawClient, name: str) -> None:
+    made(lake, name)
+    sent(lake, name, "A1", "A2")
+    first, second = handles(client.receive(name, name, attempt_id="once")[1])
+    assert client.forward(name, name, first).status.code == pb.OK
+    assert client.forward(name, name, first).status.code == pb.OK, "an SDK asks until that is the answer"
+    assert client.ack(name, name, second).status.code == pb.OK
+    letters = f"%DLQ%{name}"
+    wait_until(
+        lambda: all(queue.lag == 0 and queue.dead_letters == 0 for queue in lake.describe_group(name).queues),
+        "the letter is written",
+    )
+    lake.create_group(f"{name}-letters", delivery_order="CONCURRENT")
+    _, (letter,) = client.receive(f"{name}-letters", letters, poll_s=20)
+    assert letter.body == b"A1"
+    assert letter.system_properties.dead_letter_queue.topic == name
 
 
 def test_what_a_client_held_that_ends_becomes_visible_soon(

@@ -66,6 +66,11 @@ def refused(sdk: Sdk, op: str, **arguments: Any) -> SdkError:
     return raised.value
 
 
+def is_settled(lake: penstock.Lake, group: str) -> bool:
+    """Whether a group has nothing left to do, nor to write."""
+    return all(queue.lag == 0 and queue.dead_letters == 0 for queue in lake.describe_group(group).queues)
+
+
 def of(sdk: Sdk, name: str) -> list[dict[str, Any]]:
     """What the listener of this name was given so far."""
     return [event for event in sdk.seen if event["name"] == name and event["event"] == "message"]
@@ -135,6 +140,34 @@ def test_what_is_not_acknowledged_in_time_comes_again(lake: penstock.Lake, sdks:
     together(sdks, play)
 
 
+def test_a_failing_message_holds_up_its_message_group_only_and_becomes_a_dead_letter(
+    lake: penstock.Lake, sdks: list[Sdk], name: str
+) -> None:
+    retry = penstock.RetryPolicy(interval=1)
+
+    def play(sdk: Sdk) -> None:
+        topic = named(name, sdk)
+        made(lake, topic, queues=2, max_attempts=3, retry=retry)
+        sent(lake, topic, "A1", "A2", "B1", "B2", "C1")
+        sdk.call("push", name=topic, group=topic, subscriptions={topic: "*"}, fails={"A1": 9}, timeout_s=30)
+        sdk.until(lambda seen: len(of(sdk, topic)) >= 7)
+        events = of(sdk, topic)
+        assert sorted(bodies(events)) == ["A1", "A1", "A1", "A2", "B1", "B2", "C1"]
+        assert [body for body in bodies(events) if body[0] == "A"] == ["A1", "A1", "A1", "A2"]
+        assert [body for body in bodies(events) if body[0] == "B"] == ["B1", "B2"]
+        # The Python SDK counts its own retries as one delivery.
+        counted = [event["message"]["attempt"] for event in events if event["message"]["body"] == "A1"]
+        assert counted == ([1, 1, 1] if sdk.language == "python" else [1, 2, 3])
+        failed = next(event["message"] for event in events if event["message"]["body"] == "A1")
+        wait_until(lambda: is_settled(lake, topic), "all is settled, and the dead letter written")
+        with lake.reader(f"%DLQ%{topic}") as reader:
+            (letter,) = list(reader.messages())
+        assert (letter.body, letter.message_id) == (b"A1", failed["message_id"])
+        sdk.call("close", name=topic)
+
+    together(sdks, play)
+
+
 def test_a_concurrent_push_consumer_counts_its_attempts(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
     retry = penstock.RetryPolicy(interval=1)
 
@@ -149,8 +182,8 @@ def test_a_concurrent_push_consumer_counts_its_attempts(lake: penstock.Lake, sdk
         for event in of(sdk, topic):
             counted[event["message"]["body"]].append(event["message"]["attempt"])
         assert counted == {**{f"m{i}": [1] for i in range(2, 8)}, "m0": [1, 2, 3], "m1": [1, 2, 3]}
-        wait_until(lambda: f"%DLQ%{topic}" in lake.topics(), "the dead letter is written")
-        wait_until(lambda: all(queue.lag == 0 for queue in lake.describe_group(topic).queues), "all is settled")
+        wait_until(lambda: is_settled(lake, topic), "all is settled, and the dead letter written")
+        assert f"%DLQ%{topic}" in lake.topics()
         sdk.call("close", name=topic)
 
     together(sdks, play)
