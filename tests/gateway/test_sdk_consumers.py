@@ -273,8 +273,8 @@ def test_native_members_and_sdks_share_one_group_and_keep_order(
     numbers = defaultdict(list)
     for member in heard.values():
         for body in member:
-            message_group, number = body.split(":")
-            numbers[message_group].append(int(number))
+            message_group, place = body.split(":")
+            numbers[message_group].append(int(place))
     assert {message_group: sorted(found) for message_group, found in numbers.items()} == {
         str(one): list(range(each)) for one in range(groups)
     }
