@@ -8,6 +8,7 @@ from typing import Self
 from ..aio import Lake
 from ..log.metrics import MemoryMetrics, Metrics
 from .access.authorizer import Authorizer
+from .clients.gateways import Entry
 from .clients.peers import Peers
 from .clients.registry import Clients
 from .clients.service import ClientService
@@ -17,7 +18,7 @@ from .producing.pool import Producers
 from .producing.sending import SendService
 from .producing.transactions import Transacting
 from .server.calls import AnyAccess, Calls
-from .server.options import GatewayOptions, Place
+from .server.options import GatewayOptions
 from .server.rpcs import Rpc, by_name
 from .server.server import Server
 from .watching.audit import Audit
@@ -72,7 +73,8 @@ class Gateway:
     async def start(self) -> None:
         """Return once clients can connect."""
         await self.server.start()
-        await self.peers.join(self.lake.coordination, Place(self.options.address or self.options.host, self.server.own_port))
+        host = self.options.address or self.options.host
+        await self.peers.join(self.lake.coordination, Entry(host, self.server.own_port, tls_port=self.server.own_tls_port))
         await self.consumers.start()
         self._sweeping = asyncio.ensure_future(self._sweep())
 

@@ -30,12 +30,16 @@ class Entry(Struct, frozen=True):
     """One gateway: where clients reach it, and how often it renewed this."""
 
     host: Named
-    port: Annotated[int, Meta(ge=1, le=65535)]
+    port: Annotated[int, Meta(ge=0, le=65535)]
+    """0: it has no port without TLS."""
     beat: Annotated[int, Meta(ge=0)] = 0
+    tls_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """0: it has no port with TLS. Earlier gateways did not name it."""
 
-    @property
-    def place(self) -> Place:
-        return Place(self.host, self.port)
+    def place(self, *, tls: bool) -> Place | None:
+        """Where clients with TLS, or without, reach it; None: nowhere."""
+        port = self.tls_port if tls else self.port
+        return Place(self.host, port) if port else None
 
 
 Gateways = Mapping[str, Entry]
@@ -82,10 +86,10 @@ class Sightings:
         return frozenset(name for name, one in self._seen.items() if now_s - one.since_s >= DEAD_S)
 
 
-def renewed(gateways: Gateways, name: str, place: Place, dead: frozenset[str], *, beat: int) -> Gateways:
+def renewed(gateways: Gateways, name: str, own: Entry, dead: frozenset[str]) -> Gateways:
     """The list with one gateway's renewal, and without dead ones. The same again when it has that renewal already."""
     kept = {one: entry for one, entry in gateways.items() if one == name or one not in dead}
-    return kept | {name: Entry(place.host, place.port, beat)}
+    return kept | {name: own}
 
 
 def without(gateways: Gateways, name: str) -> Gateways:

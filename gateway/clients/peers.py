@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from ...coordinator import Coordination
 from ...coordinator.cells.document import Codec, Document
 from ...log import PenstockError
 from ...log.runtime.runtime import Clock
 from ..protocol import rocketmq_pb2 as pb
-from ..server.options import GatewayOptions, Place
-from .gateways import KEY, RENEW_S, Gateways, Sightings, decode_gateways, encode_gateways, renewed, without
+from ..server.options import GatewayOptions
+from .gateways import KEY, RENEW_S, Entry, Gateways, Sightings, decode_gateways, encode_gateways, renewed, without
 from .routes import Peer, by_rendezvous, endpoints_of
 
 log = logging.getLogger("penstock.gateway")
@@ -33,28 +35,28 @@ class Peers:
         self._options = options
         self._clock = clock
         self.name = name
-        self.place: Place | None = None
-        """The place of this gateway, once it listens."""
-        self._others: tuple[Peer, ...] = ()
+        self.own: Entry | None = None
+        """Where clients reach this gateway, once it listens."""
+        self._others: Gateways = {}
         self._sightings = Sightings()
-        self._beat = 0
         self._document: Document[Gateways] | None = None
         self._renewing: asyncio.Task[None] | None = None
 
     # --- Routes -----------------------------------------------------------------------------------------------------------------
 
-    def live(self) -> Sequence[Peer]:
-        """The gateways that live, this one included."""
-        return [*([] if self.place is None else [Peer(self.name, self.place)]), *self._others]
+    def live(self, *, tls: bool) -> Sequence[Peer]:
+        """The gateways that live and that clients with TLS, or without, reach; this one included."""
+        known = {**({} if self.own is None else {self.name: self.own}), **self._others}
+        return [Peer(name, place) for name, entry in known.items() if (place := entry.place(tls=tls)) is not None]
 
-    def brokers(self, topic: str, asked: pb.Endpoints) -> list[pb.Broker]:
+    def brokers(self, topic: str, asked: pb.Endpoints, *, tls: bool = False) -> list[pb.Broker]:
         """The gateways for a topic, the one that serves it first, each with a neighbour to turn to.
 
         ``asked`` is the place that the client was given. One gateway alone is reached there: nobody knows a better one.
         """
         if self._options.advertise is not None:
             return [pb.Broker(name=BALANCED, endpoints=endpoints_of([self._options.advertise]))]
-        live = by_rendezvous(topic, self.live())
+        live = by_rendezvous(topic, self.live(tls=tls))
         if len(live) <= 1 and asked.addresses:
             return [pb.Broker(name=self.name, endpoints=asked)]
         return [
@@ -64,9 +66,9 @@ class Peers:
 
     # --- The cell ---------------------------------------------------------------------------------------------------------------
 
-    async def join(self, coordination: Coordination, place: Place) -> None:
+    async def join(self, coordination: Coordination, own: Entry) -> None:
         """Tell the others of this gateway from now on, and know of them."""
-        self.place = place
+        self.own = own
         if self._options.advertise is not None:
             return
         await coordination.claim()
@@ -89,19 +91,19 @@ class Peers:
             await self._renew_once()
 
     async def _renew_once(self) -> None:
-        document, place = self._document, self.place
+        document = self._document
         assert document is not None, "made by joining"
-        assert place is not None, "given by joining"
-        self._beat += 1
+        assert self.own is not None, "given by joining"
+        own = self.own = msgspec.structs.replace(self.own, beat=self.own.beat + 1)
         now_s = self._clock.monotonic_s()
         try:
             self._sightings.see(await document.read(), now_s)
             dead = self._sightings.dead(now_s)
-            known = await document.change(lambda found: renewed(found, self.name, place, dead, beat=self._beat))
+            known = await document.change(lambda found: renewed(found, self.name, own, dead))
         except PenstockError as error:
             log.warning("this gateway could not tell the others that it lives, and tries again: %s", error)
             return
-        self._others = tuple(Peer(name, entry.place) for name, entry in known.items() if name != self.name)
+        self._others = {name: entry for name, entry in known.items() if name != self.name}
 
 
 def _from(live: Sequence[Peer], at: int) -> Sequence[Peer]:

@@ -39,7 +39,7 @@ class ClientService:
     async def query_route(self, request: pb.QueryRouteRequest, call: Call) -> pb.QueryRouteResponse:
         name = topic_of(request.topic)
         topic = await self._names.topic(name)
-        home = self._peers.brokers(name, request.endpoints)[0]
+        home = self._peers.brokers(name, request.endpoints, tls=call.is_tls())[0]
         return pb.QueryRouteResponse(status=ok(), message_queues=route(request.topic, topic.settings, home))
 
     async def query_assignment(self, request: pb.QueryAssignmentRequest, call: Call) -> pb.QueryAssignmentResponse:
@@ -48,7 +48,7 @@ class ClientService:
         await self._names.topic(name)
         if await self._names.group(group) is None:
             raise Refused(pb.CONSUMER_GROUP_NOT_FOUND, f"the lake has no consumer group {group}; create it first")
-        brokers = self._peers.brokers(name, request.endpoints)
+        brokers = self._peers.brokers(name, request.endpoints, tls=call.is_tls())
         return pb.QueryAssignmentResponse(status=ok(), assignments=[assignment(request.topic, broker) for broker in brokers])
 
     async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:

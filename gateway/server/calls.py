@@ -39,6 +39,8 @@ class Call:
     """The name behind its credentials; empty where nobody asks for any."""
     proof: str = ""
     """The credential that proved it."""
+    is_tls: Callable[[], bool] = field(default=lambda: False, repr=False)
+    """Whether the client is connected by TLS; few calls ask."""
 
 
 class Access(Protocol):
@@ -203,7 +205,17 @@ class Calls:
 
 
 def _call(rpc: Rpc, context: Any) -> Call:  # noqa: ANN401 - gRPC's
-    return Call(rpc.name, metadata_of(context.invocation_metadata()), context.peer(), context.time_remaining())
+    return Call(
+        rpc.name,
+        metadata_of(context.invocation_metadata()),
+        context.peer(),
+        context.time_remaining(),
+        is_tls=lambda: _is_tls(context),
+    )
+
+
+def _is_tls(context: Any) -> bool:  # noqa: ANN401 - gRPC's
+    return b"ssl" in context.auth_context().get("transport_security_type", ())
 
 
 def facts_of(call: Call) -> dict[str, object]:

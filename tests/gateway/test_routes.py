@@ -66,8 +66,8 @@ def test_a_route_has_every_queue_of_a_topic_with_its_type() -> None:
 
 def peers(options: GatewayOptions, others: tuple[Peer, ...] = ()) -> Peers:
     made = Peers(options, "g0", SystemClock())
-    made.place = THREE[0].place
-    made._others = others
+    made.own, *rest = (Entry(one.place.host, one.place.port, tls_port=9443) for one in (THREE[0], *others))
+    made._others = dict(zip((one.name for one in others), rest, strict=True))
     return made
 
 
@@ -83,6 +83,19 @@ def test_several_are_told_by_their_own_addresses_each_with_its_neighbour() -> No
     assert told == [order[:2], order[1:], [order[2], order[0]]]
 
 
+def test_clients_with_tls_are_told_the_ports_with_tls() -> None:
+    known = peers(GatewayOptions(), tuple(THREE[1:]))
+    told = {one.port for broker in known.brokers("orders", ASKED, tls=True) for one in broker.endpoints.addresses}
+    assert told == {9443}
+    known._others["g1"] = Entry("10.0.0.1", 8081)
+    assert {broker.name for broker in known.brokers("orders", ASKED, tls=True)} == {"g0", "g2"}, (
+        "one without such a port is left out"
+    )
+    assert len(known.brokers("orders", ASKED)) == 3
+    known._others["g1"] = Entry("10.0.0.1", 0, tls_port=9443)
+    assert len(known.brokers("orders", ASKED)) == 2
+
+
 def test_a_balancer_hides_them_all() -> None:
     options = GatewayOptions(advertise=Place("mq.example", 80))
     (broker,) = peers(options, tuple(THREE[1:])).brokers("orders", ASKED)
@@ -90,7 +103,9 @@ def test_a_balancer_hides_them_all() -> None:
 
 
 def test_the_list_of_gateways_is_read_as_it_was_written() -> None:
-    known = {"b": Entry("10.0.0.1", 8081, 3), "a": Entry("::1", 1)}
+    known = {"b": Entry("10.0.0.1", 8081, 3), "a": Entry("::1", 1), "c": Entry("::1", 0, tls_port=8443)}
+    earlier = b'{"a": {"host": "h", "port": 1, "beat": 2}}'
+    assert decode_gateways(earlier, where="gateways") == {"a": Entry("h", 1, 2)}
     assert decode_gateways(encode_gateways(known), where="gateways") == known
     for bad in (b"", b"[]", b'{"a": {"host": "", "port": 1}}', b'{"a": {"host": "h", "port": 70000}}'):
         with pytest.raises(DataDamaged):
@@ -101,12 +116,12 @@ def test_a_gateway_is_dead_when_it_stands_still_for_long_by_the_readers_own_cloc
     sightings = Sightings()
     known = {"a": Entry("h", 1, 5), "b": Entry("h", 2, 9)}
     sightings.see(known, 100.0)
-    sightings.see(renewed(known, "b", Place("h", 2), frozenset(), beat=10), 100.0 + DEAD_S - 1)
+    sightings.see(renewed(known, "b", Entry("h", 2, 10), frozenset()), 100.0 + DEAD_S - 1)
     assert sightings.dead(100.0 + DEAD_S - 1) == frozenset()
     assert sightings.dead(100.0 + DEAD_S) == {"a"}
 
 
 def test_a_renewal_takes_dead_ones_out_and_never_itself() -> None:
     known = {"a": Entry("h", 1, 5), "b": Entry("h", 2, 9)}
-    assert renewed(known, "b", Place("h", 3), frozenset({"a", "b"}), beat=10) == {"b": Entry("h", 3, 10)}
+    assert renewed(known, "b", Entry("h", 3, 10), frozenset({"a", "b"})) == {"b": Entry("h", 3, 10)}
     assert without(known, "a") == {"b": known["b"]}

@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from penstock.gateway.gateway import Gateway
 from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.server.options import GatewayOptions, TlsOptions
 from penstock.gateway.server.tls import Certificate
@@ -57,6 +58,23 @@ def test_tls_alone(tmp_path: Path) -> None:
         async with gateway(options(tmp_path, plaintext=False)) as served:
             assert served.port == 0
             assert (await asked(served.server.tls_port, trusted)).status.code == pb.OK
+
+    asyncio.run(main())
+
+
+def test_several_gateways_are_told_by_the_ports_that_a_client_uses(tmp_path: Path) -> None:
+    trusted = write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+
+    async def main() -> None:
+        async with gateway(options(tmp_path)) as first, Gateway(first.lake, options(tmp_path, plaintext=False)) as second:
+            ports = {first.port, first.server.tls_port, second.server.tls_port}
+            assert len(ports) == 3
+            for by, known in ((trusted, ports - {first.port}), (None, {first.port})):
+                port = first.server.tls_port if by else first.port
+                (told,) = {
+                    one.port for queue in (await asked(port, by)).message_queues for one in queue.broker.endpoints.addresses[:1]
+                }
+                assert told in known
 
     asyncio.run(main())
 
