@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
+from typing import Final
 
 from ...aio import Lake
 from ...log.limits import TopicLimits
@@ -17,6 +19,9 @@ from .routes import assignment, route
 from .settings import settings_for
 from .topics import Names
 
+_TOLD_TWICE: Final = frozenset({pb.NODE_JS})
+"""SDKs that miss an answer to their settings when it comes before the routes of all their topics, and then wait for ever."""
+_AGAIN_S: Final = 1.0
 _CONSUMERS = frozenset({pb.PUSH_CONSUMER, pb.SIMPLE_CONSUMER, pb.PULL_CONSUMER})
 
 
@@ -66,13 +71,20 @@ class ClientService:
     async def telemetry(self, commands: AsyncIterator[pb.TelemetryCommand], call: Call, send: Send) -> None:
         """Answer each settings of a client, for as long as its stream is open."""
         client = self._clients.of(call)
+        again: asyncio.Task[None] | None = None
         try:
             async for command in commands:
                 client = self._clients.of(call)
                 if command.HasField("settings"):
-                    await send(await self._answered(command.settings, client, send))
+                    answer = await self._answered(command.settings, client, send)
+                    await send(answer)
+                    if again is None and command.settings.user_agent.language in _TOLD_TWICE:
+                        again = asyncio.ensure_future(_send_again(send, answer))
                     self._clients.changed(client)
         finally:
+            if again is not None:
+                again.cancel()
+                await asyncio.gather(again, return_exceptions=True)
             if client.send is send:
                 client.send = None
                 self._clients.changed(client)
@@ -97,3 +109,8 @@ class ClientService:
         """The largest body that one of a producer's topics takes: an SDK has one limit for all, and the gateway checks each."""
         found = [(await self._names.topic(topic)).settings.limits.body_bytes for topic in topics]
         return max(found, default=TopicLimits().body_bytes)
+
+
+async def _send_again(send: Send, answer: pb.TelemetryCommand) -> None:
+    await asyncio.sleep(_AGAIN_S)
+    await send(answer)

@@ -141,7 +141,7 @@ class Client:
         return {"failed": failed["sends"], "seconds": time.perf_counter() - start}
 
     def op_recall(self, command):
-        return self.opened[command["name"]].recall_message(command["topic"], command["handle"]).message_id
+        return self.opened[command["name"]].recall_message(command["topic"], command["handle"])
 
     @staticmethod
     def subscriptions(command):
