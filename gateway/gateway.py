@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Self
 
 from ..aio import Lake
@@ -25,6 +26,8 @@ from .watching.audit import Audit
 from .watching.counting import Counting
 from .watching.spans import spans
 
+log = logging.getLogger("penstock.gateway")
+
 _SWEEP_S = 5.0
 
 
@@ -37,6 +40,7 @@ class Gateway:
         self.clients = Clients(lake.runtime.clock)
         self.names = Names(lake, self.options)
         self.peers = Peers(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)
+        self.streams = ClientService(lake, self.clients, self.peers, self.names)
         self.producers = Producers(lake)
         self.transacting = Transacting(lake, self.clients, first_check=self.options.first_check)
         self.consumers = ConsumerService(lake, self.clients, self.names, store_host=self.peers.name)
@@ -59,7 +63,7 @@ class Gateway:
     def _rpcs(self) -> list[Rpc]:
         """The RPCs of all rooms."""
         return [
-            *ClientService(self.lake, self.clients, self.peers, self.names).rpcs(),
+            *self.streams.rpcs(),
             *SendService(self.lake, self.names, self.producers, self.transacting).rpcs(),
             *self.transacting.rpcs(),
             *self.consumers.rpcs(),
@@ -81,6 +85,7 @@ class Gateway:
     async def stop(self) -> None:
         """Drain: no new calls; those under way end."""
         await self.peers.leave()
+        self.streams.end()
         await self.server.stop()
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -93,8 +98,11 @@ class Gateway:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
-            self.clients.sweep()
-            await self.producers.close_idle()
+            try:
+                self.clients.sweep()
+                await self.producers.close_idle()
+            except Exception:
+                log.exception("looking after clients and producers failed, and is tried again")
 
     async def __aenter__(self) -> Self:
         await self.start()

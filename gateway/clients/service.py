@@ -33,6 +33,11 @@ class ClientService:
         self._clients = clients
         self._peers = peers
         self._names = names
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """End the streams of all clients, which open others elsewhere."""
+        self._ending.set()
 
     def rpcs(self) -> Iterable[Rpc]:
         yield rpc("QueryRoute", self.query_route)
@@ -73,7 +78,7 @@ class ClientService:
         client = self._clients.of(call)
         again: asyncio.Task[None] | None = None
         try:
-            async for command in commands:
+            async for command in _until(self._ending, commands):
                 client = self._clients.of(call)
                 if command.HasField("settings"):
                     answer = await self._answered(command.settings, client, send)
@@ -114,3 +119,25 @@ class ClientService:
 async def _send_again(send: Send, answer: pb.TelemetryCommand) -> None:
     await asyncio.sleep(_AGAIN_S)
     await send(answer)
+
+
+async def _until(ending: asyncio.Event, commands: AsyncIterator[pb.TelemetryCommand]) -> AsyncIterator[pb.TelemetryCommand]:
+    """The commands until their end, or that of the gateway."""
+    ended = asyncio.ensure_future(ending.wait())
+    reading: asyncio.Future[pb.TelemetryCommand] | None = None
+    try:
+        while True:
+            reading = asyncio.ensure_future(anext(commands))
+            await asyncio.wait((ended, reading), return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                return
+            try:
+                command = reading.result()
+            except StopAsyncIteration:
+                return
+            yield command
+    finally:
+        for task in (ended, reading):
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*(one for one in (ended, reading) if one is not None), return_exceptions=True)

@@ -274,6 +274,31 @@ def test_the_sender_of_an_open_transaction_is_asked_by_its_stream() -> None:
     play(body, first_check=timedelta(milliseconds=1))
 
 
+def test_a_gateway_that_ends_ends_its_streams_and_lets_calls_under_way_end() -> None:
+    async def run() -> None:
+        async with connect(store=MemoryStore(), maintenance=False) as lake:
+            await lake.create_topic("normal", TOPICS["normal"])
+            gateway = Gateway(lake, GatewayOptions(port=0, drain=timedelta(hours=1)))
+            await gateway.start()
+            there = asyncio.Event()
+            gateway.calls.seen = lambda call: there.set()
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.port}") as channel:
+                client = Client(channel)
+                stream = Stream(client)
+                await stream.ask(announced("normal"))
+                there.clear()
+                sending = asyncio.ensure_future(client.send("normal"))
+                await there.wait()
+                async with asyncio.timeout(60):
+                    await gateway.stop()
+                assert (await sending).status.code == pb.OK
+                await stream.end()
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await client.send("normal")
+
+    asyncio.run(run())
+
+
 def test_routes_and_assignments_lead_back_where_the_client_came_from() -> None:
     async def body(lake: Lake, client: Client) -> None:
         await lake.create_group("billing")
