@@ -16,6 +16,9 @@ from ...cdc.events.table_types import CAPTURES, types_folder
 from ...cdc.sync.lease import SYNCS, sync_group
 from ...consumers.dead_letters.redrive_cell import REDRIVES
 from ...coordinator.cells.keys import (
+    ACCESS as PRINCIPALS,
+)
+from ...coordinator.cells.keys import (
     MEMBERS,
     PLAYERS,
     PRODUCER_GROUPS,
@@ -199,8 +202,17 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
             # Operators write only a group's record; the owners of the queues carry its orders out. Where a transaction settles messages of
             # a queue that nobody owns any more, the process that finishes it ends the deliveries in the queue's cell.
             roles = (ROLES + ANY, PLAYERS + ANY)
-            written = (*_WORKER_CELLS, group_key(ANY), f"{QUEUES}{ANY}/{ANY}", *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
-            read = _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
+            # Operators write the principals of gateways.
+            written = (
+                *_WORKER_CELLS,
+                group_key(ANY),
+                f"{QUEUES}{ANY}/{ANY}",
+                *roles,
+                PRODUCER_GROUPS,
+                *_TRANSACTION_CELLS,
+                PRINCIPALS,
+            )
+            read = _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS, PRINCIPALS)
             # The metrics of all groups list the cells, to read only those that changed.
             return read | Access(put=written, delete=(*_WORKER_CELLS, TRANSACTIONS + ANY), list=(QUEUES + ANY,))
 

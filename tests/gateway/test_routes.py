@@ -87,12 +87,12 @@ def test_clients_with_tls_are_told_the_ports_with_tls() -> None:
     known = peers(GatewayOptions(), tuple(THREE[1:]))
     told = {one.port for broker in known.brokers("orders", ASKED, tls=True) for one in broker.endpoints.addresses}
     assert told == {9443}
-    known._others["g1"] = Entry("10.0.0.1", 8081)
+    known._others = {**known._others, "g1": Entry("10.0.0.1", 8081)}
     assert {broker.name for broker in known.brokers("orders", ASKED, tls=True)} == {"g0", "g2"}, (
         "one without such a port is left out"
     )
     assert len(known.brokers("orders", ASKED)) == 3
-    known._others["g1"] = Entry("10.0.0.1", 0, tls_port=9443)
+    known._others = {**known._others, "g1": Entry("10.0.0.1", 0, tls_port=9443)}
     assert len(known.brokers("orders", ASKED)) == 2
 
 

@@ -56,7 +56,7 @@ def check(
             "the gateway needs gRPC", operation="gateway check", observed=str(error), hint="pip install 'penstock[gateway]'"
         ) from error
     target = Target(
-        place=place_of(place, "HOST:PORT"),
+        place=place_of(place, "The place"),
         topic=topic,
         group=group,
         namespace=namespace,

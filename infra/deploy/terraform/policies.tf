@@ -1092,6 +1092,7 @@ data "aws_iam_policy_document" "maintenance" {
         "${local.lake}coordination/producer-groups",
         "${local.lake}coordination/producers/*",
         "${local.lake}coordination/transactions/*",
+        "${local.lake}coordination/access",
       ]
     }
   }
@@ -1113,6 +1114,7 @@ data "aws_iam_policy_document" "maintenance" {
         "${local.lake}coordination/producer-groups",
         "${local.lake}coordination/producers/*",
         "${local.lake}coordination/transactions/*",
+        "${local.lake}coordination/access",
       ]
     }
   }
@@ -1136,6 +1138,7 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.prefix}coordination/producer-groups",
           "${local.prefix}coordination/producers/*",
           "${local.prefix}coordination/transactions/*",
+          "${local.prefix}coordination/access",
           "${local.prefix}coordination/queues/*",
         ]
       }
@@ -1163,6 +1166,7 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.cells}producer-groups",
           "${local.cells}producers/*",
           "${local.cells}transactions/*",
+          "${local.cells}access",
         ]
       }
     }
@@ -1200,6 +1204,7 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.cells}producer-groups",
           "${local.cells}producers/*",
           "${local.cells}transactions/*",
+          "${local.cells}access",
         ]
       }
     }

@@ -82,7 +82,7 @@ UNPROVED = {
     # To redrive takes a producer's policy too.
     Role.CONSUMER: ("roles/", "members/", "redrives/", "lake"),
     Role.TRANSACTIONS: (),
-    Role.MAINTENANCE: ("roles/", "players/", "members/", "workers/", "lake"),
+    Role.MAINTENANCE: ("roles/", "players/", "members/", "workers/", "lake", "access"),
 }
 """Cells of leased roles, with the heartbeats of who plays them, and of broadcasting members: part of the design, not of the code yet."""
 
@@ -132,7 +132,7 @@ def test_nothing_is_allowed_in_dynamodb_that_is_not_asked_for(narrow: World, rol
 ENTRY = "log/00000000000000000042.parquet"
 FORBIDDEN = {
     Role.READER: [("PutObject", f"topics/orders/{ENTRY}"), ("DeleteObject", f"topics/orders/{ENTRY}"), ("PutObject", ".probe/x"),
-                  ("PutObject", "coordination/groups/billing")],
+                  ("PutObject", "coordination/groups/billing"), ("GetObject", "coordination/access")],
     Role.PRODUCER: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
                     ("PutObject", "topics/orders/topic.json"), ("PutObject", "topics/orders/table/_delta_log/0.json"),
                     ("GetObject", "topics/orders/table/queue=0/a.parquet"), ("GetObject", "coordination/groups/billing"),
@@ -151,7 +151,8 @@ FORBIDDEN = {
                 ("GetObject", "coordination/queues/billing/orders/0"), ("DeleteObject", "coordination/syncs/orders/orders")],
     Role.CONSUMER: [("PutObject", f"topics/orders/{ENTRY}"), ("PutObject", "topics/orders/topic.json"),
                     ("DeleteObject", "coordination/groups/billing"), ("DeleteObject", f"topics/dlq.billing/{ENTRY}"),
-                    ("PutObject", "topics/dlq.billing/log/floor"), ("PutObject", "topics/orders/table/_delta_log/0.json")],
+                    ("PutObject", "topics/dlq.billing/log/floor"), ("PutObject", "topics/orders/table/_delta_log/0.json"),
+                    ("GetObject", "coordination/access"), ("PutObject", "coordination/access")],
     Role.MAINTENANCE: [("DeleteObject", "topics/orders/topic.json"), ("DeleteObject", "coordination/groups/billing"),
                        ("PutObject", "captures/orders/penstock.json"), ("DeleteObject", "coordination/producer-groups"),
                        ("DeleteObject", "coordination/queues/billing/orders/0"), ("PutObject", "coordination/members/billing/orders/m")],

@@ -1,0 +1,60 @@
+"""The options of `penstock gateway` about signatures and TLS, and the calls of `penstock gateway check`, as far as nothing is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.coordinator.access.sealing import KEY_BYTES, new_key
+from penstock.infra.cli.gateway.security import access_of, tls_of
+from tests.infra.cli.conftest import Penstock
+
+NOTHING = {
+    "access_key_file": None,
+    "utc_signatures": False,
+    "calls_per_second": None,
+    "connections": None,
+    "tls_cert": None,
+    "tls_key": None,
+    "tls_port": 8443,
+    "tls_only": False,
+}
+
+
+def test_without_options_everybody_may_do_everything_without_tls() -> None:
+    assert access_of(NOTHING) is None
+    assert tls_of(NOTHING, None) is None
+
+
+def test_what_is_given_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(new_key(bytes(KEY_BYTES)))
+    given = {**NOTHING, "access_key_file": tmp_path / "key", "utc_signatures": True, "calls_per_second": 5.0, "connections": 3}
+    access = access_of(given)
+    assert access is not None
+    assert (access.utc_only, access.calls_per_s, access.connections) == (True, 5.0, 3)
+    by_tls = {**NOTHING, "tls_cert": Path("cert"), "tls_key": Path("key")}
+    alone, second = tls_of(by_tls, None), tls_of(by_tls, 1)
+    assert alone is not None
+    assert second is not None
+    assert (alone.port, alone.own_port, second.port, second.own_port) == (8443, None, 8443, 8445), "the second of several processes"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--connections", "3"], "--connections is about principals; give --access-key-file, too."),
+        (["--calls-per-second", "3"], "--calls-per-second is about principals"),
+        (["--utc-signatures"], "--utc-signatures is about principals"),
+        (["--access-key-file", "absent"], "the key file cannot be read"),
+        (["--tls-cert", "cert.pem"], "--tls-cert and --tls-key go together."),
+        (["--tls-only"], "--tls-only needs --tls-cert and --tls-key."),
+        (["--tls-cert", "absent.pem", "--tls-key", "absent.key", "--port", "0"], "this is no certificate with its key"),
+        (["--advertise", "nowhere"], "--advertise is HOST:PORT, not 'nowhere'."),
+        (["check", "nowhere"], "The place is HOST:PORT, not 'nowhere'."),
+        (["check", "localhost:1", "--send"], "--send needs --topic and --group"),
+        (["check", "localhost:1", "--access-key", "shop"], "--access-key and --secret-file go together."),
+    ],
+)
+def test_wrong_calls(penstock: Penstock, args: list[str], said: str) -> None:
+    assert said in " ".join(penstock("gateway", *args, code=2).err.split())
