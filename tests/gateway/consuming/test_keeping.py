@@ -1,0 +1,181 @@
+"""What push consumers hold stays theirs as long as they live, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from penstock.consumers.receives import Delivered
+from penstock.coordinator import DeliveryOrder, GroupSettings, ReceiptExpired
+from penstock.gateway.clients.registry import Client, Clients
+from penstock.gateway.consuming.gate import Gate
+from penstock.gateway.consuming.keeping import GIVEN_UP, Keeping
+from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEWED_FOR_S
+from penstock.gateway.consuming.pool import Pool, Pooled
+from penstock.gateway.consuming.wanted import RENEWED_FOR
+from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.protocol.metadata import Metadata
+from penstock.gateway.server.calls import Call
+from penstock.log import MessageType, MessageView, StoreUnavailable
+from tests.gateway.consuming.test_gate import Times
+from tests.gateway.consuming.test_leases import message
+
+
+class Consumer:
+    """Notes what is changed."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, timedelta]] = []
+        self.fails: dict[str, Exception] = {}
+        self.held: list[Delivered] = []
+        self.asked = 0
+
+    async def change_invisible_duration(self, handle: str, duration: timedelta) -> None:
+        if handle in self.fails:
+            raise self.fails[handle]
+        self.changes.append((handle, duration))
+
+    async def deliveries(self, holder: str) -> list[Delivered]:
+        self.asked += 1
+        return self.held
+
+
+class Stage:
+    """A gateway's memory around one consumer."""
+
+    def __init__(self, order: DeliveryOrder = DeliveryOrder.CONCURRENT) -> None:
+        self.times = Times()
+        self.consumer = Consumer()
+        self.clients = Clients(self.times)
+        settings = GroupSettings(delivery_order=order)
+        self.pooled = Pooled("billing", "orders", MessageType.NORMAL, cast("Any", self.consumer), settings, 0.0, Gate(self.times))
+        self.keeping = Keeping(cast("Pool", self), self.clients, self.times)
+
+    @asynccontextmanager
+    async def of(self, group: str, topic: str) -> AsyncIterator[Pooled]:
+        assert (group, topic) == ("billing", "orders")
+        yield self.pooled
+
+    def heard(self, *, stream: bool = True) -> Client:
+        """The client says something."""
+        call = Call("Heartbeat", Metadata(client_id="c"), "peer")
+        self.clients.seen(call)
+        client = self.clients.of(call)
+        client.client_type = pb.PUSH_CONSUMER
+        client.send = (lambda command: asyncio.sleep(0)) if stream else None  # type: ignore[assignment]  # never called
+        return client
+
+    def gave(self, *messages: MessageView) -> None:
+        self.keeping.gave(self.pooled, "c", messages)
+
+
+def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(play())
+
+
+def test_a_living_clients_messages_are_renewed_again_and_again() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        stage.gave(message(1), message(2))
+        for _ in range(3):
+            stage.times.now_s += RENEWED_FOR_S - RENEW_BEFORE_S + 1
+            stage.heard()
+            await stage.keeping.round()
+            await stage.keeping.round()
+        assert stage.consumer.changes == [("h0-1", RENEWED_FOR), ("h0-2", RENEWED_FOR)] * 3
+
+    run(play)
+
+
+def test_a_renewal_that_fails_is_tried_again_and_a_refused_one_is_not() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.gave(message(1), message(2))
+        stage.consumer.fails = {"h0-1": ReceiptExpired("late"), "h0-2": StoreUnavailable("no answer")}
+        stage.times.now_s += 40
+        stage.heard()
+        await stage.keeping.round()
+        assert len(stage.keeping) == 1
+        stage.consumer.fails.clear()
+        await stage.keeping.round()
+        assert stage.consumer.changes == [("h0-2", RENEWED_FOR)]
+
+    run(play)
+
+
+def test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second() -> None:
+    async def play() -> None:
+        stage = Stage(DeliveryOrder.ORDERLY)
+        stage.heard()
+        stage.gave(message(1, "a"), message(2, "a"), message(3, "b"))
+        stage.clients.remove("c")
+        await stage.keeping.close()
+        assert stage.consumer.changes == [("h0-1", GIVEN_UP), ("h0-3", GIVEN_UP)]
+        assert len(stage.keeping) == 0
+
+    run(play)
+
+
+def test_a_client_whose_stream_ended_and_that_is_silent_is_gone() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard(stream=False)
+        stage.gave(message(1))
+        stage.times.now_s += 11
+        await stage.keeping.round()
+        await stage.keeping.close()
+        assert stage.consumer.changes == [], "its next heartbeat may be on its way"
+        stage.times.now_s += 2
+        await stage.keeping.round()
+        await stage.keeping.close()
+        assert stage.consumer.changes == [("h0-1", GIVEN_UP)]
+
+    run(play)
+
+
+def test_a_client_that_is_only_silent_here_is_left_to_other_gateways() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        stage.gave(message(1))
+        stage.times.now_s += 31
+        stage.clients.sweep()
+        await stage.keeping.round()
+        await stage.keeping.close()
+        assert (stage.consumer.changes, len(stage.keeping)) == ([], 0)
+
+    run(play)
+
+
+def test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        due = datetime.fromtimestamp(stage.times.now_s + 20, UTC)
+        stage.consumer.held = [Delivered((message(7),), due)]
+        await asyncio.gather(*(stage.keeping.adopt(stage.pooled, "c", "one") for _ in range(3)))
+        await stage.keeping.adopt(stage.pooled, "c", "one")
+        assert stage.consumer.asked == 1
+        await stage.keeping.round()
+        assert stage.consumer.changes == [("h0-7", RENEWED_FOR)], "20 s are left of it"
+        await stage.keeping.adopt(stage.pooled, "c", "two")
+        assert stage.consumer.asked == 2
+
+    run(play)
+
+
+def test_what_was_settled_or_has_another_time_is_not_renewed() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.gave(message(1))
+        stage.keeping.settled("h0-1")
+        stage.times.now_s += 50
+        stage.heard()
+        await stage.keeping.round()
+        assert stage.consumer.changes == []
+
+    run(play)
