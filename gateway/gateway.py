@@ -86,6 +86,7 @@ class Gateway:
         """Drain: no new calls; those under way end."""
         await self.peers.leave()
         self.streams.end()
+        self.consumers.end_polls()
         await self.server.stop()
         if self._sweeping is not None:
             self._sweeping.cancel()

@@ -28,6 +28,8 @@ class Receiving:
         self._keeping = keeping
         self._store_host = store_host
         self._undoing: set[asyncio.Task[None]] = set()
+        self._polls: set[asyncio.Task[list[MessageView]]] = set()
+        self._stopping = False
 
     async def receive_message(self, request: pb.ReceiveMessageRequest, call: Call) -> AsyncIterator[pb.ReceiveMessageResponse]:
         """Give messages, as soon as there are any, or say that there are none."""
@@ -54,14 +56,36 @@ class Receiving:
     async def _received(self, pooled: Pooled, wanted: Wanted, call: Call) -> list[MessageView]:
         client_id = call.metadata.client_id
         if not wanted.is_named:
-            return await pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll)
+            return await self._polled(pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll))
         await self._keeping.adopt(pooled, client_id, call.peer)
-        messages = await pooled.consumer.receive(
-            wanted.most, wanted.invisible, wanted.poll, attempt_id=wanted.attempt_id, holder=client_id
+        messages = await self._polled(
+            pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll, attempt_id=wanted.attempt_id, holder=client_id)
         )
         if messages and wanted.is_renewed:
             self._keeping.gave(pooled, client_id, messages)
         return messages
+
+    async def _polled(self, receiving: Coroutine[Any, Any, list[MessageView]]) -> list[MessageView]:
+        """The messages of a receive; none when the gateway stops first."""
+        poll = asyncio.ensure_future(receiving)
+        self._polls.add(poll)
+        if self._stopping:
+            poll.cancel()
+        try:
+            return await poll
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if not self._stopping or caller is None or caller.cancelling():
+                raise
+            return []
+        finally:
+            self._polls.discard(poll)
+
+    def end_polls(self) -> None:
+        """Answer those who wait for messages: they go on at another gateway."""
+        self._stopping = True
+        for poll in self._polls:
+            poll.cancel()
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something after the call, which is cancelled."""

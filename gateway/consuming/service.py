@@ -54,6 +54,10 @@ class ConsumerService:
                 log.exception("a round of renewals failed; the next is in %g s", ROUND_S)
             self.pool.sweep()
 
+    def end_polls(self) -> None:
+        """Let nobody wait any longer: the gateway stops."""
+        self._receiving.end_polls()
+
     async def close(self) -> None:
         """Let other gateways have the queues. What is out to clients stays theirs."""
         if self._rounds is not None:

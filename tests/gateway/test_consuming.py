@@ -259,6 +259,18 @@ def test_a_repeated_receive_gives_the_same_at_another_gateway(
             assert client.receive(name, name, attempt_id="next", poll_s=1)[0] == pb.MESSAGE_NOT_FOUND
 
 
+def test_a_gateway_that_stops_answers_those_who_wait(
+    lake: penstock.Lake, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    made(lake, name)
+    with gateway(url_of(lake), tmp_path_factory.mktemp("stops")) as stops, raw_client(stops.endpoints) as client:
+        assert client.receive(name, name, poll_s=0.1)[0] == pb.MESSAGE_NOT_FOUND
+        waiting = client.stream("ReceiveMessage", receive_request(name, name, poll_s=20))
+        client.receive(name, name, poll_s=0.1)  # the first one has begun by then
+        stops.process.terminate()
+        assert [frame.status.code for frame in waiting] == [pb.MESSAGE_NOT_FOUND]
+
+
 # --- Offsets --------------------------------------------------------------------------------------------------------------------
 
 

@@ -65,7 +65,7 @@ class Stage:
         self.clients.seen(call)
         client = self.clients.of(call)
         client.client_type = pb.PUSH_CONSUMER
-        client.send = (lambda command: asyncio.sleep(0)) if stream else None  # type: ignore[assignment]  # never called
+        client.send = (lambda command: asyncio.sleep(0)) if stream else None
         return client
 
     def gave(self, *messages: MessageView) -> None:
