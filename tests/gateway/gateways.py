@@ -39,7 +39,7 @@ def gateway(lake: str, folder: Path, *options: str) -> Iterator[RunningGateway]:
             if not line:
                 raise RuntimeError(f"the gateway did not start: {(folder / 'gateway.log').read_text()}")
             where = json.loads(line)
-            yield RunningGateway(f"{where['host']}:{where['port']}", process)
+            yield RunningGateway(f"{where['host']}:{where['port'] or where['tls_port']}", process)
         finally:
             process.terminate()
             try:
