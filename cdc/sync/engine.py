@@ -518,17 +518,15 @@ class Engine:
             return True
         if source in self._names:
             raise target_gone(self._tables.path(name))
-        truncated = max(self._truncated.get(source, NEVER), NEVER if seen.truncated is None else seen.truncated)
         if not shape.key:
-            if truncated != NEVER:
-                self._truncated[source] = truncated
-            if source in folded.refused:
+            if source in folded.refused:  # its truncates come again, behind what is refused
                 self._stopped.add(source, folded.refused[source].values(), self._position)
+            elif seen.truncated is not None:
+                self._truncated[source] = max(self._truncated.get(source, NEVER), seen.truncated)
             return False
-        history = self._options.historic(source)
-        if history:  # rows that this batch removes had versions before
-            truncated = self._truncated.get(source, NEVER)
-        target = new_target(source, name, shape, truncated=None if truncated == NEVER else truncated, history=history)
+        # Not with this batch's truncates: what comes before them may be all that is applied next, by a smaller batch or up to a refused event.
+        truncated = self._truncated.get(source)
+        target = new_target(source, name, shape, truncated=truncated, history=self._options.historic(source))
         self._reached("create", "before", name)
         self._held.check()
         self._tables.create(target, self._own)

@@ -11,6 +11,7 @@ import penstock
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.consumers.ranges.topic_view import TopicView
 from penstock.spark import sync
+from tests.cdc.sync.crashes import Crash, CrashAt
 from tests.cdc.sync.streams import TOPIC, Row, event, group_for, rows, send
 
 
@@ -131,3 +132,15 @@ def test_a_truncate_before_anything_else_of_its_table_is_remembered_over_runs(tm
     send(lake, late, groups=[group_for(1, 2)] * 2)
     assert sync(None, lake, TOPIC, into=into).await_termination()
     assert ids(into / "t") == [2]
+
+
+def test_a_target_made_for_a_batch_with_a_truncate_has_the_rows_before_it_where_smaller_batches_end(tmp_path: Path) -> None:
+    """A driver that died takes smaller batches. The target's vector is before the truncate then, and its rows are to be so, too."""
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    changes = [event("c", "t", {"id": n}, {"id": n}, at=n) for n in (1, 2)]
+    send(lake, [*changes, event("t", "t", None, at=3), event("c", "t", {"id": 4}, {"id": 4}, at=4)], queues=1)
+    with pytest.raises(Crash):
+        sync(None, lake, TOPIC, into=into, steps=CrashAt("create", "after")).await_termination()
+    found = list[list[int]]()
+    sync(None, lake, TOPIC, into=into, max_events_per_batch=1, listener=lambda _: found.append(ids(into / "t"))).await_termination()
+    assert found == [[1], [1, 2], [], [4]]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from penstock.spark import sync
-from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send
+from tests.cdc.sync.streams import TOPIC, Row, event, group_for, rows, send
 
 
 def test_a_table_that_stood_still_gets_what_came_meanwhile_by_all_queues(tmp_path: Path) -> None:
@@ -70,3 +70,29 @@ def test_a_type_that_became_wider_stops_the_table_until_its_target_is_rewritten(
         assert run.await_termination()
     assert run.stopped == {}
     assert rows(path) == [{"id": n, "amount": Decimal(amount)} for n, amount in enumerate(amounts)]
+
+
+def test_what_came_before_the_event_that_stopped_a_new_table_is_there_though_a_truncate_comes_behind_it(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    changes = [event("c", "t", {"id": n}, {"id": n, "n": number}, at=n) for n, number in ((1, 5), (2, 2**40))]
+    send(lake, [*changes, event("t", "t", None, at=3)], queues=1)
+    run = sync(None, lake, TOPIC, into=into, columns={"t": {"n": "int"}})
+    assert run.await_termination()
+    assert [stop.offset for stop in run.stopped["public.t"]] == [1]
+    assert rows(into / "t") == [{"id": 1, "n": 5}]
+
+
+def test_a_truncate_behind_the_event_that_stopped_a_table_without_a_target_counts_when_it_comes_again(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    changes = [event("c", "t", None, {"id": n}, at=n) for n in (1, 2)]
+    send(lake, [*changes, event("t", "t", None, at=3)], queues=1)
+    run = sync(None, lake, TOPIC, into=into)
+    assert run.await_termination()
+    assert set(run.stopped) == {"public.t"}
+    found = list[list[Row]]()
+    keys = {"t": ["id"]}
+    with sync(
+        None, lake, TOPIC, into=into, keys=keys, max_events_per_batch=1, listener=lambda _: found.append(rows(into / "t"))
+    ) as run:
+        assert run.await_termination()
+    assert found == [[{"id": 1}], [{"id": 1}, {"id": 2}], []]
