@@ -38,6 +38,12 @@ def table_of(target: Target, keys: Iterable[Key]) -> pa.Table:
     return pa.table({name: pa.array(values, kind) for name, values, kind in columns})
 
 
+def joined(reaches: Iterable[Reach]) -> Reach:
+    """The ranges of several parts of a batch's keys together."""
+    known = [reach for reach in reaches if reach]
+    return {name: _joined([one for reach in known for one in reach[name]]) for name in (known[0] if known else ())}
+
+
 def _ranges_of(values: pa.ChunkedArray) -> Sequence[Range]:
     low, high = pc.min_max(values).as_py().values()
     if not pa.types.is_integer(values.type) or low == high:
@@ -46,6 +52,19 @@ def _ranges_of(values: pa.ChunkedArray) -> Sequence[Range]:
     gaps = np.diff(numbers.view(np.uint64))  # right also where the difference of two int64 is none
     wide = np.flatnonzero(gaps >= _gap_min(low, high))
     return _few([low, *numbers[wide + 1].tolist()], [*numbers[wide].tolist(), high])
+
+
+def _joined(ranges: Sequence[Range]) -> Sequence[Range]:
+    low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+    if not isinstance(low, int):
+        return [(low, high)]
+    starts, ends, reached = [low], [], low
+    for start, end in sorted(ranges):
+        if start - reached >= _gap_min(low, high):
+            ends.append(reached)
+            starts.append(start)
+        reached = max(reached, end)
+    return _few(starts, [*ends, high])
 
 
 def _gap_min(low: int, high: int) -> int:

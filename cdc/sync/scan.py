@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from ...consumers.ranges.planned import PlannedSchema
 from ...consumers.ranges.task import ReadTask, read
 from ...log.errors import InvalidArgument
 from ...log.message.message import VALUE
+from ..delta.reach import Reach, joined
 from ..events.sources import Source
 from ..events.typed import TypedEvent, is_of_events, typed_events
 from ..fold.fold import Fold, Meet, Plan
@@ -60,13 +61,16 @@ class Taken:
     """The event to go on with, by queue: the range's end, or the first event that exceeded the bytes."""
     sizes: Mapping[int, int]
     """The bytes of the bodies that were read, by queue."""
+    reach: Mapping[Source, Reach] = field(default_factory=dict)
+    """The keys of the rows that tasks keep to themselves, by table."""
 
     @classmethod
     def of(cls, parts: Sequence[Taken]) -> Taken:
         """The sum of several tasks' results, without the rows."""
         ends = {queue: end for part in parts for queue, end in part.ends.items()}
         sizes = {queue: size for part in parts for queue, size in part.sizes.items()}
-        return cls(combined([part.folded for part in parts]), ends, sizes)
+        reach = {source: joined(part.reach.get(source, {}) for part in parts) for part in parts for source in part.reach}
+        return cls(combined([part.folded for part in parts]), ends, sizes, reach)
 
     @property
     def size(self) -> int:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ...cdc.changes import Key, Old
+from ...cdc.delta.reach import Reach
+from ...cdc.events.sources import Source
 from ...cdc.fold.fold import Meet
 from ...cdc.fold.folded import Truncate
 from ...cdc.sync.backend import FoundChanges
@@ -16,11 +18,11 @@ from ...cdc.sync.options import Options
 from ...cdc.sync.scan import Scan, Taken
 from ...cdc.targets import Target
 from .in_driver import InDriver
-from .scan import pieces, rows_of, summary
+from .scan import ByTasks, pieces, rows_of, summary
 from .tables import Tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class SparkBackend:
@@ -50,12 +52,15 @@ class FoundByTasks:
     def __init__(self, scan: Scan, session: SparkSession) -> None:
         self._scan = scan
         self._pieces = pieces(session, scan).persist()
+        self._reach: Mapping[Source, Reach] = {}
 
     def summary(self) -> Taken:
-        return summary(self._pieces)
+        taken = summary(self._pieces)
+        self._reach = taken.reach
+        return taken
 
-    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> DataFrame:
-        return rows_of(self._pieces, self._scan, target, truncate, old)
+    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> ByTasks:
+        return ByTasks(rows_of(self._pieces, self._scan, target, truncate, old), self._reach.get(target.source, {}))
 
     def drop(self) -> None:
         self._pieces.unpersist()

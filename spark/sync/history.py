@@ -11,10 +11,12 @@ import pyarrow as pa
 
 from ...cdc.changes import ALWAYS, NEVER
 from ...cdc.delta.merging import LEVEL, SINCE
+from ...cdc.delta.reach import Reach
 from ...cdc.fold.folded import Truncate
 from ...cdc.sync.columns import LAST, NUMBER, history_batches, history_schema
 from ...cdc.sync.options import Steps
 from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
+from .reach import quoted, within
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,11 +24,6 @@ if TYPE_CHECKING:
 _KIND, _TOLD, _AGAIN, _END = "__kind", "__told", "__again", "__end"
 """Names of columns that only travel from tasks to a MERGE."""
 _CLOSE, _ADD = "close", "add"
-
-
-def quoted(name: str) -> str:
-    """A name as SQL takes it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def history_rows(mine: DataFrame, target: Target, steps: Steps) -> DataFrame:
@@ -37,12 +34,14 @@ def history_rows(mine: DataFrame, target: Target, steps: Steps) -> DataFrame:
     return mine.mapInArrow(partial(_typed, target, schema, steps), from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
 
-def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFrame:
+def history_source(rows: DataFrame, there: DataFrame, target: Target, reach: Reach) -> DataFrame:
     """The rows to merge: one that closes each current version that has a newer one, and the new versions.
 
-    ``there``: the target's rows. The progress of a row that is gone is its last version: repeated changes from before its delete are passed
-    over too. A change at the position of the current version is a repetition if it ends with the same values. Otherwise it goes on with a
-    transaction that has one position.
+    ``there``: the target's rows, of which those within ``reach`` may have a key of ``rows``.
+
+    The progress of a row that is gone is its last version: repeated changes from before its delete are passed over too. A change at the
+    position of the current version is a repetition if it ends with the same values. Otherwise it goes on with a transaction that has one
+    position.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -52,8 +51,9 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFra
     def same(one: str, other: str) -> Column:
         return F.expr(" AND ".join(f"{one}.{key} <=> {other}.{key}" for key in keys))
 
-    s, c = rows.alias("s"), there.where(CURRENT).alias("c")
-    mine = there.alias("a").join(s, same("a", "s"), "left_semi")
+    near = there.where(within(reach))
+    s, c = rows.alias("s"), near.where(CURRENT).alias("c")
+    mine = near.alias("a").join(s, same("a", "s"), "left_semi")
     others = [column.name for column in target.columns if column.name not in target.key]
     end = f"max_by(struct({', '.join([f'1 AS {_TOLD}', *map(quoted, others)])}), struct({POSITION}, {CURRENT}, {VALID_FROM}))"
     e = mine.groupBy(*keys).agg(F.expr(f"max({POSITION})").alias(_TOLD), F.expr(end).alias(_END)).alias("e")
@@ -86,17 +86,20 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFra
     return closes.unionByName(alive.where(f"{OP} <> 'd'").withColumn(_KIND, F.lit(_ADD)))
 
 
-def merge_history(table: object, source: DataFrame, target: Target, truncate: Truncate | None) -> bool:
-    """Close and add versions, in one commit. ``truncate``: position and time of the last truncate, which closes every row below it."""
+def merge_history(table: object, source: DataFrame, target: Target, truncate: Truncate | None, near: Column) -> bool:
+    """Close and add versions, in one commit. ``truncate``: position and time of the last truncate, which closes every row below it.
+    ``near``: the condition for rows of the target that may have a key of ``source``.
+    """
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F
 
     assert isinstance(table, DeltaTable)
-    on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in target.key)
+    on = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key)
+    on = f"{on} AND t.{CURRENT} AND s.{_KIND} = '{_CLOSE}'"
     names = [*(column.name for column in target.columns), OP, VALID_FROM, VALID_TO, CURRENT, POSITION]
     merge = (
         table.alias("t")
-        .merge(source.alias("s"), f"{on} AND t.{CURRENT} AND s.{_KIND} = '{_CLOSE}'")
+        .merge(source.alias("s"), F.expr(on) & near)
         .whenMatchedUpdate(set={CURRENT: F.lit(False), VALID_TO: F.expr(f"s.{VALID_FROM}")})
         .whenNotMatchedInsert(f"s.{_KIND} = '{_ADD}'", values={quoted(name): f"s.{quoted(name)}" for name in names})
     )

@@ -8,13 +8,14 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from ...cdc.changes import Key, Net, Old, finished, merged
+from ...cdc.delta.reach import Reach, reach_of, table_of
 from ...cdc.fold.folded import Truncate, without_rows
 from ...cdc.sync.columns import ROWS_PER_BATCH, batch_of, rows_schema
 from ...cdc.sync.options import Steps
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ByTasks:
+    """The rows of one table that tasks make, and the ranges of their keys."""
+
+    frame: DataFrame
+    reach: Reach
+
 
 _PIECES = "table int, bucket int, piece binary"
 _SUMMARY = -1
@@ -84,13 +94,16 @@ def _fold_tasks(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 def _written(scan: Scan, taken: Taken) -> Iterator[pa.RecordBatch]:
-    folded = taken.folded
+    folded, reach = taken.folded, {}
     for number, source in enumerate(scan.sources):
-        for bucket, rows in enumerate(_by_bucket(scan.buckets, folded.nets.get(source, ()), lambda one: one[0])):
-            yield from _pieces(number, bucket, rows)
-        for bucket, versions in enumerate(_by_bucket(scan.buckets, folded.versions.get(source, ()), lambda one: one.key)):
-            yield from _pieces(number, bucket, versions)
-    yield _piece(_SUMMARY, 0, replace(taken, folded=without_rows(folded)))
+        nets, versions = folded.nets.get(source, ()), folded.versions.get(source, ())
+        for bucket, part in enumerate(_by_bucket(scan.buckets, nets, lambda one: one[0])):
+            yield from _pieces(number, bucket, part)
+        for bucket, links in enumerate(_by_bucket(scan.buckets, versions, lambda one: one.key)):
+            yield from _pieces(number, bucket, links)
+        target, keys = scan.plan.targets[source], [*(key for key, _ in nets), *(one.key for one in versions if one.key)]
+        reach[source] = reach_of(table_of(target, keys), target.key) if keys else {}
+    yield _piece(_SUMMARY, 0, replace(taken, folded=without_rows(folded), reach=reach))
 
 
 def _by_bucket(buckets: int, rows: Sequence[T], key_of: Callable[[T], Key]) -> list[list[T]]:

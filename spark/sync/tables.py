@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ...cdc.changes import Key, Old
-from ...cdc.delta.compaction import Compacted
+from ...cdc.delta.compaction import Compacted, file_bytes
 from ...cdc.delta.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
+from ...cdc.delta.reach import reach_of, table_of
 from ...cdc.events.arrays import innermost
-from ...cdc.events.types import arrow_type, normal_type
+from ...cdc.events.types import normal_type
 from ...cdc.fold.folded import Truncate
 from ...cdc.targets import (
     APP_ID,
@@ -34,8 +35,10 @@ from ...cdc.targets import (
     encode_metadata,
 )
 from ...log.errors import InvalidArgument
-from .history import history_source, merge_history, quoted
+from .history import history_source, merge_history
 from .in_driver import InDriver
+from .reach import quoted, within
+from .scan import ByTasks
 from .sessions import Sessions
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ _VERSION = "spark.databricks.delta.write.txnVersion"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+_LARGEST, _SMALL = "spark.databricks.delta.optimize.maxFileSize", "spark.databricks.delta.optimize.minFileSize"
 _FEW = 50_000
 """The most rows for which planning costs more than they do."""
 _MAPPING = "delta.columnMapping.mode"
@@ -154,15 +158,9 @@ class Tables:
         return self._rows(target, keys) if found is None else found
 
     def _rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
-        wanted = self._session.createDataFrame(
-            pa.table(
-                {
-                    key: pa.array([one[place] for one in keys], arrow_type(target.columns[target.key_places[place]].type))
-                    for place, key in enumerate(target.key)
-                }
-            )
-        )
-        table = self._session.read.format("delta").load(self.path(target.name))
+        listed = table_of(target, keys)
+        wanted = self._session.createDataFrame(listed)
+        table = self._session.read.format("delta").load(self.path(target.name)).where(within(reach_of(listed, target.key)))
         names = [*(quoted(column.name) for column in target.columns), *([POSITION] if self._guard else [])]
         found = table.join(wanted, list(target.key), "left_semi").select(*names)
         values = (tuple(column) for column in zip(*(one.to_pylist() for one in found.toArrow().columns), strict=True))
@@ -173,7 +171,7 @@ class Tables:
     def merge(
         self,
         target: Target,
-        rows: pa.Table | DataFrame,
+        rows: pa.Table | ByTasks,
         owner: Owner,
         *,
         truncate: Truncate | None = None,
@@ -205,6 +203,10 @@ class Tables:
         if here is not None:
             return here
         with self._sessions.one() as session:
+            table = DeltaTable.forPath(session, self.path(name))
+            (detail,) = table.detail().select("properties").collect()
+            size = file_bytes(detail.properties)
+        with self._sessions.one({_LARGEST: str(size), _SMALL: str(size // 2)}) as session:
             try:
                 (done,) = DeltaTable.forPath(session, self.path(name)).optimize().executeCompaction().select("metrics").collect()
             except conflicts():
@@ -222,20 +224,21 @@ class Tables:
             return one_line(error)
         return None if self._small is None else self._small.refusal(error)
 
-    def _merge(
-        self, target: Target, found: pa.Table | DataFrame, owner: Owner, *, truncate: Truncate | None, partial: bool
-    ) -> bool:
+    def _merge(self, target: Target, found: pa.Table | ByTasks, owner: Owner, *, truncate: Truncate | None, partial: bool) -> bool:
         from delta.tables import DeltaTable
+        from pyspark.sql import functions as F
 
         settings = {_APP_ID: APP_ID, _VERSION: str(target.progress.commits), _METADATA: encode_metadata(owner, target)}
         if isinstance(found, pa.Table) and found.num_rows <= _FEW:
             settings |= self._planning(target)
         with self._sessions.one(settings) as session:
-            rows = _frame(session, found) if isinstance(found, pa.Table) else found
+            here = isinstance(found, pa.Table)
+            rows, reach = (_frame(session, found), reach_of(found, target.key)) if here else (found.frame, found.reach)
+            near = within(reach if truncate is None else {}, "t")
             table = DeltaTable.forPath(session, self.path(target.name))
             if target.history:
-                return merge_history(table, history_source(rows, table.toDF(), target), target, truncate)
-            on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in target.key)
+                return merge_history(table, history_source(rows, table.toDF(), target, reach), target, truncate, near)
+            on = F.expr(" AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key)) & near
             counts = applies(guard=self._guard)
             merge = table.alias("t").merge(rows.alias("s"), on).whenMatchedDelete(f"NOT s.{PUT} AND {counts}")
             if changed := self._changed(target, partial=partial):

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cdc.changes import ALWAYS, Key, Net
-from penstock.cdc.delta.reach import RANGES_MAX, Range, Reach, reach_of, table_of
+from penstock.cdc.delta.reach import RANGES_MAX, Range, Reach, joined, reach_of, table_of
 from penstock.cdc.delta.tables import DeltaTables, within
 from penstock.cdc.events.sources import Source
-from penstock.cdc.fold.folded import Truncate
+from penstock.cdc.fold.folded import Folded, Truncate
 from penstock.cdc.sync.columns import batch_of, rows_schema
+from penstock.cdc.sync.scan import Taken
 from penstock.cdc.targets import Column, Owner, Target
 from penstock.spark import sync
 from tests.cdc.sync.streams import TOPIC, event, send
@@ -72,19 +73,31 @@ def test_of_many_gaps_the_widest_divide() -> None:
 )
 def test_other_values_are_one_range(values: list[Any], found: Range) -> None:
     assert ranges(values) == [found]
+    assert joined([{"id": [found]}, {"id": [found]}]) == {"id": [found]}
 
 
 def test_no_rows_tell_nothing() -> None:
     assert reach_of(pa.table({"id": pa.array([], pa.int64())}), ["id"]) == {}
+    assert joined([]) == joined([{}, {}]) == {}
+    assert joined([{}, {"id": [(1, 2)]}]) == {"id": [(1, 2)]}
 
 
-@given(st.lists(INT64 | NEAR, min_size=1, max_size=200))
-def test_every_key_is_in_a_range_and_ranges_begin_and_end_with_keys(values: list[int]) -> None:
-    found = ranges(values)
-    assert len(found) <= RANGES_MAX
-    assert all(any(low <= value <= high for low, high in found) for value in values)
-    assert {end for one in found for end in one} <= {*values}
-    assert all(before[1] < after[0] for before, after in pairwise(found))
+def test_what_tasks_tell_is_joined_by_table() -> None:
+    orders, bills = Source("s", "orders"), Source("s", "bills")
+    parts = [
+        Taken(Folded(), {}, {}, reach) for reach in ({orders: {"id": [(1, 3)]}, bills: {}}, {}, {orders: {"id": [(900, 901)]}})
+    ]
+    assert Taken.of(parts).reach == {orders: {"id": [(1, 3), (900, 901)]}, bills: {}}
+
+
+@given(st.lists(st.lists(INT64 | NEAR, min_size=1, max_size=60), min_size=1, max_size=4))
+def test_every_key_is_in_a_range_and_ranges_begin_and_end_with_keys(parts: list[list[int]]) -> None:
+    whole = [value for part in parts for value in part]
+    for found in (ranges(whole), joined([{"id": ranges(part)} for part in parts])["id"]):
+        assert len(found) <= RANGES_MAX
+        assert all(any(low <= value <= high for low, high in found) for value in whole)
+        assert {end for one in found for end in one} <= {*whole}
+        assert all(before[1] < after[0] for before, after in pairwise(found))
 
 
 def test_conditions_are_of_integers_and_text() -> None:

@@ -1,0 +1,114 @@
+"""Targets that grow: merges by Spark read the files that may have their keys, and targets may have deletion vectors and be clustered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from deltalake import DeltaTable
+
+from penstock.cdc.delta.compaction import Compacted
+from penstock.spark import sync
+from penstock.spark.sync.tables import Tables
+from tests.cdc.sync.crashes import Crash, CrashAt
+from tests.cdc.sync.streams import TOPIC, Row, event, send
+from tests.spark.sync.engines import BY_SPARK, BY_TASKS, Way, merged_by
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def change(op: str, number: int, **more: object) -> Row:
+    key = {"id": number}
+    return event(op, "t", key, None if op == "d" else {**key, **more}, before=key if op == "d" else None)
+
+
+@pytest.mark.parametrize("history", [False, True], ids=["plain", "history"])
+@pytest.mark.parametrize("way", [BY_TASKS, BY_SPARK], ids=["by tasks", "merged by Spark"])
+def test_a_merge_reads_no_file_between_its_keys(spark: SparkSession, tmp_path: Path, way: Way, history: bool) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+
+    def applied(*events: Row) -> None:
+        send(lake, events, queues=2)
+        run = sync(spark, lake, TOPIC, into=into, history=history, **way)
+        assert run.await_termination()
+        assert run.stopped == {}
+
+    for first in (0, 1_000, 2_000):
+        applied(*(change("c", n, v=0) for n in range(first, first + 20)))
+    between = [Path(file) for file in DeltaTable(str(into / "t")).file_uris() if _ids(file) <= {*range(1_000, 1_020)}]
+    kept = {file: file.read_bytes() for file in between}
+    assert kept
+    for file in kept:
+        file.write_bytes(b"nothing")
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    applied(change("u", 5, v=1), change("d", 2_005), change("u", 2_006, v=1), change("c", 9_000, v=1))
+    assert set(merged_by(into / "t")) == {"spark"}
+    for file, content in kept.items():
+        file.write_bytes(content)
+    now = spark.read.format("delta").load(str(into / "t")).where("__current" if history else "true")
+    assert now.count() == 60
+    assert sorted(row.id for row in now.where("v = 1").collect()) == [5, 2_006, 9_000]
+
+
+def _ids(file: str) -> set[int]:
+    import pyarrow.parquet as pq
+
+    return {*pq.read_table(file, columns=["id"]).column("id").to_pylist()}
+
+
+ASKED = {
+    "vectors": "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+    "clustered": "CLUSTER BY (id)",
+    "both": "CLUSTER BY (id) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+}
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("name", ASKED)
+def test_a_driver_ends_beside_its_merge_into_what_spark_alone_writes(
+    spark: SparkSession, tmp_path: Path, name: str, moment: Literal["before", "after"]
+) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    spark.sql(f"CREATE TABLE delta.`{into / 't'}` (id BIGINT, v BIGINT) USING delta {ASKED[name]}")
+    send(lake, [change("c", n, v=0) for n in range(20)], queues=1)
+    assert sync(spark, lake, TOPIC, into=into, adopt=True, compact_every=0, **BY_SPARK).await_termination()
+    send(lake, [change("u", 3, v=1), change("d", 4), change("c", 99, v=2), change("u", 3, v=3)], queues=1)
+    with pytest.raises(Crash):
+        sync(spark, lake, TOPIC, into=into, steps=CrashAt("merge", moment), **BY_SPARK).await_termination()
+    run = sync(spark, lake, TOPIC, into=into, compact_every=1, **BY_SPARK)
+    assert run.await_termination()
+    assert run.stopped == {}
+    found = {row.id: row.v for row in spark.read.format("delta").load(str(into / "t")).collect()}
+    assert found == {n: 0 for n in range(20) if n != 4} | {3: 3, 99: 2}
+
+
+def test_the_engine_without_spark_sees_deletion_vectors(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    spark.sql(f"CREATE TABLE delta.`{into / 't'}` (id BIGINT, v BIGINT) USING delta {ASKED['vectors']}")
+    send(lake, [change("c", n, v=0) for n in range(20)], queues=1)
+    assert sync(spark, lake, TOPIC, into=into, adopt=True, **BY_SPARK).await_termination()
+    send(lake, [change("d", 4)], queues=1)
+    assert sync(spark, lake, TOPIC, into=into, **BY_SPARK).await_termination()
+    send(lake, [change("u", 5, v=7)], queues=1)
+    run = sync(None, lake, TOPIC, into=into)
+    assert run.await_termination()
+    assert run.stopped == {}
+    found = {row.id: row.v for row in spark.read.format("delta").load(str(into / "t")).collect()}
+    assert found == {n: 0 for n in range(20) if n != 4} | {5: 7}
+
+
+def test_spark_puts_files_together_up_to_the_size_of_the_target(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    for number in range(4):
+        send(lake, [change("c", number, v=0)], queues=1)
+        assert sync(spark, lake, TOPIC, into=into, **BY_SPARK).await_termination()
+    tables = Tables(spark.newSession(), str(into), guard=True, small=None)
+    DeltaTable(str(into / "t")).alter.set_table_properties({"delta.targetFileSize": "100"})
+    spark.catalog.clearCache()
+    assert tables.compact("t") == Compacted(0, 0)
+    DeltaTable(str(into / "t")).alter.set_table_properties({"delta.targetFileSize": "1000000"})
+    assert tables.compact("t") == Compacted(4, 1)
