@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from penstock.coordinator.access.record import AccessRecord, Principal, SealedSe
 from penstock.coordinator.cells.varints import HASH_MAX, VarintReader, append_bytes, append_varint
 from penstock.coordinator.groups.codec import decode_group, encode_group
 from penstock.coordinator.groups.record import Command, CommandKind, GroupRecord, GroupSettings, Position
-from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Spill, State, Tries
+from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Receive, Spill, State, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.offsets import OffsetSet, Settled
 from penstock.coordinator.registry import broadcast_progress
@@ -34,6 +35,7 @@ from penstock.log.limits import NUMBER_MAX, TIME_MAX_MS
 from tests.thorough import examples
 
 ID = "0123456789abcdef" * 2
+OUT = Tries(State.OUT, 1, 0, 1_700_000_000_000)
 CELL = QueueCell(
     generation=2,
     epoch=3,
@@ -42,10 +44,14 @@ CELL = QueueCell(
     commands=1,
     settled=Settled(10).with_range(20, 30),
     granted=OffsetSet.of_offsets([10, 12, 14]),
-    tries={11: Tries(State.WAITING, 2, 1, 1_700_000_000_000), 13: Tries(State.RUNNING)},
-    markers={HASH_MAX: Marker(15, 17, Tries(State.PARKED, 3, 3))},
+    tries={
+        11: Tries(State.WAITING, 2, 1, 1_700_000_000_000),
+        13: Tries(State.RUNNING),
+        19: replace(OUT, receive=Receive(HASH_MAX, 1)),
+    },
+    markers={HASH_MAX: Marker(15, 17, Tries(State.PARKED, 3, 3)), 7: Marker(5, 9, replace(OUT, receive=Receive(1, 0, end=7)))},
     spills=(Spill(ID, 3, 4, 1_700_000_000_000, 100),),
-    dead_letters=DeadLetters(7, (16, 18)),
+    dead_letters=DeadLetters(7, (16, 18), refused=((18, 2),)),
     transactions=frozenset({ID}),
 )
 MEMBER = MemberCell(
@@ -240,6 +246,44 @@ START = b"\x01" + b"\x00" * 5
 def test_a_small_cell_that_says_much_is_refused_before_room_is_made(data: bytes, said: str) -> None:
     with pytest.raises(DataDamaged, match=f"{said}.*object: the cell"):
         decode_cell(data, where="the cell")
+
+
+def section(number: int, data: bytes) -> bytes:
+    return varint(number) + varint(len(data)) + data
+
+
+def received(offsets: OffsetSet, lanes: bytes = varint(0)) -> bytes:
+    """A receive as the cell names it."""
+    return (5).to_bytes(8, "little") + (6).to_bytes(8, "little") + offsets.encode() + lanes
+
+
+TRACKED = QueueCell(settled=Settled(9), tries={3: OUT}, markers={7: Marker(5, 8, OUT)}, dead_letters=DeadLetters(2, (1, 2)))
+ONE = OffsetSet.of_offsets([3])
+RECEIVES, REFUSED = 6, 7
+
+
+@pytest.mark.parametrize(
+    ("number", "data", "said"),
+    [
+        (RECEIVES, received(OffsetSet.of_offsets([4])), "receive of what is not out"),
+        (RECEIVES, received(ONE) + received(ONE), "two of one message"),
+        (RECEIVES, received(OffsetSet(3, (1 << 1_000_000) - 1)), "messages that are not out"),
+        (RECEIVES, received(ONE, varint(1) + varint(1) + varint(2)), "ends beyond what is out"),
+        (RECEIVES, received(ONE, varint(1) + varint(0) + varint(4)), "ends beyond what is out"),
+        (RECEIVES, received(ONE, varint(1) + varint(0) + varint(0)), "ends beyond what is out"),
+        (RECEIVES, received(ONE, varint(2) + (varint(0) + varint(2)) * 2), "two of one message"),
+        (RECEIVES, received(ONE, varint(2**40)), "too large"),
+        (RECEIVES, received(ONE)[:-2], "ends too soon"),
+        (RECEIVES, received(ONE) + b"\x00", "ends too soon"),
+        (REFUSED, varint(3) + varint(2), "did not assign"),
+        (REFUSED, varint(1), "ends too soon"),
+    ],
+)
+def test_a_cell_whose_receives_or_refusals_are_damaged_is_named(number: int, data: bytes, said: str) -> None:
+    whole = b"\x02" + encode_cell(TRACKED)[1:] + varint(1)
+    decode_cell(whole + section(RECEIVES, received(ONE, varint(1) + varint(0) + varint(2))), where="the cell")
+    with pytest.raises(DataDamaged, match=f"{said}.*object: the cell"):
+        decode_cell(whole + section(number, data), where="the cell")
 
 
 def test_many_ranges_are_set_side_by_side() -> None:
