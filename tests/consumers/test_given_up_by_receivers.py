@@ -112,6 +112,28 @@ def test_by_policy_its_message_group_is_parked(beside: bool) -> None:
     scene.play(script)
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_of_one_receive_the_earlier_message_is_given_up_first(beside: bool) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one, two = scene.member("one"), scene.member("two")
+        await one.consume()
+        await one.send("a1", "a2")
+        await scene.let_pass(2)
+        found = await one.receive(2, invisible=LONG)
+        await two.consume()
+        by = two if beside else one
+        with pytest.raises(ReceiptAhead):
+            await by.run(by.consumer.dead_letter(found[1]))
+        for message in found:
+            await by.run(by.consumer.dead_letter(message))
+        await scene.let_pass(12)
+        assert bodies(await scene.letters()) == ["a1", "a2"]
+
+    scene.play(script)
+
+
 def handle(offset: int, *, lane: int | None = None, following: int | None = None) -> ReceiptHandle:
     return ReceiptHandle(
         group="audit", topic="orders", queue=0, offset=offset, generation=0, attempt=3, lane=lane, following=following

@@ -164,26 +164,33 @@ def test_after_a_reset_nothing_of_before_is_given_again(order: str) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_a_cancelled_receive_was_being_given_is_not_given_to_its_repetition(order: str) -> None:
+    """Whenever it is cancelled: before its write, while that is under way, or after."""
     scene = Scene()
 
     async def script() -> None:
         one = scene.member("one")
-        await one.consume(delivery_order=order)
+        await one.consume(delivery_order=order, max_attempts=None)
         await one.send("a1", "a2")
         await scene.let_pass(2)
+        consumer = one.consumer
 
-        async def cancelled_and_repeated() -> list[MessageView]:
-            consumer = one.consumer
+        async def cancelled_and_repeated(after_ms: int) -> list[MessageView]:
             first = asyncio.ensure_future(consumer.receive(2, THIRTY, NOTHING, attempt_id="x"))
-            await scene.let_pass(0.001)
+            await scene.let_pass(after_ms / 1000)
             first.cancel()
             with suppress(asyncio.CancelledError):
                 await first
             return await consumer.receive(2, THIRTY, timedelta(seconds=5), attempt_id="x")
 
-        again = await one.run(cancelled_and_repeated())
-        assert [(message.body, message.delivery_attempt) for message in again] == [(b"a1", 2), (b"a2", 2)]
-        await one.ack(*again)
+        delivered = 0
+        for after_ms in range(20):
+            again = await one.run(cancelled_and_repeated(after_ms))
+            assert bodies(again) == ["a1", "a2"]
+            assert again[0].delivery_attempt > delivered
+            delivered = again[0].delivery_attempt
+            await one.run(consumer.change_invisible_duration(again[0], NOTHING))
+            if order == "CONCURRENT":
+                await one.run(consumer.change_invisible_duration(again[1], NOTHING))
 
     scene.play(script)
 
@@ -202,6 +209,24 @@ def test_receives_at_once_with_one_attempt_id_are_given_the_same(order: str) -> 
             return await asyncio.gather(*both)
 
         first, second = await twice()
+        assert len(first) == 1
+        assert first == second
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_receives_at_once_look_and_take_one_after_the_other(order: str) -> None:
+    """Their queue was asked before, so both of them read what is out to them, and find nothing."""
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order=order)
+        await one.send("a1", "b1", "c1", "d1")
+        await scene.let_pass(2)
+        await one.ack(*await receive(one, 1))
+        first, second = await asyncio.gather(receive(one, 1), receive(one, 1))
         assert len(first) == 1
         assert first == second
 

@@ -324,6 +324,7 @@ class Repeats:
     async def _judge(self, member: Member, attempt: str, number: int, messages: list[MessageView], before: Before) -> None:
         known, by = self.attempts[attempt], self.number_of[member]
         cells = {queue: await self.scene.cell(queue) for queue in range(QUEUES)}
+        generations = {queue: member.consumer._membership.generation("orders", queue) for queue in range(QUEUES)}
         still_owned = {queue for _, queue in member.consumer._owner.queues}
         now_ms = EPOCH_MS + int(1000 * self.scene.now_s)
         found: dict[Delivery, str] = {}
@@ -340,6 +341,7 @@ class Repeats:
             for delivery, given in known.given.items()
             if (given.at <= before.answers or (given.by == by and given.at < number))
             and (queue := (handle := ReceiptHandle.decode(given.handle)).queue) in cells
+            and handle.generation >= generations[queue]
             and (given.by == by or given.at <= before.asked or queue in before.owned & still_owned)
             and _is_out(before.cells[queue], handle, EPOCH_MS + int(1000 * before.at_s))
             and _is_out(cells[queue], handle, now_ms)

@@ -1,13 +1,22 @@
-"""Repeated receives with a guard removed, from the tests' side."""
+"""Repeated receives, and messages given up by their receivers, with one guard removed, from the tests' side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
+from penstock.consumers.queues import receive_processor
+from penstock.consumers.queues.processor import QueueProcessor
+from penstock.consumers.queues.receive_processor import ReceiveProcessor
+from penstock.consumers.receives import Receives
 from penstock.consumers.schedule.want import Want
-from penstock.coordinator.queues.cell import Tries
-from tests.simulation.patches import attribute
+from penstock.coordinator.queues import invisibility
+from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Receive, Tries
+from penstock.coordinator.queues.receipt_handle import ReceiptHandle
+from penstock.coordinator.queues.receives import outstanding
+from tests.simulation.patches import always, attribute, everywhere
 from tests.simulation.receiving_mutants import ReceivingMutant
 
 
@@ -18,8 +27,98 @@ def _unnamed(original: Callable[..., Tries]) -> Callable[..., Tries]:
     return out
 
 
+def _to_the_limit(original: Callable[..., Any]) -> Callable[..., Any]:
+    def found(cell: QueueCell, is_meant: Callable[[Receive], bool], now_ms: int) -> Any:
+        out = original(cell, is_meant, now_ms)
+        return replace(out, lanes={lane: _whole(marker) for lane, marker in out.lanes.items()})
+
+    def _whole(marker: Marker) -> Marker:
+        assert marker.tries.receive is not None
+        return replace(marker, tries=replace(marker.tries, receive=replace(marker.tries.receive, end=marker.limit)))
+
+    return found
+
+
+def _of_the_owner(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def cell(self: Receives, queue: Any) -> QueueCell | None:
+        processor = self._queues.get(queue)
+        found: QueueCell | None = await original(self, queue) if processor is None else processor.keeper.cell
+        return found
+
+    return cell
+
+
+def _due_or_not(original: Callable[..., Any]) -> Callable[..., Any]:
+    def found(cell: QueueCell, is_meant: Callable[[Receive], bool], now_ms: int) -> Any:
+        return original(cell, is_meant, -1)
+
+    return found
+
+
+def _all_at_once(_: Any) -> Any:
+    @asynccontextmanager
+    async def one_by_one(self: Receives, receive: Receive | None) -> AsyncIterator[None]:
+        yield
+
+    return one_by_one
+
+
+def _in_any_order(original: Callable[..., QueueCell]) -> Callable[..., QueueCell]:
+    def given_up(cell: QueueCell, handle: ReceiptHandle, **rest: Any) -> QueueCell:
+        marker: Any = cell.markers.get(handle.lane) if handle.lane is not None else None
+        if marker is not None and marker.head < handle.offset < marker.limit and cell.generation == handle.generation:
+            cell = cell.with_marker(handle.lane or 0, marker.from_head(handle.offset, marker.tries.state, marker.tries.due_ms))
+        return original(cell, handle, **rest)
+
+    return given_up
+
+
+async def _nothing(self: ReceiveProcessor, attempt: int) -> None:
+    return None
+
+
+def _untold(original: Callable[..., DeadLetters]) -> Callable[..., DeadLetters]:
+    def with_refused(self: DeadLetters, offset: int, attempts: int) -> DeadLetters:
+        return replace(original(self, offset, attempts), refused=self.refused)
+
+    return with_refused
+
+
 REPEATING_MUTANTS: Mapping[str, ReceivingMutant] = {
-    "named": ReceivingMutant(
-        guard="the cell names the receive that messages are out to", patch=attribute(Want, "out", _unnamed), seeds=(0,)
+    "named": ReceivingMutant(guard="the cell names the receive that messages are out to", patch=attribute(Want, "out", _unnamed)),
+    "end": ReceivingMutant(
+        guard="of a lane a receive is given again what it was given, not all that was delivered as often",
+        patch=everywhere(outstanding, _to_the_limit(outstanding)),
+    ),
+    "read": ReceivingMutant(
+        guard="what is out is read from the table, as others may have settled it", patch=attribute(Receives, "_cell", _of_the_owner)
+    ),
+    "due": ReceivingMutant(guard="what is due is not given again", patch=everywhere(outstanding, _due_or_not(outstanding))),
+    "one-by-one": ReceivingMutant(
+        guard="receives with one attempt id look and take one after the other",
+        patch=attribute(Receives, "one_by_one", _all_at_once),
+    ),
+    "unwound": ReceivingMutant(
+        guard="what a cancelled receive was given is on its way back before the next one looks",
+        patch=attribute(ReceiveProcessor, "unwound", lambda _: _nothing),
+    ),
+    "inherited": ReceivingMutant(
+        guard="a new owner knows the receives that it found messages out to",
+        patch=attribute(receive_processor, "attempts_out", lambda _: always(set())),
+    ),
+    "asked": ReceivingMutant(
+        guard="a consumer knows the queues that it asked for a receive", patch=attribute(Receives, "note", lambda _: always(None))
+    ),
+    "refused-in-order": ReceivingMutant(
+        guard="messages of a group that were received together are given up in order",
+        patch=everywhere(invisibility.given_up, _in_any_order(invisibility.given_up)),
+    ),
+    "refused-attempts": ReceivingMutant(
+        guard="the cell says how often a message was delivered that its receiver gave up",
+        patch=attribute(DeadLetters, "with_refused", _untold),
+    ),
+    "letters-noticed": ReceivingMutant(
+        guard="an owner looks for dead letters that others assigned",
+        patch=attribute(QueueProcessor, "_notice_letters", lambda _: always(None)),
     ),
 }

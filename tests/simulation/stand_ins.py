@@ -156,6 +156,34 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
         "generation": ("tests/consumers/test_simple.py", "test_a_reset_fences_what_is_out"),
         "delivery": ("tests/coordinator/test_invisibility.py", "test_what_nobody_took_is_visible_again_if_it_is_the_same_delivery"),
     },
+    "repeating": {
+        "asked": ("tests/consumers/test_named_receives.py", "test_a_repeated_receive_gives_the_same_and_nothing_else"),
+        "named": ("tests/consumers/test_named_receives.py", "test_a_repeated_receive_gives_the_same_and_nothing_else"),
+        "inherited": ("tests/consumers/test_named_receives.py", "test_the_next_owner_gives_the_same_again"),
+        "one-by-one": (
+            "tests/consumers/test_named_receives.py",
+            "test_receives_at_once_look_and_take_one_after_the_other",
+        ),
+        "unwound": (
+            "tests/consumers/test_named_receives.py",
+            "test_what_a_cancelled_receive_was_being_given_is_not_given_to_its_repetition",
+        ),
+        "read": ("tests/consumers/test_named_receives.py", "test_what_was_acknowledged_beside_the_owner_is_not_given_again"),
+        "due": ("tests/consumers/test_named_receives.py", "test_what_is_due_is_not_given_again_though_its_owner_sleeps"),
+        "end": ("tests/consumers/test_named_receives.py", "test_of_a_lane_only_what_the_receive_was_given_is_given_again"),
+        "refused-attempts": (
+            "tests/consumers/test_given_up_by_receivers.py",
+            "test_the_next_owner_writes_the_letter_with_its_attempts",
+        ),
+        "refused-in-order": (
+            "tests/consumers/test_given_up_by_receivers.py",
+            "test_of_one_receive_the_earlier_message_is_given_up_first",
+        ),
+        "letters-noticed": (
+            "tests/consumers/test_given_up_by_receivers.py",
+            "test_a_message_given_up_is_a_dead_letter_once_and_its_group_goes_on",
+        ),
+    },
     "letters": {
         "remembered": ("tests/consumers/test_redrive.py", "test_a_repetition_sends_what_came_since"),
         "name-of-queue": ("tests/consumers/test_dead_letters.py", "test_queues_and_topics_with_the_same_sequences_do_not_meet"),

@@ -27,6 +27,10 @@ def without(world: str, name: str) -> AbstractContextManager[None]:
         from tests.simulation.receiving_mutants import RECEIVING_MUTANTS
 
         return RECEIVING_MUTANTS[name].patch()
+    if world == "repeating":
+        from tests.simulation.repeating_mutants import REPEATING_MUTANTS
+
+        return REPEATING_MUTANTS[name].patch()
     if world == "timers":
         from tests.simulation.timers.mutants import MUTANTS as TIMERS_MUTANTS
 
