@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from penstock.consumers import receives
 from penstock.consumers.receives import NAME_CHARS_MAX, Delivered
+from penstock.coordinator.queues.receipt_handle import ReceiptOutdated
 from penstock.log import MessageView
 from penstock.log.errors import InvalidArgument, LimitExceeded
 from tests.consumers.receiving import Member, Scene, bodies
@@ -288,6 +290,51 @@ def test_of_a_lane_only_what_the_receive_was_given_is_given_again() -> None:
         again = await receive(one, 2, attempt="second")
         assert bodies(again) == ["a1", "a2"]
         assert await receive(one, attempt="second") == again
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_of_a_topic_that_was_made_anew_nothing_is_out(order: str) -> None:
+    """Its messages have the offsets of those that are out."""
+    scene = Scene()
+
+    async def script() -> None:
+        one, two = scene.member("one"), scene.member("two")
+        await one.consume(delivery_order=order)
+        await one.send("a1", "b1")
+        await scene.let_pass(2)
+        before = await receive(one, invisible=timedelta(hours=1))
+        await two.run(two.lake.delete_topic("orders"))
+        await two.run(two.lake.create_topic("orders", scene.settings))
+        await scene.let_pass(60)
+        await two.consume(delivery_order=order)
+        await two.send("a8", "b9")
+        await scene.let_pass(5)
+        assert await deliveries(two) == []
+        with pytest.raises(ReceiptOutdated):
+            await two.ack(before[0])
+        found = await receive(two)
+        assert [(message.body, message.delivery_attempt) for message in found] == [(b"a8", 1), (b"b9", 1)]
+        assert await receive(two) == found
+
+    scene.play(script)
+
+
+def test_attempt_ids_are_forgotten_when_nothing_is_out_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receives, "_REMEMBERED", 8)
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order="CONCURRENT")
+        await one.send(*(f"a{n}" for n in range(30)))
+        await scene.let_pass(2)
+        first = await receive(one, 1, attempt="first", invisible=timedelta(hours=1))
+        for n in range(28):
+            await one.ack(*await receive(one, 1, attempt=f"attempt {n}"))
+        assert len(one.consumer._receives._handed) <= 9
+        assert await receive(one, attempt="first") == first
 
     scene.play(script)
 
