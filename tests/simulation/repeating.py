@@ -20,7 +20,9 @@ from typing import NamedTuple
 
 from penstock.consumers.dead_letters.writer import RECONSUME_TIMES
 from penstock.consumers.simple import SimpleConsumer
+from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.codec import decode_cell
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle, ReceiptRefused
 from penstock.log import MessageView
 from penstock.log.errors import PenstockError
@@ -124,8 +126,8 @@ class Repeats:
                 while not await self._is_settled():
                     await self.scene.let_pass(1)
         except TimeoutError:
-            cells = [await self.scene.cell(queue) for queue in range(QUEUES)]
-            left = [(cell.settled.floor, dict(cell.tries), dict(cell.markers), cell.dead_letters.assigned) for cell in cells]
+            cells = await self._cells()
+            left = [(one.settled.floor, dict(one.tries), dict(one.markers), one.dead_letters.assigned) for one in cells.values()]
             self.wrong.append(f"never settled, at {self.scene.now_s:.0f} s: {left}")
         await self._judge_letters()
         for life in lives:
@@ -135,9 +137,17 @@ class Repeats:
         await asyncio.wait(lives)
 
     async def _is_settled(self) -> bool:
-        cells = [await self.scene.cell(queue) for queue in range(QUEUES)]
+        cells = (await self._cells()).values()
         done = not any(cell.tries or cell.markers or cell.dead_letters.assigned for cell in cells)
         return done and sum(cell.settled.floor for cell in cells) == MESSAGES
+
+    async def _cells(self) -> dict[int, QueueCell]:
+        """As they stand in the table; a queue that nobody took yet has none, which is as an empty one."""
+        keys = {queue: queue_key("audit", "orders", queue) for queue in range(QUEUES)}
+        stored = {queue: await self.scene.table.memory.get(key) for queue, key in keys.items()}
+        return {
+            queue: QueueCell() if one is None else decode_cell(one.data[16:], where=keys[queue]) for queue, one in stored.items()
+        }
 
     async def _machine(self, name: str) -> None:
         while True:
@@ -317,13 +327,13 @@ class Repeats:
     async def _before(self, member: Member, client: str) -> Before:
         """What a receive that begins now is judged by."""
         owned = {queue for _, queue in member.consumer._owner.queues}
-        cells = {queue: await self.scene.cell(queue) for queue in range(QUEUES)}
+        cells = await self._cells()
         known = {queue: member.consumer._membership.generation("orders", queue) for queue in range(QUEUES)}
         return Before(self.scene.now_s, self.answers, self.asked.get((client, self.number_of[member]), -1), cells, known, owned)
 
     async def _judge(self, member: Member, attempt: str, number: int, messages: list[MessageView], before: Before) -> None:
         known, by = self.attempts[attempt], self.number_of[member]
-        cells = {queue: await self.scene.cell(queue) for queue in range(QUEUES)}
+        cells = await self._cells()
         generations = {queue: member.consumer._membership.generation("orders", queue) for queue in range(QUEUES)}
         still_owned = {queue for _, queue in member.consumer._owner.queues}
         now_ms = EPOCH_MS + int(1000 * self.scene.now_s)

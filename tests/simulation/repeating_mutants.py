@@ -85,7 +85,9 @@ def _untold(original: Callable[..., DeadLetters]) -> Callable[..., DeadLetters]:
 
 
 REPEATING_MUTANTS: Mapping[str, ReceivingMutant] = {
-    "named": ReceivingMutant(guard="the cell names the receive that messages are out to", patch=attribute(Want, "out", _unnamed)),
+    "named": ReceivingMutant(
+        guard="the cell names the receive that messages are out to", patch=attribute(Want, "out", _unnamed), seeds=(0,)
+    ),
     "end": ReceivingMutant(
         guard="of a lane a receive is given again what it was given, not all that was delivered as often",
         patch=everywhere(outstanding, _to_the_limit(outstanding)),
@@ -105,20 +107,29 @@ REPEATING_MUTANTS: Mapping[str, ReceivingMutant] = {
     "inherited": ReceivingMutant(
         guard="a new owner knows the receives that it found messages out to",
         patch=attribute(receive_processor, "attempts_out", lambda _: always(set())),
+        seeds=(4,),
     ),
     "asked": ReceivingMutant(
-        guard="a consumer knows the queues that it asked for a receive", patch=attribute(Receives, "note", lambda _: always(None))
+        guard="a consumer knows the queues that it asked for a receive",
+        patch=attribute(Receives, "note", lambda _: always(None)),
+        seeds=(0,),
     ),
     "refused-in-order": ReceivingMutant(
         guard="messages of a group that were received together are given up in order",
         patch=everywhere(invisibility.given_up, _in_any_order(invisibility.given_up)),
+        seeds=(0,),
     ),
     "refused-attempts": ReceivingMutant(
         guard="the cell says how often a message was delivered that its receiver gave up",
         patch=attribute(DeadLetters, "with_refused", _untold),
+        seeds=(0,),
     ),
     "letters-noticed": ReceivingMutant(
         guard="an owner looks for dead letters that others assigned",
         patch=attribute(QueueProcessor, "_notice_letters", lambda _: always(None)),
+        seeds=(0,),
     ),
 }
+
+UNMET = frozenset({"due", "end", "one-by-one", "read", "unwound"})
+"""Guards whose moment came in none of seven seeds. Only their stand-ins notice that they are missing."""
