@@ -132,4 +132,4 @@ REPEATING_MUTANTS: Mapping[str, ReceivingMutant] = {
 }
 
 UNMET = frozenset({"due", "end", "one-by-one", "read", "unwound"})
-"""Guards whose moment came in none of seven seeds. Only their stand-ins notice that they are missing."""
+"""Guards whose moment came in none of six to eight seeds. Only their stand-ins notice that they are missing."""
