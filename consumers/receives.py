@@ -196,4 +196,8 @@ def _checked(name: str, value: object, operation: str = "receive") -> str:
         raise LimitExceeded(
             f"{name} is too long", operation=operation, expected=f"at most {NAME_CHARS_MAX} characters", observed=len(value)
         )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{name} is no text that UTF-8 can say", operation=operation, observed=ascii(value)) from error
     return value

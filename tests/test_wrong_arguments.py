@@ -131,6 +131,8 @@ TO_SIMPLE: dict[str, dict[str, Any]] = {
     "receive": {"max_messages": 1, "await_duration": NONE},
     "ack": {"receipts": ("x",)},
     "change_invisible_duration": {"receipt": "x", "duration": timedelta(seconds=1)},
+    "dead_letter": {"receipt": "x"},
+    "deliveries": {"holder": "x"},
     "statistics": {},
 }
 TO_PULL: dict[str, dict[str, Any]] = {

@@ -33,6 +33,7 @@ MESSAGES = st.builds(
         st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), st.none() | st.binary(max_size=4)), max_size=3
     ),
     value=st.none(),
+    message_id=st.none(),
 )
 
 

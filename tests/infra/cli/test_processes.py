@@ -132,15 +132,25 @@ def test_a_stray_folder_is_told_and_the_rest_maintained(start: Start, lake: Path
 
 EXPORT_HELD = """
 import signal
+from contextlib import contextmanager
 from penstock.infra.cli import main
 from penstock.infra.cli.messages import export
 
-def write(self, batch, write=export._JsonFile.write):
-    write(self, batch)
-    self._file.flush()
-    signal.pause()  # until it is told to end: it never ends by itself
+class Held:
+    def __init__(self, file):
+        self._file = file
 
-export._JsonFile.write = write
+    def write(self, data):
+        self._file.write(data)
+        self._file.flush()
+        signal.pause()  # until it is told to end: it never ends by itself
+
+@contextmanager
+def open_file(url, mode, opened=export.open_file):
+    with opened(url, mode) as file:
+        yield Held(file)
+
+export.open_file = open_file
 main(prog_name="penstock")
 """
 
