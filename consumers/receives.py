@@ -38,6 +38,8 @@ class Delivered:
     """The messages as the receive gave them, with the same receipt handles and delivery attempts; by topic, queue and offset."""
     due: datetime
     """When the first of them becomes visible to others, in UTC."""
+    holder: str
+    """Whom they are out to."""
 
 
 @dataclass(slots=True)
@@ -147,21 +149,22 @@ class Receives:
         messages = [message for one in found for message in await self._read(one.queue, one.cell, one.out)]
         return messages, max((due_ms for one in found for due_ms in one.out.dues_ms()), default=0)
 
-    async def deliveries(self, holder: str) -> list[Delivered]:
-        """All that is out to a holder. A later `again` with one of these attempt ids finds it."""
-        name = holder_hash(_checked("holder", holder, "deliveries"), self._membership.record.secret)
+    async def deliveries(self, holders: Iterable[str]) -> list[Delivered]:
+        """All that is out to some holders. A later `again` with one of these attempt ids finds it."""
+        secret = self._membership.record.secret
+        names = {holder_hash(_checked("holder", holder, "deliveries"), secret): holder for holder in holders}
         queues = sorted((topic, queue) for topic, count in self._membership.queues.items() for queue in range(count))
-        found = await self._found(queues, lambda one: one.holder == name)
-        messages: defaultdict[int, list[MessageView]] = defaultdict(list)
-        dues_ms: defaultdict[int, list[int]] = defaultdict(list)
+        found = await self._found(queues, lambda one: one.holder in names)
+        messages: defaultdict[tuple[int, int], list[MessageView]] = defaultdict(list)
+        dues_ms: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for one in found:
-            for attempt, part in one.out.by_attempt().items():
-                messages[attempt] += await self._read(one.queue, one.cell, part)
-                dues_ms[attempt] += part.dues_ms()
+            for (holder, attempt), part in one.out.by_receive().items():
+                messages[holder, attempt] += await self._read(one.queue, one.cell, part)
+                dues_ms[holder, attempt] += part.dues_ms()
                 self.note(Receive(attempt), one.queue, max(part.dues_ms()))
         return [
-            Delivered(tuple(those), datetime.fromtimestamp(min(dues_ms[attempt]) / 1000, UTC))
-            for attempt, those in messages.items()
+            Delivered(tuple(those), datetime.fromtimestamp(min(dues_ms[holder, attempt]) / 1000, UTC), names[holder])
+            for (holder, attempt), those in messages.items()
             if those
         ]
 

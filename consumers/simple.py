@@ -200,16 +200,17 @@ class SimpleConsumer(GroupMember):
         )
         return found
 
-    async def deliveries(self, holder: str) -> list[Delivered]:
-        """All messages of the consumer's topics that are out to a holder, over all queues, whoever gave them and whoever owns the queues.
+    async def deliveries(self, *holders: str) -> list[Delivered]:
+        """All messages of the consumer's topics that are out to these holders, over all queues, whoever gave them and whoever owns the
+        queues.
 
         For processes that receive for others, such as gateways: another one goes on for the holder, changes invisible durations by these
-        handles, and answers a receive that is repeated with one of their attempt ids. Reads every queue's cell.
+        handles, and answers a receive that is repeated with one of their attempt ids. Reads every queue's cell once, for all holders.
 
         Raises `InvalidArgument`, `ClosedError`, and a retry error when the table or the store does not tell.
         """
         self._check_open("deliveries")
-        return await self._receives.deliveries(holder)
+        return await self._receives.deliveries(holders)
 
     async def _take(self, most: int, invisible_ms: int, receive: Receive | None) -> list[MessageView]:
         """Messages that the queues have, beginning with the queue whose turn it is."""

@@ -44,6 +44,7 @@ class Gateway:
         self.producers = Producers(lake)
         self.transacting = Transacting(lake, self.clients, first_check=self.options.first_check)
         self.consumers = ConsumerService(lake, self.clients, self.names, store_host=self.peers.name)
+        self.peers.on_gone.append(self.consumers.keeping.look_again)
         access = self.options.access
         self.authorizer = None if access is None else Authorizer.of(access, lake.coordination.access.read, lake.runtime.clock)
         self.calls = Calls(

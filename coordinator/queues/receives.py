@@ -41,14 +41,14 @@ class Outstanding:
         """When each message or lane becomes visible to others."""
         return [tries.due_ms for tries in self._tries()]
 
-    def by_attempt(self) -> dict[int, Outstanding]:
-        """The messages that are out to each attempt id, as its hash."""
-        attempts = {tries.receive.attempt for tries in self._tries() if tries.receive is not None}
-        return {attempt: self._of(attempt) for attempt in sorted(attempts)}
+    def by_receive(self) -> dict[tuple[int, int], Outstanding]:
+        """The messages that are out to each receive, by the hashes of its holder and its attempt id."""
+        receives = {(tries.receive.holder, tries.receive.attempt) for tries in self._tries() if tries.receive is not None}
+        return {(holder, attempt): self._of(holder, attempt) for holder, attempt in sorted(receives)}
 
-    def _of(self, attempt: int) -> Outstanding:
+    def _of(self, holder: int, attempt: int) -> Outstanding:
         def is_of(tries: Tries) -> bool:
-            return tries.receive is not None and tries.receive.attempt == attempt
+            return tries.receive is not None and (tries.receive.holder, tries.receive.attempt) == (holder, attempt)
 
         return Outstanding(
             {offset: tries for offset, tries in self.alone.items() if is_of(tries)},

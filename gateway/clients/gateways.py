@@ -8,7 +8,7 @@ they turn to its neighbour.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 import msgspec
@@ -64,6 +64,8 @@ class _Sighting:
     beat: int
     since_s: float
     """When this number of renewals was seen first."""
+    is_quiet: bool = False
+    """Whether it was seen before."""
 
 
 class Sightings:
@@ -72,14 +74,19 @@ class Sightings:
     def __init__(self) -> None:
         self._seen: dict[str, _Sighting] = {}
 
-    def see(self, gateways: Gateways, now_s: float) -> None:
-        """Note what the list says now."""
-        self._seen = {
-            name: known
-            if (known := self._seen.get(name)) is not None and known.beat == entry.beat
-            else _Sighting(entry.beat, now_s)
-            for name, entry in gateways.items()
-        }
+    def see(self, gateways: Gateways, now_s: float) -> frozenset[str]:
+        """Note what the list says now. Gives the gateways that may be gone since: they left, or for the first time did not renew since the
+        list was seen last.
+        """
+        before, self._seen = self._seen, {name: self._sighting(name, entry, now_s) for name, entry in gateways.items()}
+        quiet = {name for name, one in self._seen.items() if one.is_quiet and not before[name].is_quiet}
+        return frozenset(quiet | (before.keys() - self._seen.keys()))
+
+    def _sighting(self, name: str, entry: Entry, now_s: float) -> _Sighting:
+        known = self._seen.get(name)
+        if known is None or known.beat != entry.beat:
+            return _Sighting(entry.beat, now_s)
+        return replace(known, is_quiet=True)
 
     def dead(self, now_s: float) -> frozenset[str]:
         """The gateways that have not renewed for too long."""

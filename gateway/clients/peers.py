@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -41,6 +41,8 @@ class Peers:
         self._sightings = Sightings()
         self._document: Document[Gateways] | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self.on_gone: list[Callable[[], None]] = []
+        """Each is called when another gateway left, or missed a renewal: long before it counts as dead."""
 
     # --- Routes -----------------------------------------------------------------------------------------------------------------
 
@@ -97,7 +99,10 @@ class Peers:
         own = self.own = msgspec.structs.replace(self.own, beat=self.own.beat + 1)
         now_s = self._clock.monotonic_s()
         try:
-            self._sightings.see(await document.read(), now_s)
+            gone = self._sightings.see(await document.read(), now_s) - {self.name}
+            if gone:
+                for told in self.on_gone:
+                    told()
             dead = self._sightings.dead(now_s)
             known = await document.change(lambda found: renewed(found, self.name, own, dead))
         except PenstockError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from asyncio import Future
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +15,27 @@ from ..server.calls import Call
 LOST_S: Final = 30.0
 """A client that was not heard of for this time is lost. Every SDK sends a heartbeat each 10 s."""
 
+_PEERS_MAX: Final = 16
+"""The connections of one client that are remembered. A balancer that shares calls among more makes it be looked for again and again."""
+
 Send = Callable[[pb.TelemetryCommand], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Looked:
+    """When the cells of a consumer group and topic were looked through for what other gateways gave a client: at its connections."""
+
+    by_peer: OrderedDict[str, Future[None]] = field(default_factory=OrderedDict)
+    """What was asked of the cells, by the connection that the client came by, the newest last."""
+    used_s: float = 0.0
+    """When the client last asked for messages there."""
+    is_renewed: bool = False
+    """Whether that was as a push consumer does, whose messages stay invisible as long as it lives."""
+
+    def note(self, peer: str, asked: Future[None]) -> None:
+        self.by_peer[peer] = asked
+        if len(self.by_peer) > _PEERS_MAX:
+            self.by_peer.popitem(last=False)
 
 
 @dataclass(slots=True)
@@ -30,6 +52,8 @@ class Client:
     """The topics that it announced to send to."""
     send: Send | None = field(default=None, repr=False)
     """Sends a command by its telemetry stream, while that is open."""
+    looked: dict[tuple[str, str], Looked] = field(default_factory=dict, repr=False)
+    """By consumer group and topic: it ends with the client."""
 
 
 class Clients:

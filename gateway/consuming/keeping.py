@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from ...coordinator import ReceiptRefused
 from ...log import MessageView, PenstockError
 from ...log.runtime.runtime import Clock
-from ..clients.registry import Client, Clients
+from ..clients.registry import LOST_S, Client, Clients, Looked
 from ..protocol.status import Refused
 from .leases import RENEWED_FOR_S, Leases, Place
 from .pool import Pool, Pooled
@@ -35,31 +36,78 @@ class Keeping:
         self._clients = clients
         self._clock = clock
         self._leases = Leases()
-        self._adopted: dict[tuple[str, str, str, str], asyncio.Future[None]] = {}
-        """What was asked for of the cells, by client, connection, group and topic: once for each connection."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_looking = False
+        self._look_once_more = False
         clients.on_lost.append(self._lost)
 
     def __len__(self) -> int:
         return len(self._leases)
 
-    async def adopt(self, pooled: Pooled, client_id: str, peer: str) -> None:
-        """Go on for a client with what other gateways gave it, when it comes by a new connection."""
-        key = (client_id, peer, pooled.group, pooled.topic)
-        asked = self._adopted.get(key)
+    async def adopt(self, pooled: Pooled, client_id: str, peer: str, *, is_renewed: bool) -> None:
+        """Go on for a client with what other gateways gave it, when it comes by a new connection.
+
+        ``is_renewed``: whether its messages are kept invisible as long as it lives. Otherwise it only becomes known which queues gave it some.
+        """
+        client = self._clients.get(client_id)
+        if client is None:  # it said goodbye beside this call
+            return
+        looked = client.looked.setdefault((pooled.group, pooled.topic), Looked())
+        looked.used_s, looked.is_renewed = self._clock.monotonic_s(), is_renewed
+        asked = looked.by_peer.get(peer)
         if asked is None:
-            asked = self._adopted[key] = asyncio.ensure_future(self._adopt(pooled, client_id))
+            asked = self._begun(self._adopt(pooled, [client_id], is_renewed=is_renewed))
+            looked.note(peer, asked)
         try:
             await asyncio.shield(asked)
         except PenstockError:
-            self._adopted.pop(key, None)  # the next receive asks again
+            looked.by_peer.pop(peer, None)  # the next receive asks again
             raise
 
-    async def _adopt(self, pooled: Pooled, client_id: str) -> None:
+    async def _adopt(self, pooled: Pooled, client_ids: Sequence[str], *, is_renewed: bool) -> None:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
-        for delivered in await pooled.consumer.deliveries(client_id):
-            due_s = now_s + delivered.due.timestamp() - now_ms / 1000
-            self._add(pooled, client_id, delivered.messages, now_s=now_s, due_s=due_s)
+        for delivered in await pooled.consumer.deliveries(*client_ids):
+            if is_renewed:
+                due_s = now_s + delivered.due.timestamp() - now_ms / 1000
+                self._add(pooled, delivered.holder, delivered.messages, now_s=now_s, due_s=due_s)
+
+    def look_again(self) -> None:
+        """Go on for all push consumers that poll here with what a gateway gave them that may be gone. Nobody need ask for that.
+
+        Another gateway that lives is not disturbed: both renew until the messages are settled.
+        """
+        self._look_once_more = True
+        if not self._is_looking:
+            self._is_looking = True
+            self._begun(self._look())
+
+    async def _look(self) -> None:
+        try:
+            while self._look_once_more:
+                self._look_once_more = False
+                await asyncio.gather(*(self._look_through(place, ids) for place, ids in self._polled().items()))
+                await self.round()
+        finally:
+            self._is_looking = False
+
+    def _polled(self) -> dict[Place, list[str]]:
+        """The push consumers that asked for messages here of late, by consumer group and topic."""
+        after_s = self._clock.monotonic_s() - LOST_S
+        found: defaultdict[Place, list[str]] = defaultdict(list)
+        for client in self._clients.all():
+            for place, looked in client.looked.items():
+                if looked.is_renewed and looked.used_s >= after_s:
+                    found[place].append(client.id)
+        return found
+
+    async def _look_through(self, place: Place, client_ids: Sequence[str]) -> None:
+        try:
+            async with self._pool.of(*place) as pooled:
+                await self._adopt(pooled, client_ids, is_renewed=True)
+        except (Refused, PenstockError) as error:
+            log.warning(
+                "a gateway may be gone, and what it gave of topic %s to group %s was not looked for: %s", place[1], place[0], error
+            )
 
     def gave(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView]) -> None:
         """Note what a client was given just now."""
@@ -105,8 +153,6 @@ class Keeping:
 
         A client that is silent here may live at another gateway, which renews by now: what it holds is left to its end.
         """
-        for key in [key for key in self._adopted if key[0] == client.id]:
-            del self._adopted[key]
         if self._clock.monotonic_s() - client.seen_s < _SILENT_S:
             self._release(client.id)
         else:
@@ -114,9 +160,13 @@ class Keeping:
 
     def _release(self, client_id: str) -> None:
         for (group, topic), handles in self._leases.end_client(client_id).items():
-            task = asyncio.ensure_future(self.give_back(group, topic, handles))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begun(self.give_back(group, topic, handles))
+
+    def _begun(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def give_back(self, group: str, topic: str, handles: Sequence[str]) -> None:
         """Make messages visible soon that nobody handles. What fails comes by itself, when its time is over."""
@@ -128,7 +178,7 @@ class Keeping:
 
     async def close(self) -> None:
         """Return when what was begun has ended."""
-        await asyncio.gather(*self._tasks, *self._adopted.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def _give_back(pooled: Pooled, handle: str) -> None:

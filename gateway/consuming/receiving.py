@@ -57,7 +57,7 @@ class Receiving:
         client_id = call.metadata.client_id
         if not wanted.is_named:
             return await self._polled(pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll))
-        await self._keeping.adopt(pooled, client_id, call.peer)
+        await self._keeping.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
         messages = await self._polled(
             pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll, attempt_id=wanted.attempt_id, holder=client_id)
         )

@@ -149,15 +149,16 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
             lambda: self._core.receive(max_messages, invisible_duration, await_duration, attempt_id=attempt_id, holder=holder)
         )
 
-    def deliveries(self, holder: str) -> list[Delivered]:
-        """All messages of the consumer's topics that are out to a holder, over all queues, whoever gave them and whoever owns the queues.
+    def deliveries(self, *holders: str) -> list[Delivered]:
+        """All messages of the consumer's topics that are out to these holders, over all queues, whoever gave them and whoever owns the
+        queues.
 
         For processes that receive for others, such as gateways: another one goes on for the holder, changes invisible durations by these
-        handles, and answers a receive that is repeated with one of their attempt ids. Reads every queue's cell.
+        handles, and answers a receive that is repeated with one of their attempt ids. Reads every queue's cell once, for all holders.
 
         Raises `InvalidArgument`, `ClosedError`, and a retry error when the table or the store does not tell.
         """
-        return self._portal.run(lambda: self._core.deliveries(holder))
+        return self._portal.run(lambda: self._core.deliveries(*holders))
 
     def ack(self, *receipts: MessageView | str) -> None:
         """Settle messages, given as such or by their receipt handles. Returns once that is durable. They never come back.

@@ -141,6 +141,8 @@ def test_beside_the_owner_deliveries_are_found_by_their_holder_and_given_again(o
         assert bodies(left.messages) == bodies(first[4:])
         assert bodies((await deliveries(two, "another"))[0].messages) == bodies(others)
         assert await deliveries(two, "nobody") == []
+        of_all = await two.run(two.consumer.deliveries("client", "nobody", "another"))
+        assert {one.holder: bodies(one.messages) for one in of_all} == {"client": bodies(first[4:]), "another": bodies(others)}
 
     scene.play(script)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
 
+from penstock import aio
 from penstock.gateway.clients.gateways import (
     DEAD_S,
     Entry,
@@ -125,3 +127,38 @@ def test_a_renewal_takes_dead_ones_out_and_never_itself() -> None:
     known = {"a": Entry("h", 1, 5), "b": Entry("h", 2, 9)}
     assert renewed(known, "b", Entry("h", 3, 10), frozenset({"a", "b"})) == {"b": Entry("h", 3, 10)}
     assert without(known, "a") == {"b": known["b"]}
+
+
+def test_a_gateway_that_left_or_missed_a_renewal_is_told_of_once() -> None:
+    sightings = Sightings()
+    known = {"a": Entry("h", 1, 5), "b": Entry("h", 2, 9), "c": Entry("h", 3, 1)}
+    assert sightings.see(known, 100.0) == frozenset()
+    del known["c"]
+    known["b"] = Entry("h", 2, 10)
+    assert sightings.see(known, 110.0) == {"a", "c"}
+    assert sightings.see(known, 120.0) == {"b"}, "a was told of before"
+    known["a"] = Entry("h", 1, 6)
+    assert sightings.see(known, 130.0) == frozenset()
+    assert sightings.see(known, 140.0) == {"a"}
+
+
+def test_who_follows_the_list_is_told_of_a_gateway_that_stands_still() -> None:
+    async def run() -> None:
+        async with aio.connect("memory://") as lake:
+            one, two = (Peers(GatewayOptions(), name, SystemClock()) for name in ("one", "two"))
+            told: list[str] = []
+            two.on_gone.append(lambda: told.append("gone"))
+            for each in (one, two):
+                await each.join(lake.coordination, Entry("h", 1))
+            await one._renew_once()
+            await two._renew_once()
+            assert told == []
+            await two._renew_once()
+            await two._renew_once()
+            assert told == ["gone"]
+            await one.leave()
+            await two._renew_once()
+            assert told == ["gone", "gone"]
+            await two.leave()
+
+    asyncio.run(run())

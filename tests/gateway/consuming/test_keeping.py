@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+import pytest
+
 from penstock.consumers.receives import Delivered
 from penstock.coordinator import DeliveryOrder, GroupSettings, ReceiptExpired
 from penstock.gateway.clients.registry import Client, Clients
@@ -32,15 +34,18 @@ class Consumer:
         self.fails: dict[str, Exception] = {}
         self.held: list[Delivered] = []
         self.asked = 0
+        self.silent: Exception | None = None
 
     async def change_invisible_duration(self, handle: str, duration: timedelta) -> None:
         if handle in self.fails:
             raise self.fails[handle]
         self.changes.append((handle, duration))
 
-    async def deliveries(self, holder: str) -> list[Delivered]:
+    async def deliveries(self, *holders: str) -> list[Delivered]:
         self.asked += 1
-        return self.held
+        if self.silent is not None:
+            raise self.silent
+        return [one for one in self.held if one.holder in holders]
 
 
 class Stage:
@@ -70,6 +75,14 @@ class Stage:
 
     def gave(self, *messages: MessageView) -> None:
         self.keeping.gave(self.pooled, "c", messages)
+
+    def held(self, *messages: MessageView, left_s: float) -> None:
+        """The cells say that another gateway gave these."""
+        self.consumer.held = [Delivered(messages, datetime.fromtimestamp(self.times.now_s + left_s, UTC), "c")]
+
+    async def polls(self, peer: str, *, is_renewed: bool = True) -> None:
+        """The client asks for messages by a connection."""
+        await self.keeping.adopt(self.pooled, "c", peer, is_renewed=is_renewed)
 
 
 def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -155,15 +168,83 @@ def test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection() ->
     async def play() -> None:
         stage = Stage()
         stage.heard()
-        due = datetime.fromtimestamp(stage.times.now_s + 20, UTC)
-        stage.consumer.held = [Delivered((message(7),), due)]
-        await asyncio.gather(*(stage.keeping.adopt(stage.pooled, "c", "one") for _ in range(3)))
-        await stage.keeping.adopt(stage.pooled, "c", "one")
+        stage.held(message(7), left_s=20)
+        await asyncio.gather(*(stage.polls("one") for _ in range(3)))
+        await stage.polls("one")
         assert stage.consumer.asked == 1
         await stage.keeping.round()
         assert stage.consumer.changes == [("h0-7", RENEWED_FOR)], "20 s are left of it"
-        await stage.keeping.adopt(stage.pooled, "c", "two")
+        await stage.polls("two")
         assert stage.consumer.asked == 2
+
+    run(play)
+
+
+def test_what_was_looked_for_is_remembered_of_few_connections_and_ends_with_the_client() -> None:
+    async def play() -> None:
+        stage = Stage()
+        client = stage.heard()
+        for number in range(100):
+            await stage.polls(str(number))
+        (looked,) = client.looked.values()
+        assert list(looked.by_peer) == [str(number) for number in range(84, 100)]
+        stage.clients.remove("c")
+        await stage.polls("100")
+        assert stage.consumer.asked == 100, "it said goodbye beside this receive"
+        stage.heard()
+        await stage.polls("100")
+        assert stage.consumer.asked == 101
+
+    run(play)
+
+
+def test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        await stage.polls("one")
+        stage.held(message(7), left_s=20)
+        stage.keeping.look_again()
+        stage.keeping.look_again()
+        await stage.keeping.close()
+        assert stage.consumer.changes == [("h0-7", RENEWED_FOR)]
+        stage.times.now_s += 31
+        stage.heard()
+        asked = stage.consumer.asked
+        stage.keeping.look_again()
+        await stage.keeping.close()
+        assert stage.consumer.asked == asked, "it polls elsewhere by now"
+
+    run(play)
+
+
+def test_a_look_that_fails_is_logged_and_the_next_one_finds_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        await stage.polls("one")
+        stage.consumer.silent = StoreUnavailable("no answer")
+        stage.keeping.look_again()
+        await stage.keeping.close()
+        assert "orders to group billing was not looked for: no answer" in caplog.text
+        stage.consumer.silent = None
+        stage.held(message(7), left_s=20)
+        stage.keeping.look_again()
+        await stage.keeping.close()
+        assert stage.consumer.changes == [("h0-7", RENEWED_FOR)]
+
+    run(play)
+
+
+def test_what_a_client_receives_for_a_time_of_its_own_is_not_renewed() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        stage.held(message(7), left_s=20)
+        await stage.polls("one", is_renewed=False)
+        stage.keeping.look_again()
+        await stage.keeping.close()
+        assert (stage.consumer.asked, stage.consumer.changes, len(stage.keeping)) == (1, [], 0)
 
     run(play)
 
