@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 from ...coordinator import DeliveryOrder
 from ...coordinator.access.sealing import SealingKeys
+from ...log.errors import InvalidArgument
 from ...log.limits import MIB
 
 
@@ -78,3 +80,24 @@ class GatewayOptions:
     """Whether every call is in the audit log; otherwise those that are refused, or seldom."""
     plaintext: bool = True
     """Whether ``port`` is served, without TLS."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidArgument` where clients would be told an address that leads nowhere."""
+        told = self.advertise.host if self.advertise is not None else self.address or self.host
+        if is_everywhere(told):
+            raise InvalidArgument(
+                "clients cannot be told where this gateway is",
+                operation="start the gateway",
+                object=told or "no host",
+                expected="an address that leads clients to this gateway: they are told it in routes",
+                observed="the address that means all of a machine, which is for listening only",
+                hint="name the host by which clients reach it: --address HOST, or for all gateways together --advertise HOST:PORT",
+            )
+
+
+def is_everywhere(host: str) -> bool:
+    """Whether a host means every address of the machine that listens there."""
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

@@ -11,7 +11,7 @@ from ...log.errors import InvalidArgument
 from ...log.limits import MIB
 from .calls import Calls, unknown
 from .health import Health
-from .options import GatewayOptions
+from .options import GatewayOptions, Place
 from .rpcs import SERVICE, Rpc
 from .tls import Certificate
 
@@ -86,7 +86,7 @@ class Server:
         self.health.is_ready = True
 
     def _listen(self, port: int, credentials: grpc.ServerCredentials | None = None) -> int:
-        where = f"{self._options.host}:{port}"
+        where = str(Place(self._options.host, port))
         try:
             if credentials is not None:
                 return self._server.add_secure_port(where, credentials)

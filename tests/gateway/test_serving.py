@@ -317,6 +317,24 @@ def test_routes_and_assignments_lead_back_where_the_client_came_from() -> None:
     play(body)
 
 
+@pytest.mark.parametrize(("host", "address"), [("0.0.0.0", "127.0.0.1"), ("::", "::1")])
+def test_a_gateway_at_all_addresses_tells_clients_the_one_that_it_is_given(host: str, address: str) -> None:
+    async def run() -> None:
+        options = GatewayOptions(host=host, address=address, port=0)
+        async with (
+            connect(store=MemoryStore(), maintenance=False) as lake,
+            Gateway(lake, options) as gateway,
+            grpc.aio.insecure_channel(f"localhost:{gateway.port}") as channel,
+        ):
+            await lake.create_topic("normal", TOPICS["normal"])
+            request = pb.QueryRouteRequest(topic=pb.Resource(name="normal"))
+            (queue, _) = (await Client(channel).call("QueryRoute", request)).message_queues
+            (told,) = queue.broker.endpoints.addresses
+            assert (told.host, told.port) == (address, gateway.port)
+
+    asyncio.run(run())
+
+
 def test_health_tells_readiness_and_liveness_apart() -> None:
     async def run() -> None:
         async with (

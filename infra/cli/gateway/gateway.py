@@ -40,7 +40,11 @@ _LOOPBACK = "127.0.0.1"
     metavar="HOST:PORT",
     help="The one address of all gateways that clients are told, such as a load balancer's. Default: each gateway's own.",
 )
-@click.option("--address", metavar="HOST", help="The host by which clients reach this gateway, if not the one to listen at.")
+@click.option(
+    "--address",
+    metavar="HOST",
+    help="The host by which clients reach this gateway, if not --host. At 0.0.0.0 and :: one must be given, or --advertise.",
+)
 @click.option("--create-topics", is_flag=True, help="Make a topic of type NORMAL when a client names one that there is not.")
 @click.option(
     "--create-groups",
@@ -127,6 +131,7 @@ def command(
 
 def _run_several(session: Session, options: GatewayOptions, processes: int, stopper: Stopper) -> None:
     """Run processes of this same command, until told to stop."""
+    from ....gateway.server.options import Place
     from ....gateway.server.processes import supervise
     from ....log.runtime.portal import Portal
 
@@ -137,7 +142,7 @@ def _run_several(session: Session, options: GatewayOptions, processes: int, stop
     commands = [[*again, "--own-port", str(options.port + 1 + at)] for at in range(processes)]
     portal = Portal()
     try:
-        where = f"{options.host}:{options.port}"
+        where = str(Place(options.host, options.port))
         output.note(f"Serving {output.printable(shown)} at {where} by {processes} processes. Ctrl-C or SIGTERM ends them.")
         portal.run(lambda: supervise(commands, stopper.attach(), drain=options.drain))
     finally:
@@ -151,6 +156,7 @@ async def _serve(
     session: Session, lake: Lake, options: GatewayOptions, stopper: Stopper, metrics: MemoryMetrics, metrics_port: int | None
 ) -> None:
     from ....gateway.gateway import Gateway
+    from ....gateway.server.options import Place
     from ....gateway.server.processes import end_with_parent
 
     stopped = stopper.attach()
@@ -166,8 +172,8 @@ async def _serve(
             }
             output.emit({**place, "signed": options.access is not None, "lake": session.lake_shown})
         else:
-            ports = [f"{options.host}:{gateway.port}"] if options.plaintext else []
-            ports += [f"{options.host}:{gateway.server.tls_port} (TLS)"] if options.tls is not None else []
+            ports = [str(Place(options.host, gateway.port))] if options.plaintext else []
+            ports += [f"{Place(options.host, gateway.server.tls_port)} (TLS)"] if options.tls is not None else []
             signed = ", to clients that sign" if options.access is not None else ""
             counted = "" if metrics_port is None else f" Metrics: port {metrics_port}."
             lake_shown = output.printable(session.lake_shown)
