@@ -7,6 +7,7 @@ The targets' commits decide what is applied; the sync's own record only says whe
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -35,11 +36,13 @@ from .backend import Backend, FoundChanges, check_done, refusal_of
 from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone, target_named_otherwise
 from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
 from .options import Batch, Options, PoisonEvent, unmatched
-from .remedies import explained, wider_columns
+from .remedies import explained, kept_types, wider_columns
 from .scan import EVENT, TYPED_EVENT, Scan, events_planned
 from .side_by_side import side_by_side
 from .source_types import SourceTypes
 from .stops import Stops
+
+log = logging.getLogger("penstock.spark")
 
 _AFTER_DEATH = 2
 """How often batches are halved after a driver died, perhaps out of memory. The next one begins with a fourth, and grows with each batch."""
@@ -562,6 +565,8 @@ class Engine:
             declared=of_table(options.declared.keys, source),
         )
         check_history(target, path=path, wanted=options.historic(source), kept=self._backend.keeps_history)
+        if kept := kept_types(path, target, united(options.declared.columns, source)):
+            log.warning(kept)
         if options.guard and not target.history and POSITION not in found.others:
             self._held.check()
             self._tables.add_columns(target, [Column(POSITION, "bigint")])

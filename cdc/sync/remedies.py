@@ -74,6 +74,16 @@ def _declared(options: Options, source: Source, table: str, column: str) -> list
     ]
 
 
+def kept_types(path: str, target: Target, declared: Mapping[str, str]) -> str | None:
+    """What to tell of columns that keep another type than the one that is ``declared``; None if there are none."""
+    kept = [
+        f"{column.name} is {column.type}, and {wanted} is declared"
+        for column in target.columns
+        if not holds(column.type, wanted := declared.get(column.name, column.type))
+    ]
+    return f"the target {path} keeps its types: {'; '.join(kept)}. The same line with --retype gives it these" if kept else None
+
+
 def as_text(table: str, column: str | None) -> str:
     """The end of the sentence that names a value that a target has, and the type that it is to have does not: what takes it."""
     return "" if column is None else f". Text holds it: {join(['--column', f'{table}.{column}=string'])}"

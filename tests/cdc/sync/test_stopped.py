@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from penstock.spark import sync
@@ -70,6 +71,23 @@ def test_a_type_that_became_wider_stops_the_table_until_its_target_is_rewritten(
         assert run.await_termination()
     assert run.stopped == {}
     assert rows(path) == [{"id": n, "amount": Decimal(amount)} for n, amount in enumerate(amounts)]
+
+
+def test_a_type_that_is_declared_when_the_target_is_there_already_is_not_passed_over_in_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    for number, columns in enumerate(
+        ({"at": "string", "n": "bigint"}, {"at": "string", "n": "int"}, {"at": "timestamp", "n": "int"})
+    ):
+        assert caplog.text == ""
+        send(lake, [event("c", "t", {"id": number}, {"id": number, "at": "2026-11-26T10:00:00Z", "n": 1}, at=number)], queues=1)
+        run = sync(None, lake, TOPIC, into=into, columns={"t": columns})
+        assert run.await_termination()
+        assert run.stopped == {}
+    (warning,) = caplog.messages
+    assert f"the target {into / 't'} keeps its types: at is string, and timestamp is declared. " in warning
+    assert warning.endswith("The same line with --retype gives it these")
 
 
 def test_what_came_before_the_event_that_stopped_a_new_table_is_there_though_a_truncate_comes_behind_it(tmp_path: Path) -> None:
