@@ -46,6 +46,10 @@ setup: $(INSTALLED) java servers sdks postgres $(CLASSES) ## .venv, Java, Spark'
 demo: $(INSTALLED) java $(CLASSES) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
 	@$(WITH_JAVA) $(VENV)/bin/penstock demo $(ARGS)
 
+.PHONY: demo-gateway
+demo-gateway: $(INSTALLED) java sdks ## RocketMQ's own SDKs, in Java and Python, through two gateways, of which one is killed (ARGS="--orders 1000")
+	@$(PY) examples/gateway/demo.py $(ARGS)
+
 ##@ Checks
 
 .PHONY: test
