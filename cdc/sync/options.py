@@ -86,7 +86,7 @@ class Options:
     tasks: int = 1
     events_in_driver: int = 100_000
     """The most events of a batch that is folded in the driver, also with Spark."""
-    target_bytes_in_driver: int = 64 * MIB
+    target_bytes_in_driver: int = 256 * MIB
     """The most bytes of a target's files that a driver by Spark may read for a merge of its own."""
     merges_at_once: int | None = None
     """The most targets that are merged into side by side; None: as the backend thinks best."""

@@ -45,7 +45,7 @@ def sync(
     max_events_per_batch: int = 100_000,
     max_bytes_per_batch: int = 256 * MIB,
     events_in_driver: int = 100_000,
-    target_bytes_in_driver: int = 64 * MIB,
+    target_bytes_in_driver: int = 256 * MIB,
     merges_at_once: int | None = None,
     compact_every: int = 100,
     guard: Literal["position", "offset"] = "position",
