@@ -127,6 +127,10 @@ chaos: $(INSTALLED) servers java postgres $(JARS) ## real processes, killed and 
 campaign: $(INSTALLED) servers ## consumers' run until 200,000 messages are through, on SQLite and on a real S3 server (MESSAGES=200000, ARGS="--seed 7 --minutes 60")
 	$(PY) -m tests.processes.consuming.chaos --messages $(or $(MESSAGES),200000) $(ARGS)
 
+.PHONY: gateway-chaos
+gateway-chaos: $(INSTALLED) java sdks ## three gateways killed, stopped and cut off beneath RocketMQ's SDKs, until all is through (MESSAGES=1000000, ARGS="--seed 7")
+	$(PY) -m tests.gateway.chaos.play --messages $(or $(MESSAGES),1000000) $(ARGS)
+
 .PHONY: soak
 soak: $(INSTALLED) servers ## the same for long (MINUTES=60)
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),60) $(ARGS)

@@ -13,8 +13,9 @@ from typing import Any, Final
 from ...coordinator import ReceiptRefused
 from ...log import MessageView, PenstockError
 from ...log.runtime.runtime import Clock
-from ..clients.registry import LOST_S, Client, Clients, Looked
+from ..clients.registry import LOST_S, Client, Clients, Looked, Send
 from ..protocol.status import Refused
+from .answers import Answers
 from .leases import RENEWED_FOR_S, Leases, Place
 from .pool import Pool, Pooled
 from .wanted import RENEWED_FOR
@@ -36,10 +37,14 @@ class Keeping:
         self._clients = clients
         self._clock = clock
         self._leases = Leases()
+        self._answers = Answers()
+        self._streams: dict[str, Send] = {}
+        """The telemetry stream of each client, while it is open."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_looking = False
         self._look_once_more = False
         clients.on_lost.append(self._lost)
+        clients.on_change.append(self._changed)
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -68,8 +73,13 @@ class Keeping:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         for delivered in await pooled.consumer.deliveries(*client_ids):
             if is_renewed:
+                known = len(self._leases)
                 due_s = now_s + delivered.due.timestamp() - now_ms / 1000
-                self._add(pooled, delivered.holder, delivered.messages, now_s=now_s, due_s=due_s)
+                self._add(pooled, delivered.holder, delivered.messages, now_s=now_s, due_s=due_s, is_seen=False)
+                handles = [view.receipt_handle for view in delivered.messages]
+                self._answers.adopted(delivered.holder, (pooled.group, pooled.topic), handles)
+                if count := len(self._leases) - known:
+                    log.info("%d messages of topic %s are renewed on for client %s", count, pooled.topic, delivered.holder)
 
     def look_again(self) -> None:
         """Go on for all push consumers that poll here with what a gateway gave them that may be gone. Nobody need ask for that.
@@ -109,16 +119,42 @@ class Keeping:
                 "a gateway may be gone, and what it gave of topic %s to group %s was not looked for: %s", place[1], place[0], error
             )
 
-    def gave(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView]) -> None:
-        """Note what a client was given just now."""
-        now_s = self._clock.monotonic_s()
-        self._add(pooled, client_id, messages, now_s=now_s, due_s=now_s + RENEWED_FOR_S)
+    async def asked(self, pooled: Pooled, client_id: str, attempt_id: str, peer: str) -> None:
+        """A client asks for messages: of what it was given before, it is known now that some did not arrive."""
+        lost = self._answers.asked(client_id, (pooled.group, pooled.topic), attempt_id, peer)
+        if not lost:
+            return
+        log.info("%d messages of topic %s did not reach client %s, and become visible", len(lost), pooled.topic, client_id)
+        for handles in self._leases.give_up(lost, self._clock.monotonic_s()).values():
+            await asyncio.gather(*(_give_back(pooled, handle) for handle in handles))
 
-    def _add(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], *, now_s: float, due_s: float) -> None:
-        self._leases.add(client_id, (pooled.group, pooled.topic), messages, in_order=pooled.in_order, now_s=now_s, due_s=due_s)
+    def gave(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], attempt_id: str, peer: str) -> None:
+        """Note what a client is given just now."""
+        now_s, place = self._clock.monotonic_s(), (pooled.group, pooled.topic)
+        self._add(pooled, client_id, messages, now_s=now_s, due_s=now_s + RENEWED_FOR_S, is_seen=True)
+        self._answers.given(client_id, place, attempt_id, peer, [view.receipt_handle for view in messages])
+
+    def broken(self, client_id: str, attempt_id: str) -> None:
+        """An answer broke off. Its client may ask for it again."""
+        self._leases.doubt(self._answers.broken(client_id, attempt_id), self._clock.monotonic_s())
+
+    def _changed(self, client: Client) -> None:
+        """A client has another stream, or none: its connection broke, and with it what was on its way."""
+        before = self._streams.pop(client.id, None)
+        if client.send is not None:
+            self._streams[client.id] = client.send
+        if before is not None and client.send is not before:
+            self._leases.doubt(self._answers.all_broken(client.id), self._clock.monotonic_s())
+
+    def _add(
+        self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], *, now_s: float, due_s: float, is_seen: bool
+    ) -> None:
+        place = pooled.group, pooled.topic
+        self._leases.add(client_id, place, messages, in_order=pooled.in_order, now_s=now_s, due_s=due_s, is_seen=is_seen)
 
     def settled(self, handle: str) -> None:
         """Renew a handle no longer."""
+        self._leases.seen(self._answers.settled(handle))
         self._leases.end(handle)
 
     async def round(self) -> None:
@@ -153,12 +189,15 @@ class Keeping:
 
         A client that is silent here may live at another gateway, which renews by now: what it holds is left to its end.
         """
+        self._streams.pop(client.id, None)
         if self._clock.monotonic_s() - client.seen_s < _SILENT_S:
             self._release(client.id)
         else:
             self._leases.end_client(client.id)
+            self._answers.end_client(client.id)
 
     def _release(self, client_id: str) -> None:
+        self._answers.end_client(client_id)
         for (group, topic), handles in self._leases.end_client(client_id).items():
             self._begun(self.give_back(group, topic, handles))
 

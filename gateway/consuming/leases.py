@@ -20,6 +20,8 @@ RENEW_BEFORE_S: Final = RENEWED_FOR_S / 2
 """A handle is renewed when its time is over in less than this: so a renewal that fails can be tried again a few times."""
 RENEW_MAX_S: Final = 3 * 3600.0
 """A message is not kept from others for longer than this, as with RocketMQ: its handler hangs."""
+RENEW_UNSEEN_MAX_S: Final = 120.0
+"""The same where it is not sure that the client has it, as another gateway gave it, or its connection broke; unless it settles some of it."""
 
 Place = tuple[str, str]
 """A consumer group, and a topic."""
@@ -36,8 +38,16 @@ class Lease:
     offset: int
     due_s: float
     """When the message becomes visible, by this process's monotonic clock."""
-    until_s: float
-    """When it is no longer renewed."""
+    since_s: float
+    """When this gateway began to renew it, or to doubt that it arrived."""
+    is_seen: bool
+    """Whether it is taken for granted that the client has it."""
+    is_given_up: bool = False
+    """Whether it is not renewed any more. It stays known, or it would be adopted anew."""
+
+    def until_s(self) -> float:
+        """When it is no longer renewed."""
+        return self.since_s + (RENEW_MAX_S if self.is_seen else RENEW_UNSEEN_MAX_S)
 
 
 class Leases:
@@ -58,16 +68,49 @@ class Leases:
         return list(self._of_client)
 
     def add(
-        self, client_id: str, place: Place, messages: Iterable[MessageView], *, in_order: bool, now_s: float, due_s: float
+        self,
+        client_id: str,
+        place: Place,
+        messages: Iterable[MessageView],
+        *,
+        in_order: bool,
+        now_s: float,
+        due_s: float,
+        is_seen: bool = True,
     ) -> None:
-        """Note what a client was given. What is known stays as it is: a receive that is repeated gives what it gave, and its time goes on."""
+        """Note what a client was given. What is known stays as it is: a receive that is repeated gives what it gave, and its time goes on.
+
+        ``is_seen``: whether the client has it for all that is known.
+        """
         for message in messages:
             handle = message.receipt_handle
             if handle in self._leases:
+                if is_seen:
+                    self.seen([handle])
                 continue
             together = (message.queue, message.message_group) if in_order else None
-            self._leases[handle] = Lease(client_id, place, together, message.offset, due_s, now_s + RENEW_MAX_S)
+            self._leases[handle] = Lease(client_id, place, together, message.offset, due_s, now_s, is_seen)
             self._of_client[client_id].add(handle)
+
+    def seen(self, handles: Iterable[str]) -> None:
+        """Note that the client has these."""
+        for handle in handles:
+            if (lease := self._leases.get(handle)) is not None and (lease.is_given_up or not lease.is_seen):
+                self._leases[handle] = replace(lease, is_seen=True, is_given_up=False)
+
+    def doubt(self, handles: Iterable[str], now_s: float) -> None:
+        """Note that the client may not have these."""
+        for handle in handles:
+            if (lease := self._leases.get(handle)) is not None:
+                self._leases[handle] = replace(lease, is_seen=False, since_s=now_s)
+
+    def give_up(self, handles: Iterable[str], now_s: float) -> dict[Place, list[str]]:
+        """Renew these no longer, as the client does not have them, and give those that stand for all."""
+        known = [handle for handle in handles if handle in self._leases]
+        standing = _first(known, self._leases)
+        for handle in known:
+            self._leases[handle] = replace(self._leases[handle], is_given_up=True, due_s=now_s)
+        return standing
 
     def end(self, handle: str) -> None:
         """Forget a delivery: it was settled, or its client said when it becomes visible."""
@@ -81,16 +124,19 @@ class Leases:
     def end_client(self, client_id: str) -> dict[Place, list[str]]:
         """Forget all that is out to a client, and give the handles that stand for it."""
         handles = list(self._of_client.get(client_id, ()))
-        standing = _first(handles, self._leases)
+        standing = _first((handle for handle in handles if not self._leases[handle].is_given_up), self._leases)
         for handle in handles:
             self.end(handle)
         return standing
 
     def due(self, now_s: float) -> dict[Place, list[str]]:
         """The handles to renew now. Those that are no longer renewed are forgotten."""
-        for handle in [handle for handle, lease in self._leases.items() if lease.until_s <= now_s]:
-            self.end(handle)
-        soon = [handle for handle, lease in self._leases.items() if lease.due_s - now_s < RENEW_BEFORE_S]
+        for handle, lease in list(self._leases.items()):
+            if lease.since_s + RENEW_MAX_S <= now_s:
+                self.end(handle)
+            elif lease.until_s() <= now_s and not lease.is_given_up:
+                self._leases[handle] = replace(lease, is_given_up=True)
+        soon = [handle for handle, lease in self._leases.items() if lease.due_s - now_s < RENEW_BEFORE_S and not lease.is_given_up]
         return _first(soon, self._leases)
 
     def renewed(self, handle: str, due_s: float) -> None:

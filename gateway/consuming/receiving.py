@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -29,6 +30,7 @@ class Receiving:
         self._store_host = store_host
         self._undoing: set[asyncio.Task[None]] = set()
         self._polls: set[asyncio.Task[list[MessageView]]] = set()
+        self._numbers = itertools.count()
         self._stopping = False
 
     async def receive_message(self, request: pb.ReceiveMessageRequest, call: Call) -> AsyncIterator[pb.ReceiveMessageResponse]:
@@ -50,19 +52,24 @@ class Receiving:
                 yield delivered_at(self._clock.wall_ms())
                 arrived = True
             finally:
-                if not arrived and wanted.attempt_id is None:
+                if not arrived and wanted.attempt_id is not None:
+                    self._keeping.broken(call.metadata.client_id, wanted.attempt_id)
+                elif not arrived:
                     self._later(self._keeping.give_back(pooled.group, pooled.topic, [view.receipt_handle for view in messages]))
 
     async def _received(self, pooled: Pooled, wanted: Wanted, call: Call) -> list[MessageView]:
         client_id = call.metadata.client_id
         if not wanted.is_named:
             return await self._polled(pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll))
+        attempt_id = wanted.attempt_id or f"\0{next(self._numbers)}"  # one that is not named is repeated never
+        if wanted.is_renewed:
+            await self._keeping.asked(pooled, client_id, attempt_id, call.peer)
         await self._keeping.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
         messages = await self._polled(
             pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll, attempt_id=wanted.attempt_id, holder=client_id)
         )
         if messages and wanted.is_renewed:
-            self._keeping.gave(pooled, client_id, messages)
+            self._keeping.gave(pooled, client_id, messages, attempt_id, call.peer)
         return messages
 
     async def _polled(self, receiving: Coroutine[Any, Any, list[MessageView]]) -> list[MessageView]:

@@ -87,9 +87,13 @@ class Sdk:
 
     def drain_events(self) -> None:
         """Take the events that there are."""
+        self.seen += self.take()
+
+    def take(self) -> Iterator[dict[str, Any]]:
+        """The events that there are, kept nowhere."""
         with contextlib.suppress(queue.Empty):
             while True:
-                self.seen.append(self._events.get_nowait())
+                yield self._events.get_nowait()
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -230,6 +230,8 @@ public final class Client {
         int count = command.get("count").getAsInt();
         int workers = (int) number(command, "threads", 1);
         int groups = (int) number(command, "message_groups", 0);
+        String group = text(command, "message_group", "g");
+        boolean again = command.has("again") && command.get("again").getAsBoolean();
         List<Future<?>> running = new ArrayList<>();
         AtomicInteger failed = new AtomicInteger();
         long start = System.nanoTime();
@@ -239,12 +241,16 @@ public final class Client {
                 for (int i = first; i < count; i += workers) {
                     JsonObject one = command.deepCopy();
                     if (groups > 0) {
-                        one.addProperty("message_group", "g" + i % groups);
+                        one.addProperty("message_group", group + i % groups);
                     }
-                    try {
-                        producer.send(message(one, text(command, "body", "") + i));
-                    } catch (Exception error) {
-                        failed.incrementAndGet();
+                    for (boolean sent = false; !sent; ) {
+                        try {
+                            producer.send(message(one, text(command, "body", "") + i));
+                            sent = true;
+                        } catch (Exception error) {
+                            failed.incrementAndGet();
+                            sent = !again;
+                        }
                     }
                 }
             }));
@@ -282,7 +288,7 @@ public final class Client {
     private Object receive(JsonObject command) throws Exception {
         List<Object> messages = new ArrayList<>();
         for (MessageView message : of(SimpleConsumer.class, command).receive((int) number(command, "max", 32), seconds(command, "invisible_s", 15))) {
-            messages.add(seen(message));
+            messages.add(kept(message));
         }
         return messages;
     }
@@ -354,11 +360,17 @@ public final class Client {
         return null;
     }
 
-    private Map<String, Object> seen(MessageView message) {
+    /** A message that later commands name. */
+    private Map<String, Object> kept(MessageView message) {
         String reference = String.valueOf(references.incrementAndGet());
         received.put(reference, message);
-        Map<String, Object> seen = new HashMap<>();
+        Map<String, Object> seen = seen(message);
         seen.put("ref", reference);
+        return seen;
+    }
+
+    private static Map<String, Object> seen(MessageView message) {
+        Map<String, Object> seen = new HashMap<>();
         seen.put("topic", message.getTopic());
         seen.put("body", body(message));
         seen.put("message_id", message.getMessageId().toString());

@@ -90,11 +90,15 @@ const ops = {
     const start = process.hrtime.bigint();
     await Promise.all(Array.from({ length: threads }, async (_, first) => {
       for (let i = first; i < command.count; i += threads) {
-        const one = groups ? { ...command, message_group: `g${i % groups}` } : command;
-        try {
-          await producer.send(message(one, `${command.body ?? ''}${i}`));
-        } catch {
-          failed += 1;
+        const one = groups ? { ...command, message_group: `${command.message_group ?? 'g'}${i % groups}` } : command;
+        for (let sent = false; !sent;) {
+          try {
+            await producer.send(message(one, `${command.body ?? ''}${i}`));
+            sent = true;
+          } catch {
+            failed += 1;
+            sent = !command.again;
+          }
         }
       }
     }));

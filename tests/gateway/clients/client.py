@@ -54,13 +54,17 @@ class Client:
             command.get("timeout_s", 3),
         )
 
-    def seen(self, message):
+    def kept(self, message):
+        """A message that later commands name."""
         with self.lock:
             self.references += 1
             reference = str(self.references)
             self.received[reference] = message
+        return {"ref": reference, **self.seen(message)}
+
+    @staticmethod
+    def seen(message):
         return {
-            "ref": reference,
             "topic": message.topic,
             "body": text_of(message),
             "message_id": message.message_id,
@@ -125,15 +129,19 @@ class Client:
     def op_load(self, command):
         producer, count = self.opened[command["name"]], command["count"]
         threads, groups = command.get("threads", 1), command.get("message_groups", 0)
-        failed = Counter()
+        group, again, failed = command.get("message_group", "g"), command.get("again", False), Counter()
 
         def work(first):
             for i in range(first, count, threads):
-                one = {**command, "message_group": f"g{i % groups}"} if groups else command
-                try:
-                    producer.send(self.message(one, f"{command.get('body', '')}{i}"))
-                except Exception:
-                    failed["sends"] += 1
+                one = {**command, "message_group": f"{group}{i % groups}"} if groups else command
+                sent = False
+                while not sent:
+                    try:
+                        producer.send(self.message(one, f"{command.get('body', '')}{i}"))
+                        sent = True
+                    except Exception:
+                        failed["sends"] += 1
+                        sent = not again
 
         start = time.perf_counter()
         with ThreadPoolExecutor(threads) as pool:
@@ -164,7 +172,7 @@ class Client:
 
     def op_receive(self, command):
         messages = self.opened[command["name"]].receive(command.get("max", 32), command.get("invisible_s", 15))
-        return [self.seen(message) for message in messages]
+        return [self.kept(message) for message in messages]
 
     def op_ack(self, command):
         self.opened[command["name"]].ack(self.received[command["message"]])

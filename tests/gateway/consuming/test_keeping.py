@@ -74,11 +74,15 @@ class Stage:
         return client
 
     def gave(self, *messages: MessageView) -> None:
-        self.keeping.gave(self.pooled, "c", messages)
+        self.keeping.gave(self.pooled, "c", messages, "first", "one")
 
     def held(self, *messages: MessageView, left_s: float) -> None:
         """The cells say that another gateway gave these."""
         self.consumer.held = [Delivered(messages, datetime.fromtimestamp(self.times.now_s + left_s, UTC), "c")]
+
+    async def asks(self, attempt_id: str, peer: str) -> None:
+        """The client asks for messages with an attempt id."""
+        await self.keeping.asked(self.pooled, "c", attempt_id, peer)
 
     async def polls(self, peer: str, *, is_renewed: bool = True) -> None:
         """The client asks for messages by a connection."""
@@ -245,6 +249,50 @@ def test_what_a_client_receives_for_a_time_of_its_own_is_not_renewed() -> None:
         stage.keeping.look_again()
         await stage.keeping.close()
         assert (stage.consumer.asked, stage.consumer.changes, len(stage.keeping)) == (1, [], 0)
+
+    run(play)
+
+
+def test_what_did_not_reach_a_client_becomes_visible_when_it_asks_for_other_messages(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "penstock.gateway")
+
+    async def play() -> None:
+        stage = Stage(DeliveryOrder.ORDERLY)
+        client = stage.heard()
+        stage.clients.changed(client)
+        stage.gave(message(1, "a"), message(2, "a"), message(3, "b"))
+        stage.clients.changed(client)
+        await stage.asks("first", "two")
+        assert stage.consumer.changes == [], "it asks for the same once more"
+        stage.heard(stream=False)
+        stage.clients.changed(client)
+        stage.held(message(1, "a"), message(2, "a"), left_s=1)
+        await stage.asks("second", "two")
+        assert stage.consumer.changes == [("h0-1", GIVEN_UP), ("h0-3", GIVEN_UP)]
+        assert "3 messages of topic orders did not reach client c" in caplog.text
+        await stage.polls("two")
+        stage.times.now_s += 40
+        stage.heard()
+        await stage.keeping.round()
+        assert stage.consumer.changes[2:] == [], "nor are they found in the cells"
+
+    run(play)
+
+
+def test_what_a_client_has_is_renewed_though_its_connection_broke() -> None:
+    async def play() -> None:
+        stage = Stage()
+        client = stage.heard()
+        stage.clients.changed(client)
+        stage.gave(message(1), message(2))
+        stage.keeping.settled("h0-1")
+        stage.heard(stream=False)
+        stage.clients.changed(client)
+        await stage.asks("second", "two")
+        stage.times.now_s += 40
+        stage.heard()
+        await stage.keeping.round()
+        assert stage.consumer.changes == [("h0-2", RENEWED_FOR)]
 
     run(play)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEW_MAX_S, RENEWED_FOR_S, Leases
+from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEW_MAX_S, RENEW_UNSEEN_MAX_S, RENEWED_FOR_S, Leases
 from penstock.log import MessageView
 
 PLACE = ("billing", "orders")
@@ -30,8 +30,10 @@ def message(offset: int, group: str | None = None, *, queue: int = 0) -> Message
     )
 
 
-def given(leases: Leases, *messages: MessageView, client: str = "c", in_order: bool = False, now_s: float = 0.0) -> None:
-    leases.add(client, PLACE, messages, in_order=in_order, now_s=now_s, due_s=now_s + RENEWED_FOR_S)
+def given(
+    leases: Leases, *messages: MessageView, client: str = "c", in_order: bool = False, now_s: float = 0.0, is_seen: bool = True
+) -> None:
+    leases.add(client, PLACE, messages, in_order=in_order, now_s=now_s, due_s=now_s + RENEWED_FOR_S, is_seen=is_seen)
 
 
 def test_a_handle_is_renewed_when_half_its_time_is_over() -> None:
@@ -82,3 +84,36 @@ def test_a_client_that_ends_leaves_one_handle_for_each_message_group() -> None:
     assert leases.end_client("c") == {PLACE: ["h0-1", "h0-5"]}
     assert leases.clients() == ["other"]
     assert leases.end_client("c") == {}
+
+
+def test_what_a_client_has_perhaps_is_renewed_for_two_minutes() -> None:
+    leases = Leases()
+    given(leases, message(1), message(2), is_seen=False)
+    leases.renewed("h0-1", RENEW_UNSEEN_MAX_S)
+    leases.renewed("h0-2", RENEW_UNSEEN_MAX_S)
+    leases.seen(["h0-1"])
+    assert leases.due(RENEW_UNSEEN_MAX_S) == {PLACE: ["h0-1"]}
+    given(leases, message(2), is_seen=False, now_s=RENEW_UNSEEN_MAX_S)
+    assert leases.due(RENEW_UNSEEN_MAX_S) == {PLACE: ["h0-1"]}, "it is not found once more"
+    given(leases, message(2), now_s=RENEW_UNSEEN_MAX_S)
+    assert leases.due(RENEW_UNSEEN_MAX_S) == {PLACE: ["h0-1", "h0-2"]}, "its receive was repeated"
+
+
+def test_what_was_doubted_later_is_renewed_for_two_minutes_from_then_on() -> None:
+    leases = Leases()
+    given(leases, message(1), message(2))
+    leases.doubt(["h0-1", "h0-2", "gone"], 100)
+    leases.renewed("h0-1", 130)
+    leases.renewed("h0-2", 130)
+    leases.seen(["h0-2"])
+    assert leases.due(101 + RENEW_UNSEEN_MAX_S) == {PLACE: ["h0-2"]}
+
+
+def test_what_is_given_up_is_neither_renewed_nor_found_once_more() -> None:
+    leases = Leases()
+    given(leases, message(1, "a"), message(2, "a"), message(3, "b"), in_order=True)
+    assert leases.give_up(["h0-1", "h0-2", "gone"], 5) == {PLACE: ["h0-1"]}
+    given(leases, message(1, "a"), message(2, "a"), in_order=True, is_seen=False, now_s=5)
+    assert leases.due(59) == {PLACE: ["h0-3"]}
+    assert leases.end_client("c") == {PLACE: ["h0-3"]}
+    assert len(leases) == 0

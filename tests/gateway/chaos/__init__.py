@@ -1,0 +1,1 @@
+"""Gateways that are killed and stopped, behind proxies that cut connections and lose answers, beneath real SDKs."""
