@@ -34,6 +34,7 @@ from benchmarks import (
 )
 from benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, retries, takeovers, throughput
 from benchmarks.figures import Figure, Options, as_json, table
+from benchmarks.gateway import rates
 
 BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "latency": latency.measure,
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "retries": retries.measure,
     "idling": idling.measure,
     "cells": cells.measure,
+    "gateway": rates.measure,
     "spark-source": spark_source.measure,
     "spark-typed": typed.measure,
     "spark-write": spark_write.measure,

@@ -16,7 +16,7 @@ from ..coordinator.coordination import Coordination
 from ..coordinator.queues.cell import Receive
 from ..coordinator.queues.invisibility import acknowledged, changed_invisible_duration, given_up
 from ..coordinator.queues.keeper import Change, OwnershipLost
-from ..coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle, is_genuine
+from ..coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptHandle, ReceiptRefused, is_genuine
 from ..coordinator.queues.remote_acks import RemoteAcks, Tried
 from ..coordinator.rebalance.balance import Queue
 from ..coordinator.transactions.members.acks import settled_by
@@ -264,14 +264,35 @@ class SimpleConsumer(GroupMember):
         Raises a retry error or `UnknownOutcome` when the table does not answer: the messages may be settled. If they are acknowledged
         again, `AlreadySettled` then says that the message is done, by the first try or because it was given up.
         """
-        handles = [self._handle(receipt, "ack") for receipt in receipts]
+        _raise_first(await self._acked(receipts, [self._handle(receipt, "ack") for receipt in receipts]))
+
+    async def ack_each(self, receipts: Sequence[MessageView | str]) -> list[BaseException | None]:
+        """Do what `ack` does, and return the error of each receipt instead of raising the first: None where the message is settled.
+
+        For processes that acknowledge for others, such as gateways. A receipt that is none of this group is an error of its own, too. Raises
+        `ClosedError`.
+        """
+        self._check_open("ack")
+        handles: list[ReceiptHandle] = []
+        named: list[MessageView | str] = []
+        ends: dict[int, BaseException | None] = {}
+        for place, receipt in enumerate(receipts):
+            try:
+                handles.append(self._handle(receipt, "ack"))
+                named.append(receipt)
+            except (InvalidArgument, ReceiptRefused) as error:
+                ends[place] = error
+        acked = iter(await self._acked(named, handles))
+        return [ends[place] if place in ends else next(acked) for place in range(len(receipts))]
+
+    async def _acked(self, receipts: Sequence[MessageView | str], handles: Sequence[ReceiptHandle]) -> list[BaseException | None]:
         now_ms = self._clock.wall_ms()
         ends = await self._settle(
             [_one(handle, partial(acknowledged, handle=handle, now_ms=now_ms, known=self._known(handle))) for handle in handles]
         )
         settled = zip(receipts, ends, strict=True)
         self._in_flight.end(_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled))
-        _raise_first(ends)
+        return ends
 
     def is_of(self, coordination: Coordination) -> bool:
         """Whether its group's cells are in this table, as an open lake has it."""
@@ -378,7 +399,9 @@ class SimpleConsumer(GroupMember):
             processor.settle(handles, change) if (processor := queues.get((topic, queue))) is not None else None
             for topic, queue, handles, change in changes
         ]
-        await asyncio.gather(*(one for one in asked if one is not None), return_exceptions=True)
+        here = await asyncio.gather(*(one for one in asked if one is not None), return_exceptions=True)
+        if len(here) == len(asked) and not any(isinstance(end, OwnershipLost) for end in here):
+            return here
         done = [
             self._receipts.change(queue_key(self.group, topic, queue), change, tried=_tried(one))
             if one is None or isinstance(one.exception(), OwnershipLost)

@@ -55,7 +55,10 @@ _FETCH_ROWS_MAX = 10_000
 _SMALL = 2
 """A fetch is small if it brings less than this part of what is in memory: a step takes as long with few messages as with many."""
 _ROOM_GROWS_S = 0.005
-"""How long it waits for more room when there is room only for a small fetch; then it takes what there is."""
+"""How long it waits at first for more room when there is room only for a small fetch. Each further wait is twice as long."""
+_ROOM_WAIT_MAX_S = 0.04
+_ROOM_WAITS_S = 1.0
+"""How long it waits altogether; then it takes what there is."""
 _TROUBLE_S = 0.2
 _PARTING_S = 1.0
 """How long writing dead letters may take when their topic was deleted meanwhile."""
@@ -302,7 +305,7 @@ class QueueProcessor(Generic[ScheduleT]):
         """Wait until something moved or is due."""
         # Ask for the messages that the step wanted and that are not in memory.
         self._rereading.look(self.schedule, lambda: self._keep, self._clock.wall_ms())
-        self._spilling.wake()
+        self._spilling.wake(self.keeper.cell)
         self._notice_letters()
         if self._woken.is_set():
             return
@@ -418,7 +421,7 @@ class QueueProcessor(Generic[ScheduleT]):
     async def _fetch(self) -> None:
         """Keep fresh messages coming, as far as there is room."""
         pause = Backoff(_TROUBLE_S)
-        waited = False
+        waited_s, wait_s = 0.0, _ROOM_GROWS_S
         while True:
             self._room.clear()
             self._anew.clear()
@@ -426,13 +429,13 @@ class QueueProcessor(Generic[ScheduleT]):
             rows_max, bytes_max = self._around.room(self)
             rows_max = min(rows_max, schedule.room(self.keeper.cell), _FETCH_ROWS_MAX)
             nothing = rows_max <= 0 or self._draining
-            if nothing or (rows_max < schedule.in_memory // _SMALL and not waited):
-                waited = not nothing
+            if nothing or (rows_max < schedule.in_memory // _SMALL and waited_s < _ROOM_WAITS_S):
                 self.starving = True
-                await (self._room.wait() if nothing else asyncio.sleep(_ROOM_GROWS_S))
+                await (self._room.wait() if nothing else asyncio.sleep(wait_s))
                 self.starving = False
+                waited_s, wait_s = (0.0, _ROOM_GROWS_S) if nothing else (waited_s + wait_s, min(_ROOM_WAIT_MAX_S, 2 * wait_s))
                 continue
-            waited = False
+            waited_s, wait_s = 0.0, _ROOM_GROWS_S
             try:
                 rows = await self._feed.fetch(self.queue, start, rows_max=rows_max, bytes_max=max(1, bytes_max))
                 if rows is None:

@@ -16,7 +16,7 @@ from ...coordinator.groups.record import DeliveryOrder, GroupRecord
 from ...coordinator.limits import CELL_BYTES_MAX
 from ...coordinator.queues.cell import QueueCell, Receive, State
 from ...coordinator.queues.invisibility import Expiry, Lapse, expired, returned, without_caught_up
-from ...coordinator.queues.keeper import CellFull, OwnershipLost, QueueKeeper
+from ...coordinator.queues.keeper import CellFull, Change, OwnershipLost, QueueKeeper
 from ...coordinator.queues.receipt_handle import DeadLettersWait, ReceiptHandle, ReceiptRefused
 from ...coordinator.queues.receives import attempts_out
 from ...coordinator.queues.remote_acks import Tried
@@ -278,9 +278,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         for waiting in settling:
             waiting.tried = Tried(write, self.keeper.cell.ack_writes)
         try:
-            too_large, unwritten = await asyncio.gather(
-                self._change(change.apply if settles else None), self._change(None if step.is_empty else step.apply)
-            )
+            too_large, unwritten = await self._both(change.apply if settles else None, None if step.is_empty else step.apply)
         except BaseException:
             self._not_given(given)
             raise
@@ -321,8 +319,13 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         settings = self._record.settings
         return lambda cell: self._dead_letters.foresee(expired(cell, now_ms, settings))
 
-    async def _change(self, change: Callable[[QueueCell], QueueCell] | None) -> CellFull | None:
-        """Write a change. Returns the reason if there was no room for it."""
+    async def _both(self, one: Change | None, other: Change | None) -> tuple[CellFull | None, CellFull | None]:
+        """Make two changes by one write, as far as there are any. Returns for each the reason if there was no room for it."""
+        if one is None or other is None:
+            return await self._change(one), await self._change(other)
+        return await asyncio.gather(self._change(one), self._change(other))
+
+    async def _change(self, change: Change | None) -> CellFull | None:
         if change is not None:
             try:
                 await self.keeper.change(change)
@@ -354,16 +357,16 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     async def _would_do(self, settling: Sequence[_Settling]) -> bool:
         """Whether any of these can be carried out by the cell as known. It is read again before all are refused."""
-        if settling and not self._does_any(settling):
-            with suppress(RetryError):
-                await self.keeper.look()
+        if not settling or self._does_any(settling):
+            return bool(settling)
+        with suppress(RetryError):
+            await self.keeper.look()
         return self._does_any(settling)
 
     def _does_any(self, settling: Sequence[_Settling]) -> bool:
+        """Whether the cell as known carries out any of these. Those that it refuses before the first one left it as it is."""
         cell = self.keeper.cell
-        for one in settling:
-            cell = one.apply(cell)
-        return any(one.refusal is None for one in settling)
+        return any(_accepts(cell, one) for one in settling)
 
     def _hand_out(self, asked: _PendingReceive, messages: list[MessageView]) -> None:
         if asked.given.done():
@@ -402,6 +405,11 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         if self._around.is_awaited() and self.schedule.blocked.holds_back(self.schedule.next_fresh):
             return _LOOK_S
         return foreign_s if self.schedule.next_expiry_ms() is None else LETTERS_LOOK_S
+
+
+def _accepts(cell: QueueCell, settling: _Settling) -> bool:
+    settling.apply(cell)
+    return settling.refusal is None
 
 
 def _refused(before: QueueCell, after: QueueCell, handles: Sequence[ReceiptHandle]) -> Iterator[Lapse]:

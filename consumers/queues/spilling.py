@@ -62,9 +62,10 @@ class Spilling:
         """Whether messages due later keep out messages due sooner."""
         self._woken = asyncio.Event()
 
-    def wake(self) -> None:
-        """Look again after a step."""
-        self._woken.set()
+    def wake(self, cell: QueueCell) -> None:
+        """Look again after a step, if anything may leave the cell or come back to it."""
+        if cell.spills or self._unnamed or self._limits.waiting is not None:
+            self._woken.set()
 
     async def run(self, keeper: QueueKeeper) -> None:
         """Keep the cell small as long as the queue is owned. Raises `OwnershipLost`."""

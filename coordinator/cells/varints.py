@@ -52,6 +52,9 @@ class VarintReader:
 
     def varint(self, most: int = NUMBER_MAX) -> int:
         """A number up to ``most``."""
+        if self._at < len(self._data) and (small := self._data[self._at]) < 0x80 and small <= most:  # as most numbers are
+            self._at += 1
+            return small
         number = shift = 0
         while True:
             byte = self.byte()

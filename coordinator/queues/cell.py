@@ -409,7 +409,15 @@ def _suspected(tries: Tries, in_flight: int) -> Tries:
 
 
 def _untracked(tries: Mapping[int, Tries], offsets: OffsetSet) -> Mapping[int, Tries]:
-    return {offset: one for offset, one in tries.items() if offset not in offsets} if tries else tries
+    if not tries:
+        return tries
+    if len(offsets) >= len(tries):
+        return {offset: one for offset, one in tries.items() if offset not in offsets}
+    left = dict(tries)  # most writes settle a few of many, and a copy costs far less than a look at each
+    for first, limit in offsets.ranges():
+        for offset in range(first, limit):
+            left.pop(offset, None)
+    return left
 
 
 def _with(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hmac
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 
 import xxhash
@@ -108,27 +109,32 @@ class ReceiptHandle:
         """The inverse of `encode`, sealed or not by the group that it names. Raises `InvalidArgument` for anything else."""
         if not isinstance(text, str):
             raise InvalidArgument("a receipt handle is a string", observed=type(text).__name__)
-        try:
-            reader = VarintReader(_parts(text)[0])
-            if (version := reader.byte()) != _FORMAT:
-                raise InvalidArgument(
-                    "the receipt handle was made by a later version of Penstock", expected=f"format {_FORMAT}", observed=version
-                )
-            group, topic = reader.text(), reader.text()
-            queue, offset, generation, attempt = (reader.varint() for _ in range(4))
-            lane, distance = reader.varint(HASH_MAX + 1), reader.varint(NUMBER_MAX - offset)
-        except (ValueError, DataDamaged) as error:
-            raise error if isinstance(error, InvalidArgument) else _no_handle(text) from error
-        return ReceiptHandle(
-            group=group,
-            topic=topic,
-            queue=queue,
-            offset=offset,
-            generation=generation,
-            attempt=attempt,
-            lane=lane - 1 if lane else None,
-            following=offset + distance if distance else None,
-        )
+        return _decoded(text)
+
+
+@lru_cache(maxsize=1_024)  # whoever serves clients, and then the consumer, asks about each
+def _decoded(text: str) -> ReceiptHandle:
+    try:
+        reader = VarintReader(_parts(text)[0])
+        if (version := reader.byte()) != _FORMAT:
+            raise InvalidArgument(
+                "the receipt handle was made by a later version of Penstock", expected=f"format {_FORMAT}", observed=version
+            )
+        group, topic = reader.text(), reader.text()
+        queue, offset, generation, attempt = (reader.varint() for _ in range(4))
+        lane, distance = reader.varint(HASH_MAX + 1), reader.varint(NUMBER_MAX - offset)
+    except (ValueError, DataDamaged) as error:
+        raise error if isinstance(error, InvalidArgument) else _no_handle(text) from error
+    return ReceiptHandle(
+        group=group,
+        topic=topic,
+        queue=queue,
+        offset=offset,
+        generation=generation,
+        attempt=attempt,
+        lane=lane - 1 if lane else None,
+        following=offset + distance if distance else None,
+    )
 
 
 def is_genuine(text: str, secret: str) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 from ...coordinator import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptOutdated
@@ -91,10 +91,7 @@ class Settling:
                 pb.BAD_REQUEST, f"an acknowledgement has 1 to {_ENTRIES_MAX} entries, but this has {len(request.entries)}"
             )
         async with self._pool.of(group, topic) as pooled:
-            if len(request.entries) == 1:  # as all SDKs ask
-                ends = [await self._acked(pooled, request.entries[0].receipt_handle)]
-            else:
-                ends = await asyncio.gather(*(self._acked(pooled, entry.receipt_handle) for entry in request.entries))
+            ends = await self._acked(pooled, [entry.receipt_handle for entry in request.entries])
         entries = [
             pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=end)
             for entry, end in zip(request.entries, ends, strict=True)
@@ -102,22 +99,24 @@ class Settling:
         whole = ends[0] if len({end.code for end in ends}) == 1 else status(pb.MULTIPLE_RESULTS)
         return pb.AckMessageResponse(status=whole, entries=entries)
 
-    async def _acked(self, pooled: Pooled, text: str) -> pb.Status:
-        try:
-            handle = _handle(text, pooled)
+    async def _acked(self, pooled: Pooled, texts: Sequence[str]) -> list[pb.Status]:
+        """The status of each acknowledgement. Those of a call are carried out together."""
+        found = [_found(text, pooled) for text in texts]
+        handles = [one for one in found if isinstance(one, ReceiptHandle)]
+        good = [text for text, one in zip(texts, found, strict=True) if isinstance(one, ReceiptHandle)]
+        if good:
             await pooled.gate.through()
-            try:
-                await pooled.consumer.ack(text)
-            except AlreadySettled:
-                pass  # the first try's answer was lost
-            except ReceiptAhead:
+        ends = dict(zip(good, await pooled.consumer.ack_each(good), strict=True)) if good else {}
+        for handle, text in zip(handles, good, strict=True):
+            if isinstance(ends[text], ReceiptAhead):
                 self._ahead.keep(handle, text)
-                return ok()
-            self._keeping.settled(text)
-            await self._go_on(pooled, handle)
-        except (Refused, PenstockError) as error:
-            return status_of(error)
-        return ok()
+                ends[text] = None
+            elif ends[text] is None or isinstance(ends[text], AlreadySettled):  # settled before: the first try's answer was lost
+                ends[text] = None
+                self._keeping.settled(text)
+                await self._go_on(pooled, handle)
+        refused = ((one if isinstance(one, Refused) else ends[text]) for text, one in zip(texts, found, strict=True))
+        return [ok() if error is None else status_of(error) for error in refused]
 
     async def _go_on(self, pooled: Pooled, handle: ReceiptHandle) -> None:
         """Carry out acknowledgements that came too early."""
@@ -165,6 +164,13 @@ class Settling:
                 self._keeping.settled(request.receipt_handle)
             await self._go_on(pooled, handle)
         return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
+
+
+def _found(text: str, pooled: Pooled) -> ReceiptHandle | Refused:
+    try:
+        return _handle(text, pooled)
+    except Refused as refusal:
+        return refusal
 
 
 def _handle(text: str, pooled: Pooled) -> ReceiptHandle:

@@ -14,7 +14,7 @@ from ...log.limits import MIB
 
 IDLE_S: Final = 300.0
 """A producer that nobody used for this time is closed."""
-_OPTIONS: Final = ProducerOptions(
+PRODUCER_OPTIONS: Final = ProducerOptions(
     linger=timedelta(milliseconds=5),
     linger_max=timedelta(milliseconds=5),
     memory_bytes=128 * MIB,
@@ -44,7 +44,7 @@ class Producers:
         now_s = self._lake.runtime.clock.monotonic_s()
         known = self._open.get(topic)
         if known is None:
-            known = self._open[topic] = _Open(asyncio.ensure_future(self._lake.producer(topic, options=_OPTIONS)), now_s)
+            known = self._open[topic] = _Open(asyncio.ensure_future(self._lake.producer(topic, options=PRODUCER_OPTIONS)), now_s)
         known.used_s = now_s
         if not known.producer.done():
             await asyncio.wait((known.producer,))

@@ -11,10 +11,11 @@ from datetime import timedelta
 import pytest
 
 from penstock.consumers.dead_letters.writer import REASON, RECONSUME_TIMES
+from penstock.consumers.queues.processor import QueueProcessor
 from penstock.consumers.simple import SimpleOptions
-from penstock.coordinator.queues.receipt_handle import AlreadySettled, ReceiptExpired
+from penstock.coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptExpired, ReceiptHandle
 from penstock.log import Message
-from penstock.log.errors import PenstockError
+from penstock.log.errors import InvalidArgument, PenstockError
 from tests.consumers.receiving import AT_ONCE, NOW, TEN, Scene, attempts, bodies
 
 ORDERS = ["ORDERLY", "CONCURRENT"]
@@ -349,5 +350,52 @@ def test_a_reset_fences_what_is_out(order: str) -> None:
             await one.ack(out[1])
         assert refused.value.kind == "receipt_outdated"
         await one.ack(*again)
+
+    scene.play(script)
+
+
+# --- Work that is done together ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_of_several_acknowledgements_has_an_end_of_its_own() -> None:
+    scene = Scene(queues=2)
+
+    async def script() -> None:
+        one = scene.member()
+        await one.consume()
+        await one.send("a1", "b1", "c1")
+        handles = {message.message_group: message.receipt_handle for message in await one.receive()}
+        await one.ack(handles["b"])
+        stranger = ReceiptHandle(group="another", topic="orders", queue=0, offset=0, generation=0, attempt=1).encode("ab" * 16)
+        asked = [handles["a"], "no handle", stranger, handles["b"], handles["c"], handles["c"]]
+        ends = await one.run(one.consumer.ack_each(asked))
+        kinds = [None, InvalidArgument, ForeignReceipt, AlreadySettled, None, AlreadySettled]
+        assert [None if end is None else type(end) for end in ends] == kinds
+        await scene.let_pass(20)
+        assert await one.receive(wait=NOW) == [], "those between bad ones are settled"
+        assert await one.run(one.consumer.ack_each([])) == []
+
+    scene.play(script)
+
+
+def test_messages_taken_one_by_one_are_not_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(message_type="NORMAL")
+    fetched: list[int] = []
+    load = QueueProcessor._load
+
+    def counted(self: QueueProcessor, *arguments: object) -> None:  # type: ignore[type-arg]
+        fetched.append(1)
+        load(self, *arguments)  # type: ignore[arg-type]
+
+    async def script() -> None:
+        one = scene.member()
+        producer = await one.run(one.lake.producer("orders"))
+        await asyncio.gather(*(producer.send(Message(b"%d" % number)) for number in range(200)))  # one entry of the log
+        await one.consume(delivery_order="CONCURRENT", options=SimpleOptions(cache_messages=64))
+        await one.receive(1)
+        monkeypatch.setattr(QueueProcessor, "_load", counted)
+        for _ in range(100):
+            await one.ack(*await one.receive(1))
+        assert len(fetched) <= 30, len(fetched)
 
     scene.play(script)
