@@ -243,8 +243,11 @@ def _read_refused(letters: DeadLetters, reader: VarintReader) -> tuple[tuple[int
     refused = []
     while not reader.done:
         refused.append((reader.varint(), reader.varint()))
-    if not {offset for offset, _ in refused} <= set(letters.own):
-        raise reader.damaged("the cell tells of dead letters that it did not assign", observed=refused[:5])
+    offsets = {offset for offset, _ in refused}
+    if not offsets <= set(letters.own) or len(offsets) < len(refused):
+        raise reader.damaged("the cell tells of dead letters that it did not assign, or twice of one", observed=refused[:5])
+    if not all(attempts for _, attempts in refused):
+        raise reader.damaged("the cell tells of a dead letter that was given up before any attempt", observed=refused[:5])
     return tuple(refused)
 
 

@@ -9,19 +9,24 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...aio import Lake
 from ...log import OffsetOutOfRange, Position, Reader, views
 from ...log.filter.filters import parse_filter
+from ...log.topic.topics import Topic
 from ..clients.topics import Names
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
 from ..protocol.status import Refused, ok, status
 from ..server.calls import Call
+from .budget import Budget
 from .filters import filter_of
 from .messages import message_of
 from .wanted import poll_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BATCH_MAX: Final = 32
 _LOOK_S: Final = 1.0
@@ -31,9 +36,10 @@ _LOOK_S: Final = 1.0
 class Offsets:
     """Answers the RPCs about offsets."""
 
-    def __init__(self, lake: Lake, names: Names, store_host: str) -> None:
+    def __init__(self, lake: Lake, names: Names, budget: Budget, store_host: str) -> None:
         self._lake = lake
         self._names = names
+        self._budget = budget
         self._store_host = store_host
 
     async def pull_message(self, request: pb.PullMessageRequest, call: Call) -> AsyncIterator[pb.PullMessageResponse]:
@@ -45,24 +51,33 @@ class Offsets:
         if most <= 0:
             raise Refused(pb.BAD_REQUEST, f"the batch size must be positive, but is {request.batch_size}")
         queue, start = request.message_queue.id, request.offset
-        reader, rows = Reader(topic), None
+        client_id = call.metadata.client_id
+        with self._budget.polling(client_id):
+            rows = await self._rows(topic, queue, start, max(_LOOK_S, poll_of(request, call.remaining_s).total_seconds()))
+        rows = None if rows is None else rows.slice(0, most)
+        found = [] if rows is None else list(views(topic.paths.topic, keep.apply(rows, topic.tail.state.schema)))
+        with self._budget.holding(client_id, found):
+            yield pb.PullMessageResponse(status=ok() if found else status(pb.MESSAGE_NOT_FOUND, "no new message"))
+            for view in found:
+                message = message_of(view, request.message_queue.topic, topic.settings.message_type, store_host=self._store_host)
+                yield pb.PullMessageResponse(message=message)
+            following = start if rows is None else rows.column("offset")[rows.num_rows - 1].as_py() + 1
+            yield pb.PullMessageResponse(next_offset=following)
+
+    async def _rows(self, topic: Topic, queue: int, start: int, within_s: float) -> pa.Table | None:
+        """The rows of a queue from an offset on, once there are some; None: there are none in time."""
+        reader = Reader(topic)
         source = reader.read(queue=queue, start=start, follow=True)
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(_LOOK_S, poll_of(request, call.remaining_s).total_seconds())):
-                    rows = (await anext(source)).slice(0, most)
+                async with asyncio.timeout(within_s):
+                    return await anext(source)
         except OffsetOutOfRange as error:
             raise Refused(pb.ILLEGAL_OFFSET, str(error)) from error
         finally:
             await source.aclose()
             await reader.close()
-        found = [] if rows is None else list(views(topic.paths.topic, keep.apply(rows, topic.tail.state.schema)))
-        yield pb.PullMessageResponse(status=ok() if found else status(pb.MESSAGE_NOT_FOUND, "no new message"))
-        for view in found:
-            message = message_of(view, request.message_queue.topic, topic.settings.message_type, store_host=self._store_host)
-            yield pb.PullMessageResponse(message=message)
-        following = start if rows is None else rows.column("offset")[rows.num_rows - 1].as_py() + 1
-        yield pb.PullMessageResponse(next_offset=following)
+        return None
 
     async def query_offset(self, request: pb.QueryOffsetRequest, call: Call) -> pb.QueryOffsetResponse:
         """The offset at the beginning or end of a queue, or of the first message stored at a time or later."""

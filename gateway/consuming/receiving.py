@@ -13,6 +13,7 @@ from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
 from ..protocol.status import ok, status
 from ..server.calls import Call
+from .budget import Budget
 from .filters import filter_of
 from .keeping import Keeping
 from .messages import delivered_at, message_of
@@ -23,10 +24,11 @@ from .wanted import Wanted, wanted_of
 class Receiving:
     """Answers ReceiveMessage."""
 
-    def __init__(self, lake: Lake, pool: Pool, keeping: Keeping, store_host: str) -> None:
+    def __init__(self, lake: Lake, pool: Pool, keeping: Keeping, budget: Budget, store_host: str) -> None:
         self._clock = lake.runtime.clock
         self._pool = pool
         self._keeping = keeping
+        self._budget = budget
         self._store_host = store_host
         self._undoing: set[asyncio.Task[None]] = set()
         self._polls: set[asyncio.Task[list[MessageView]]] = set()
@@ -39,23 +41,27 @@ class Receiving:
         topic = topic_of(resource)
         wanted = wanted_of(request, call.remaining_s)
         async with self._pool.of(group, topic, filter_of(request.filter_expression)) as pooled:
-            messages = await self._received(pooled, wanted, call)
+            with self._budget.polling(call.metadata.client_id):
+                messages = await self._received(pooled, wanted, call)
             if not messages:
                 yield pb.ReceiveMessageResponse(status=status(pb.MESSAGE_NOT_FOUND, "no new message"))
                 return
             arrived = False
             try:
-                yield pb.ReceiveMessageResponse(status=ok())
-                for view in messages:
-                    message = message_of(view, resource, pooled.topic_type, store_host=self._store_host, invisible=wanted.invisible)
-                    yield pb.ReceiveMessageResponse(message=message)
-                yield delivered_at(self._clock.wall_ms())
+                with self._budget.holding(call.metadata.client_id, messages):
+                    yield pb.ReceiveMessageResponse(status=ok())
+                    for view in messages:
+                        yield pb.ReceiveMessageResponse(message=self._message(view, resource, pooled, wanted))
+                    yield delivered_at(self._clock.wall_ms())
                 arrived = True
             finally:
                 if not arrived and wanted.attempt_id is not None:
                     self._keeping.broken(call.metadata.client_id, wanted.attempt_id)
                 elif not arrived:
                     self._later(self._keeping.give_back(pooled.group, pooled.topic, [view.receipt_handle for view in messages]))
+
+    def _message(self, view: MessageView, resource: pb.Resource, pooled: Pooled, wanted: Wanted) -> pb.Message:
+        return message_of(view, resource, pooled.topic_type, store_host=self._store_host, invisible=wanted.invisible)
 
     async def _received(self, pooled: Pooled, wanted: Wanted, call: Call) -> list[MessageView]:
         client_id = call.metadata.client_id

@@ -11,6 +11,7 @@ from ...aio import Lake
 from ..clients.registry import Clients
 from ..clients.topics import Names
 from ..server.rpcs import Rpc, rpc
+from .budget import Budget
 from .keeping import ROUND_S, Keeping
 from .offsets import Offsets
 from .pool import Pool
@@ -26,9 +27,10 @@ class ConsumerService:
     def __init__(self, lake: Lake, clients: Clients, names: Names, *, store_host: str) -> None:
         self.pool = Pool(lake, names)
         self.keeping = Keeping(self.pool, clients, lake.runtime.clock)
-        self._receiving = Receiving(lake, self.pool, self.keeping, store_host)
+        self.budget = Budget()
+        self._receiving = Receiving(lake, self.pool, self.keeping, self.budget, store_host)
         self._settling = Settling(self.pool, self.keeping)
-        self._offsets = Offsets(lake, names, store_host)
+        self._offsets = Offsets(lake, names, self.budget, store_host)
         self._rounds: asyncio.Task[None] | None = None
 
     def rpcs(self) -> Iterable[Rpc]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from hashlib import md5, sha1
 from typing import Final
 
 from ...log import Message, MessageType, TopicSettings
@@ -19,6 +20,11 @@ _RECOVERY_S_MAX: Final = 3600
 _GZIP_OR_ZLIB: Final = 47
 _TIME_MAX_S: Final = 253_402_300_799
 """The end of the year 9999."""
+_DIGESTS: Final[Mapping[int, Callable[[bytes], str]]] = {
+    pb.CRC32: lambda body: f"{zlib.crc32(body):08X}",
+    pb.MD5: lambda body: md5(body, usedforsecurity=False).hexdigest().upper(),
+    pb.SHA1: lambda body: sha1(body, usedforsecurity=False).hexdigest().upper(),
+}
 _OF_THE_SYSTEM: Final = frozenset(
     {
         "KEYS",
@@ -114,6 +120,8 @@ def message_of(sent: pb.Message, settings: TopicSettings, *, now_ms: int) -> Mes
 
 def _body(sent: pb.Message, most: int) -> bytes:
     body = sent.body
+    if len(body) <= most and sent.system_properties.HasField("body_digest"):
+        _check_digest(body, sent.system_properties.body_digest)
     if sent.system_properties.body_encoding == pb.GZIP and len(body) <= most:
         body = _unpacked(body, most)
     if not body:
@@ -121,6 +129,19 @@ def _body(sent: pb.Message, most: int) -> bytes:
     if len(body) > most:
         raise Refused(pb.MESSAGE_BODY_TOO_LARGE, f"message body cannot exceed the max {most}")
     return body
+
+
+def _check_digest(body: bytes, stated: pb.Digest) -> None:
+    """The digest is of the body as it was sent, packed or not. Digests of a kind that is not known, and empty ones, say nothing."""
+    digest = _DIGESTS.get(stated.type)
+    if digest is None or not stated.checksum:
+        return
+    expected, found = stated.checksum.upper().lstrip("0"), digest(body)
+    if found.lstrip("0") != expected:
+        kind = pb.DigestType.Name(stated.type)
+        raise Refused(
+            pb.MESSAGE_CORRUPTED, f"the body was damaged on its way: its {kind} is {found}, and its sender says {stated.checksum}"
+        )
 
 
 def _unpacked(body: bytes, most: int) -> bytes:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.coordinator.queues.cell import Marker, QueueCell, Receive, State, Tries, parted
+from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Receive, State, Tries, parted
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.offsets import OffsetSet, Settled
 from penstock.log.errors import DataDamaged, InternalError, NewerFormatError
@@ -306,3 +306,12 @@ def test_receives_that_cannot_be_are_refused() -> None:
     ):
         with pytest.raises(DataDamaged):
             decode_cell(encode_cell(cell), where="cell")
+
+
+@pytest.mark.parametrize("refused", [((3, 0),), ((3, 2), (3, 2)), ((4, 1),)])
+def test_messages_that_cannot_have_been_given_up_are_refused(refused: tuple[tuple[int, int], ...]) -> None:
+    good = DeadLetters(next_sequence=2, assigned=(3, 5), refused=((5, 1), (3, 2)))
+    cell = QueueCell(settled=Settled(9), dead_letters=good)
+    assert decode_cell(encode_cell(cell), where="cell") == cell
+    with pytest.raises(DataDamaged):
+        decode_cell(encode_cell(replace(cell, dead_letters=replace(good, refused=refused))), where="cell")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from datetime import UTC, datetime, timedelta
+from hashlib import md5, sha1
 
 import pytest
 
@@ -64,6 +65,28 @@ def test_groups_and_delivery_times_are_kept() -> None:
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
 def test_packed_bodies_are_stored_unpacked(pack: object) -> None:
     assert taken(sent(pack(b"paid"), body_encoding=pb.GZIP)).body == b"paid"  # type: ignore[operator]
+
+
+DIGESTS = {
+    pb.CRC32: lambda body: f"{zlib.crc32(body):X}",
+    pb.MD5: lambda body: md5(body).hexdigest(),
+    pb.SHA1: lambda body: sha1(body).hexdigest().upper(),
+}
+
+
+@pytest.mark.parametrize("kind", DIGESTS)
+def test_a_body_that_was_damaged_on_its_way_is_refused(kind: pb.DigestType) -> None:
+    packed = gzip.compress(b"paid")
+    digest = pb.Digest(type=kind, checksum=DIGESTS[kind](packed))
+    assert taken(sent(packed, body_digest=digest, body_encoding=pb.GZIP)).body == b"paid", "the digest is of the packed body"
+    code, said = refused(sent(b"paid", body_digest=pb.Digest(type=kind, checksum=DIGESTS[kind](b"pain"))))
+    assert (code, f"its {pb.DigestType.Name(kind)} is" in said) == (pb.MESSAGE_CORRUPTED, True)
+
+
+def test_a_digest_that_says_nothing_is_passed_over() -> None:
+    for digest in (pb.Digest(), pb.Digest(type=pb.MD5), pb.Digest(type=99, checksum="x")):  # type: ignore[arg-type]
+        assert taken(sent(body_digest=digest)).body == b"paid"
+    assert taken(sent(b"6", body_digest=pb.Digest(type=pb.CRC32, checksum=f"{zlib.crc32(b'6'):08x}"))).body == b"6"
 
 
 def test_a_packed_body_is_unpacked_no_further_than_is_allowed() -> None:

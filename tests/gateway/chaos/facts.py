@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -12,18 +13,26 @@ PUSHED: Final = "pushed"
 ASKED: Final = "asked"
 """The one whose members ask for messages by plain gRPC."""
 ATTEMPTS: Final = 8
+_PART: Final = 25
+"""The messages of each thread that are sent before it is asked whether to go on."""
 _POISON_PER: Final = 2_000
 _FLAKY_PER: Final = 150
 
 
-@dataclass(frozen=True)
+@dataclass
 class Load:
     """What one producer sends: bodies ``NAME:0``, ``NAME:1``, …, in turn to the message groups ``NAME-0`` … ."""
 
     name: str
     count: int
+    """How many, and how many there were when the time was over before."""
     threads: int
     groups: int
+
+    def parts(self) -> Iterator[tuple[int, int]]:
+        """First and limit of the parts that are sent one after the other."""
+        size = _PART * self.threads
+        return ((first, min(self.count, first + size)) for first in range(0, self.count, size))
 
     def bodies(self) -> list[str]:
         return [f"{self.name}:{number}" for number in range(self.count)]

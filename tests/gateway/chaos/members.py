@@ -68,18 +68,18 @@ class Caller:
         await asyncio.gather(*(channel.close() for channel in self._channels))
 
 
-async def produce(caller: Caller, load: Load, refused: Counter[str]) -> None:
-    """Send a load, each message until it is answered OK, and the next of its message group then."""
+async def produce(caller: Caller, load: Load, refused: Counter[str], *, first: int, limit: int) -> None:
+    """Send a part of a load, each message until it is answered OK, and the next of its message group then."""
 
-    async def work(first: int) -> None:
-        for number in range(first, load.count, load.threads):
+    async def work(begin: int) -> None:
+        for number in range(begin, limit, load.threads):
             body = f"{load.name}:{number}"
             properties = pb.SystemProperties(message_id=f"{load.name}-{number}", message_group=load.group_of(body))
             message = pb.Message(topic={"name": TOPIC}, body=body.encode(), system_properties=properties)
             while not await _is_sent(caller, message, refused):
                 caller.turn()
 
-    await asyncio.gather(*(work(first) for first in range(load.threads)))
+    await asyncio.gather(*(work(first + thread) for thread in range(load.threads)))
 
 
 async def _is_sent(caller: Caller, message: Any, refused: Counter[str]) -> bool:

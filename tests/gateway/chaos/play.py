@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -44,8 +44,10 @@ class Plan:
     """How much, and how much trouble."""
 
     messages: int
-    limit_s: float
-    """All must be through by then."""
+    send_s: float
+    """No more is sent after this time."""
+    drain_s: float = 400.0
+    """All must be through so long after the last send."""
     deeds: int = 0
     """At least so much is done to gateways."""
     every_s: float = 1.0
@@ -116,7 +118,8 @@ class Members:
         self._asking = [Asking(caller, facts, refused) for caller in self._callers[1:]]
         self._refused = refused
         self._tasks: list[asyncio.Task[None]] = []
-        self.sending: list[asyncio.Future[Any]] = []
+        self.stops_sending = asyncio.Event()
+        self.sending: list[asyncio.Task[None]] = []
         self.asking: list[asyncio.Task[None]] = []
 
     def open(self) -> None:
@@ -133,13 +136,28 @@ class Members:
         """Let all send and receive."""
         by_name = {load.name: load for load in self._facts.loads}
         for one in self._sdks:
-            load = by_name[one.language]
-            named = {"body": f"{load.name}:", "message_group": f"{load.name}-", "message_groups": load.groups}
-            answer = one.start("load", name="producer", topic=TOPIC, count=load.count, threads=load.threads, again=True, **named)
-            self.sending.append(asyncio.wrap_future(answer))
-        self.sending.append(self._begun(produce(self._callers[0], by_name["plain"], self._refused)))
+            self.sending.append(self._begun(self._sent(by_name[one.language], self._by_sdk(one))))
+        self.sending.append(self._begun(self._sent(by_name["plain"], self._plainly)))
         for asking in self._asking:
             self.asking.append(self._begun(asking.run(self._ending)))
+
+    async def _sent(self, load: Load, send: Callable[[Load, int, int], Awaitable[None]]) -> None:
+        for first, limit in load.parts():
+            if self.stops_sending.is_set():
+                load.count = first
+                return
+            await send(load, first, limit)
+
+    def _by_sdk(self, one: Sdk) -> Callable[[Load, int, int], Awaitable[None]]:
+        async def send(load: Load, first: int, limit: int) -> None:
+            named = {"body": f"{load.name}:", "message_group": f"{load.name}-", "message_groups": load.groups}
+            part = {"first": first, "count": limit, "threads": load.threads, "again": True}
+            await asyncio.wrap_future(one.start("load", name="producer", topic=TOPIC, **part, **named))
+
+        return send
+
+    async def _plainly(self, load: Load, first: int, limit: int) -> None:
+        await produce(self._callers[0], load, self._refused, first=first, limit=limit)
 
     def _begun(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -153,7 +171,7 @@ class Members:
                 message = event["message"]
                 what = Run(event["at_ms"] / 1000, one.language, message["body"], message["attempt"], event["failed"])
                 self._facts.runs[PUSHED].append(what)
-        for task in (*self._tasks, *self.sending):
+        for task in self._tasks:
             if task.done():
                 task.result()
 
@@ -172,14 +190,17 @@ async def _through(
 ) -> None:
     """Return when all that was sent is settled in both groups, or the time is over. Trouble ends with the last send, and a little later."""
     members.begin()
-    began_s = said_s = time.monotonic()
+    began_s = said_s = sent_s = time.monotonic()
     while True:
         members.look()
-        sent = all(one.done() for one in members.sending)
+        now_s = time.monotonic()
+        if now_s > began_s + plan.send_s:
+            members.stops_sending.set()
+        if not (sent := all(one.done() for one in members.sending)):
+            sent_s = now_s
         if sent and nemesis.deeds >= plan.deeds:
             nemesis.end()
-        now_s = time.monotonic()
-        if sent or now_s > said_s + _SAY_S or now_s > began_s + plan.limit_s:
+        if sent or now_s > said_s + _SAY_S:
             left = {group: await _left(lake, group) for group in (PUSHED, ASKED)}
             if now_s > said_s + _SAY_S:
                 said_s = now_s
@@ -187,10 +208,8 @@ async def _through(
                 say(f"  {now_s - began_s:.0f} s: runs {runs}, left {left}, sent {sent}, done {nemesis.done.total()}")
             if nemesis.has_ended and not any(left.values()):
                 return
-            if now_s > began_s + plan.limit_s:
-                facts.unsettled = {
-                    group: f"{count} messages, all sent: {sent}" for group, count in left.items() if count or not sent
-                }
+            if now_s > sent_s + plan.drain_s:
+                facts.unsettled = {group: f"{count} messages" for group, count in left.items() if count}
                 return
         await asyncio.wait(members.asking, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
 
@@ -214,10 +233,12 @@ async def _read(lake: aio.Lake, facts: Facts) -> None:
             facts.letters[group].append(((one.body or b"").decode(), one.delivery_attempt))
 
 
-def report(outcome: Outcome, plan: Plan, say: Callable[[str], None]) -> None:
+def report(outcome: Outcome, say: Callable[[str], None]) -> None:
     facts = outcome.facts
     runs = {group: len(those) for group, those in facts.runs.items()}
-    say(f"  {plan.messages:,} messages in {outcome.seconds:.0f} s, {len(facts.stored):,} stored; runs of handlers {runs}")
+    say(
+        f"  {sum(load.count for load in facts.loads):,} messages in {outcome.seconds:.0f} s, {len(facts.stored):,} stored; runs of handlers {runs}"
+    )
     say(f"  done: {dict(sorted(outcome.done.items()))}")
     say(f"  calls of plain clients that failed: {dict(outcome.refused.most_common(12))}")
     letters = {group: len(those) for group, those in facts.letters.items()}
@@ -232,7 +253,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--minutes", type=float, default=24 * 60.0, help="all must be through by then")
+    parser.add_argument("--minutes", type=float, default=24 * 60.0, help="no more is sent then")
     parser.add_argument("--every", type=float, default=Plan.every_s, help="seconds from one fault of a connection to the next")
     parser.add_argument(
         "--deed-every", type=float, default=Plan.deed_every_s, help="seconds from one deed at a gateway to the next"
@@ -240,14 +261,14 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=None, help="where lake and logs stay; default: removed at the end")
     given = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if given.seed is None else given.seed
-    plan = Plan(messages=given.messages, limit_s=60 * given.minutes, every_s=given.every, deed_every_s=given.deed_every)
+    plan = Plan(messages=given.messages, send_s=60 * given.minutes, every_s=given.every, deed_every_s=given.deed_every)
     again = f"--messages {plan.messages} --seed {seed} --every {plan.every_s:g} --deed-every {plan.deed_every_s:g}"
     print(f"replay: python -m tests.gateway.chaos.play {again}", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         outcome = asyncio.run(run(plan, folder, seed, lambda line: print(line, flush=True)))
-    report(outcome, plan, print)
+    report(outcome, print)
     return int(bool(outcome.problems))
 
 

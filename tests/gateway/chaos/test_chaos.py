@@ -21,7 +21,7 @@ SHORT = Plan(
     every_s=1.5,
     deed_every_s=4.0,
     stop_s=(1.0, 4.0),
-    limit_s=400,
+    send_s=200,
     # The SDK for Java does not repeat a receive whose answer was lost with a gateway: its messages come after two minutes.
     pushed_to=("python",),
 )
@@ -34,7 +34,7 @@ def test_gateways_killed_stopped_and_cut_off_lose_nothing_and_keep_order(tmp_pat
     there = tuple(language for language, where in (("java", JAVA), ("python", PYTHON)) if where.exists())
     plan = Plan(**{**vars(SHORT), "languages": there})
     outcome = asyncio.run(run(plan, tmp_path, SEED, print))
-    report(outcome, plan, print)
+    report(outcome, print)
     assert outcome.problems == []
     assert outcome.done[Deed.KILL] >= 1
     assert outcome.done[Deed.STOP] >= 1

@@ -236,7 +236,7 @@ public final class Client {
         AtomicInteger failed = new AtomicInteger();
         long start = System.nanoTime();
         for (int worker = 0; worker < workers; worker++) {
-            int first = worker;
+            int first = (int) number(command, "first", 0) + worker;
             running.add(threads.submit(() -> {
                 for (int i = first; i < count; i += workers) {
                     JsonObject one = command.deepCopy();

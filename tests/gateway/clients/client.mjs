@@ -89,7 +89,7 @@ const ops = {
     let failed = 0;
     const start = process.hrtime.bigint();
     await Promise.all(Array.from({ length: threads }, async (_, first) => {
-      for (let i = first; i < command.count; i += threads) {
+      for (let i = (command.first ?? 0) + first; i < command.count; i += threads) {
         const one = groups ? { ...command, message_group: `${command.message_group ?? 'g'}${i % groups}` } : command;
         for (let sent = false; !sent;) {
           try {

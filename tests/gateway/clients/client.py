@@ -132,7 +132,7 @@ class Client:
         group, again, failed = command.get("message_group", "g"), command.get("again", False), Counter()
 
         def work(first):
-            for i in range(first, count, threads):
+            for i in range(command.get("first", 0) + first, count, threads):
                 one = {**command, "message_group": f"{group}{i % groups}"} if groups else command
                 sent = False
                 while not sent:
