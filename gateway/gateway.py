@@ -43,7 +43,8 @@ class Gateway:
         self.streams = ClientService(lake, self.clients, self.peers, self.names)
         self.producers = Producers(lake)
         self.transacting = Transacting(lake, self.clients, first_check=self.options.first_check)
-        self.consumers = ConsumerService(lake, self.clients, self.names, store_host=self.peers.name)
+        balanced = self.options.advertise is not None
+        self.consumers = ConsumerService(lake, self.clients, self.names, store_host=self.peers.name, is_balanced=balanced)
         self.peers.on_gone.append(self.consumers.keeping.look_again)
         access = self.options.access
         self.authorizer = None if access is None else Authorizer.of(access, lake.coordination.access.read, lake.runtime.clock)

@@ -32,8 +32,12 @@ _SILENT_S: Final = 12.0
 class Keeping:
     """Renews by receipt handle, beside the owner of the queue where that is another process."""
 
-    def __init__(self, pool: Pool, clients: Clients, clock: Clock) -> None:
+    def __init__(self, pool: Pool, clients: Clients, clock: Clock, *, is_moved_by_others: bool = False) -> None:
+        """``is_moved_by_others``: whether a client that lost its connection may go on at another gateway by the same address, as behind a
+        balancer. Then its silence here says nothing of it.
+        """
         self._pool = pool
+        self._is_moved_by_others = is_moved_by_others
         self._clients = clients
         self._clock = clock
         self._leases = Leases()
@@ -165,7 +169,10 @@ class Keeping:
             if client is None:
                 self._leases.end_client(client_id)
             elif client.client_type and client.send is None and now_s - client.seen_s > _SILENT_S:
-                self._release(client_id)
+                if self._is_moved_by_others:
+                    self._leave(client_id)
+                else:
+                    self._release(client_id)
         await asyncio.gather(*(self._renew(place, handles) for place, handles in self._leases.due(now_s).items()))
 
     async def _renew(self, place: Place, handles: Sequence[str]) -> None:
@@ -193,8 +200,12 @@ class Keeping:
         if self._clock.monotonic_s() - client.seen_s < _SILENT_S:
             self._release(client.id)
         else:
-            self._leases.end_client(client.id)
-            self._answers.end_client(client.id)
+            self._leave(client.id)
+
+    def _leave(self, client_id: str) -> None:
+        """Let the time of all that is out to a client end by itself, unless another gateway renews it."""
+        self._leases.end_client(client_id)
+        self._answers.end_client(client_id)
 
     def _release(self, client_id: str) -> None:
         self._answers.end_client(client_id)

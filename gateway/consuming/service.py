@@ -24,9 +24,9 @@ log = logging.getLogger("penstock.gateway")
 class ConsumerService:
     """Answers the RPCs of consumers, from `start` to `close`."""
 
-    def __init__(self, lake: Lake, clients: Clients, names: Names, *, store_host: str) -> None:
+    def __init__(self, lake: Lake, clients: Clients, names: Names, *, store_host: str, is_balanced: bool) -> None:
         self.pool = Pool(lake, names)
-        self.keeping = Keeping(self.pool, clients, lake.runtime.clock)
+        self.keeping = Keeping(self.pool, clients, lake.runtime.clock, is_moved_by_others=is_balanced)
         self.budget = Budget()
         self._receiving = Receiving(lake, self.pool, self.keeping, self.budget, store_host)
         self._settling = Settling(self.pool, self.keeping)

@@ -51,13 +51,13 @@ class Consumer:
 class Stage:
     """A gateway's memory around one consumer."""
 
-    def __init__(self, order: DeliveryOrder = DeliveryOrder.CONCURRENT) -> None:
+    def __init__(self, order: DeliveryOrder = DeliveryOrder.CONCURRENT, *, balanced: bool = False) -> None:
         self.times = Times()
         self.consumer = Consumer()
         self.clients = Clients(self.times)
         settings = GroupSettings(delivery_order=order)
         self.pooled = Pooled("billing", "orders", MessageType.NORMAL, cast("Any", self.consumer), settings, 0.0, Gate(self.times))
-        self.keeping = Keeping(cast("Pool", self), self.clients, self.times)
+        self.keeping = Keeping(cast("Pool", self), self.clients, self.times, is_moved_by_others=balanced)
 
     @asynccontextmanager
     async def of(self, group: str, topic: str) -> AsyncIterator[Pooled]:
@@ -150,6 +150,19 @@ def test_a_client_whose_stream_ended_and_that_is_silent_is_gone() -> None:
         await stage.keeping.round()
         await stage.keeping.close()
         assert stage.consumer.changes == [("h0-1", GIVEN_UP)]
+
+    run(play)
+
+
+def test_behind_a_balancer_a_client_that_is_silent_here_may_have_been_moved() -> None:
+    async def play() -> None:
+        stage = Stage(balanced=True)
+        stage.heard(stream=False)
+        stage.gave(message(1))
+        stage.times.now_s += 13
+        await stage.keeping.round()
+        await stage.keeping.close()
+        assert (stage.consumer.changes, len(stage.keeping)) == ([], 0)
 
     run(play)
 
