@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cache=${PENSTOCK_CACHE:-$HOME/.cache/penstock}
-pom=tests/gateway/clients/pom.xml
+pom=examples/gateway/pom.xml
 scratch=
 trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
 

@@ -59,6 +59,11 @@ class Order:
     tag: str
     body: str
 
+    @property
+    def line(self) -> str:
+        """As the shop reads it."""
+        return f"{self.number}\t{self.group}\t{self.tag}\t{self.body}\n"
+
 
 @dataclass(frozen=True)
 class Done:
@@ -222,7 +227,7 @@ class Demo:
                 if one.number == len(self.orders) * 3 // 4:
                     shop.input.flush()
                     self.killed.wait()
-                shop.input.write(f"{one.number}\t{one.group}\t{one.tag}\t{one.body}\n")
+                shop.input.write(one.line)
             shop.input.close()
         except BrokenPipeError:  # it ended, which `awaited` or the end of the run tells
             return
@@ -382,7 +387,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--lake", default="penstock-demo", help="a folder, or another lake (default: penstock-demo)")
     parser.add_argument("--orders", type=int, default=300, help="how many orders the shop has (default: 300)")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="only write the orders, as the shop reads them")
     given = parser.parse_args()
+    if given.write is not None:
+        given.write.write_text("".join(one.line for one in real_orders(given.orders)))
+        return 0
     if given.orders < ORDERS_MIN:
         parser.error(f"--orders must be at least {ORDERS_MIN}: one of the gateways is killed in the middle")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
