@@ -97,7 +97,7 @@ unit: $(INSTALLED) ## the quick tests only: no servers, no Spark, no processes
 ##@ Long campaigns
 
 .PHONY: simulate
-simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=50 of each scenario, FIRST_SEED=0; ARGS="--world consumers", or timers, transactions)
+simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=50 of each scenario, FIRST_SEED=0; ARGS="--world consumers", or gateways, timers, transactions)
 	$(PY) -m tests.simulation.campaign sweep --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
 
 .PHONY: exhaustive
@@ -110,7 +110,7 @@ replay: $(INSTALLED) ## run one seed again, with its trace (SEED=…)
 	$(PY) -m tests.simulation.campaign replay --seed $(SEED) $(ARGS)
 
 .PHONY: teeth
-teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does the simulation notice? (ARGS="--world timers --enough 5", or consumers, transactions)
+teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does the simulation notice? (ARGS="--world timers --enough 5", or consumers, gateways, transactions)
 	$(PY) -m tests.simulation.campaign teeth --seeds $(SEEDS) $(ARGS)
 
 .PHONY: mutants

@@ -15,6 +15,9 @@ from ..server.calls import Call
 LOST_S: Final = 30.0
 """A client that was not heard of for this time is lost. Every SDK sends a heartbeat each 10 s."""
 
+_STOOD_STILL_S: Final = 10.0
+"""A process that did not look for so long was stopped itself. It looks at its clients each 5 s."""
+
 _PEERS_MAX: Final = 16
 """The connections of one client that are remembered. A balancer that shares calls among more makes it be looked for again and again."""
 
@@ -33,7 +36,14 @@ class Looked:
     """Whether that was as a push consumer does, whose messages stay invisible as long as it lives."""
 
     def note(self, peer: str, asked: Future[None]) -> None:
+        """What fails is asked for again by the next receive, also if nobody waited for its end."""
+
+        def ended(asked: Future[None]) -> None:
+            if (asked.cancelled() or asked.exception() is not None) and self.by_peer.get(peer) is asked:
+                del self.by_peer[peer]
+
         self.by_peer[peer] = asked
+        asked.add_done_callback(ended)
         if len(self.by_peer) > _PEERS_MAX:
             self.by_peer.popitem(last=False)
 
@@ -62,6 +72,7 @@ class Clients:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[str, Client] = {}
+        self._looked_s = clock.monotonic_s()
         self.on_lost: list[Callable[[Client], None]] = []
         """Each is told of a client that ended, or was not heard of for `LOST_S`."""
         self.on_change: list[Callable[[Client], None]] = []
@@ -98,8 +109,17 @@ class Clients:
             for told in self.on_lost:
                 told(client)
 
+    def heed_stop(self) -> None:
+        """Count all clients as heard of just now if this process was stopped: what they said meanwhile is not read yet."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._looked_s > _STOOD_STILL_S:
+            for client in self._known.values():
+                client.seen_s = now_s
+        self._looked_s = now_s
+
     def sweep(self) -> None:
         """Forget clients that were not heard of for too long."""
+        self.heed_stop()
         before_s = self._clock.monotonic_s() - LOST_S
         for client in self.all():
             if client.seen_s < before_s:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import defaultdict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import chain
 from typing import Any, Final
 
 from ...coordinator import ReceiptRefused
@@ -16,7 +18,7 @@ from ...log.runtime.runtime import Clock
 from ..clients.registry import LOST_S, Client, Clients, Looked, Send
 from ..protocol.status import Refused
 from .answers import Answers
-from .leases import RENEWED_FOR_S, Leases, Place
+from .leases import RENEWED_FOR_S, Leases, Place, Together
 from .pool import Pool, Pooled
 from .wanted import RENEWED_FOR
 
@@ -25,6 +27,8 @@ log = logging.getLogger("penstock.gateway")
 ROUND_S: Final = 5.0
 GIVEN_UP: Final = timedelta(seconds=1)
 """What a client held that ended becomes visible after this time."""
+_LATER_S: Final = 1.0
+"""What becomes visible so much later than this gateway knows was renewed by another."""
 _SILENT_S: Final = 12.0
 """A client whose stream has ended, and that says nothing for this time, is gone: it would send a heartbeat each 10 s."""
 
@@ -67,11 +71,7 @@ class Keeping:
         if asked is None:
             asked = self._begun(self._adopt(pooled, [client_id], is_renewed=is_renewed))
             looked.note(peer, asked)
-        try:
-            await asyncio.shield(asked)
-        except PenstockError:
-            looked.by_peer.pop(peer, None)  # the next receive asks again
-            raise
+        await asyncio.shield(asked)
 
     async def _adopt(self, pooled: Pooled, client_ids: Sequence[str], *, is_renewed: bool) -> None:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
@@ -129,14 +129,34 @@ class Keeping:
         if not lost:
             return
         log.info("%d messages of topic %s did not reach client %s, and become visible", len(lost), pooled.topic, client_id)
-        for handles in self._leases.give_up(lost, self._clock.monotonic_s()).values():
-            await asyncio.gather(*(_give_back(pooled, handle) for handle in handles))
+        given_up = self._leases.give_up(lost, self._clock.monotonic_s())
+        with suppress(PenstockError):  # otherwise they become visible when their time is over
+            elsewhere = await self._renewed_elsewhere(pooled, client_id, given_up)
+            alone = [together for held in given_up.values() for together in held if elsewhere.isdisjoint(together)]
+            await asyncio.gather(*(_give_back(pooled, list(together)) for together in alone))
 
-    def gave(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], attempt_id: str, peer: str) -> None:
-        """Note what a client is given just now."""
+    async def _renewed_elsewhere(
+        self, pooled: Pooled, client_id: str, held: Mapping[Place, Sequence[Mapping[str, float]]]
+    ) -> frozenset[str]:
+        """Those that become visible later than this gateway knows: the client repeated its receive at another one, and has them."""
+        known = {handle: due_s for of_place in held.values() for together in of_place for handle, due_s in together.items()}
+        ahead_s = self._clock.wall_ms() / 1000 - self._clock.monotonic_s()
+        return frozenset(
+            view.receipt_handle
+            for delivered in await pooled.consumer.deliveries(client_id)
+            for view in delivered.messages
+            if delivered.due.timestamp() - ahead_s > known.get(view.receipt_handle, math.inf) + _LATER_S
+        )
+
+    async def gave(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], attempt_id: str, peer: str) -> None:
+        """Note what a client is given just now. What it was given before is renewed at once: other gateways see by that that it arrived here."""
         now_s, place = self._clock.monotonic_s(), (pooled.group, pooled.topic)
+        handles = [view.receipt_handle for view in messages]
+        is_repeated = any(handle in self._leases for handle in handles)
         self._add(pooled, client_id, messages, now_s=now_s, due_s=now_s + RENEWED_FOR_S, is_seen=True)
-        self._answers.given(client_id, place, attempt_id, peer, [view.receipt_handle for view in messages])
+        self._answers.given(client_id, place, attempt_id, peer, handles)
+        if is_repeated:
+            await asyncio.gather(*(self._renew(place, together) for place, together in self._leases.together(handles).items()))
 
     def broken(self, client_id: str, attempt_id: str) -> None:
         """An answer broke off. Its client may ask for it again."""
@@ -163,6 +183,7 @@ class Keeping:
 
     async def round(self) -> None:
         """Renew what is due, and look for clients that are gone."""
+        self._clients.heed_stop()
         now_s = self._clock.monotonic_s()
         for client_id in self._leases.clients():
             client = self._clients.get(client_id)
@@ -173,23 +194,25 @@ class Keeping:
                     self._leave(client_id)
                 else:
                     self._release(client_id)
-        await asyncio.gather(*(self._renew(place, handles) for place, handles in self._leases.due(now_s).items()))
+        await asyncio.gather(*(self._renew(place, due) for place, due in self._leases.due(now_s).items()))
 
-    async def _renew(self, place: Place, handles: Sequence[str]) -> None:
+    async def _renew(self, place: Place, due: Sequence[Together]) -> None:
         try:
             async with self._pool.of(*place) as pooled:
-                await asyncio.gather(*(self._renew_one(pooled, handle) for handle in handles))
+                await asyncio.gather(*(self._renew_first(pooled, together) for together in due))
         except (Refused, PenstockError) as error:
             log.warning("what is out of topic %s to group %s was not renewed: %s", place[1], place[0], error)
 
-    async def _renew_one(self, pooled: Pooled, handle: str) -> None:
-        due_s = self._clock.monotonic_s() + RENEWED_FOR_S
-        try:
-            await pooled.consumer.change_invisible_duration(handle, RENEWED_FOR)
-        except ReceiptRefused:  # settled beside this gateway, or given to another
-            self._leases.end(handle)
-        else:
-            self._leases.renewed(handle, due_s)
+    async def _renew_first(self, pooled: Pooled, together: Together) -> None:
+        for handle in together:
+            due_s = self._clock.monotonic_s() + RENEWED_FOR_S
+            try:
+                await pooled.consumer.change_invisible_duration(handle, RENEWED_FOR)
+            except ReceiptRefused:  # settled beside this gateway, or given to another
+                self._leases.end(handle)
+            else:
+                self._leases.renewed(handle, due_s)
+                return
 
     def _lost(self, client: Client) -> None:
         """A client said that it ends, or was silent for long. What it holds becomes visible soon in the first case.
@@ -209,8 +232,8 @@ class Keeping:
 
     def _release(self, client_id: str) -> None:
         self._answers.end_client(client_id)
-        for (group, topic), handles in self._leases.end_client(client_id).items():
-            self._begun(self.give_back(group, topic, handles))
+        for (group, topic), held in self._leases.end_client(client_id).items():
+            self._begun(self.give_back(group, topic, held))
 
     def _begun(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -218,19 +241,25 @@ class Keeping:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def give_back(self, group: str, topic: str, handles: Sequence[str]) -> None:
+    async def give_back(self, group: str, topic: str, held: Sequence[Together]) -> None:
         """Make messages visible soon that nobody handles. What fails comes by itself, when its time is over."""
-        for handle in handles:
+        for handle in chain.from_iterable(held):
             self._leases.end(handle)
         with suppress(Refused, PenstockError):
             async with self._pool.of(group, topic) as pooled:
-                await asyncio.gather(*(_give_back(pooled, handle) for handle in handles))
+                await asyncio.gather(*(_give_back(pooled, together) for together in held))
 
     async def close(self) -> None:
         """Return when what was begun has ended."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _give_back(pooled: Pooled, handle: str) -> None:
-    with suppress(PenstockError):  # a later one of its message group follows the first
-        await pooled.consumer.change_invisible_duration(handle, GIVEN_UP)
+async def _give_back(pooled: Pooled, together: Together) -> None:
+    for handle in together:
+        try:
+            await pooled.consumer.change_invisible_duration(handle, GIVEN_UP)
+        except ReceiptRefused:
+            continue  # it was settled beside this gateway, and those behind it were not
+        except PenstockError:
+            return
+        return

@@ -2,7 +2,7 @@
 
 A push consumer states no invisible duration: its messages stay invisible as long as it lives. So the gateway that gave them, or that goes on
 for another one, renews their handles. Messages of a message group that were received together become visible together, so one handle of
-these is renewed for all.
+these is renewed for all: that of the first which was not settled beside this gateway.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ RENEW_UNSEEN_MAX_S: Final = 120.0
 
 Place = tuple[str, str]
 """A consumer group, and a topic."""
+Together = list[str]
+"""The handles of messages that become visible together, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +106,20 @@ class Leases:
             if (lease := self._leases.get(handle)) is not None:
                 self._leases[handle] = replace(lease, is_seen=False, since_s=now_s)
 
-    def give_up(self, handles: Iterable[str], now_s: float) -> dict[Place, list[str]]:
-        """Renew these no longer, as the client does not have them, and give those that stand for all."""
+    def give_up(self, handles: Iterable[str], now_s: float) -> dict[Place, list[dict[str, float]]]:
+        """Renew these no longer, as the client does not have them. Gives them by what becomes visible together, and when each would have."""
         known = [handle for handle in handles if handle in self._leases]
-        standing = _first(known, self._leases)
+        found = {
+            place: [{handle: self._leases[handle].due_s for handle in together} for together in held]
+            for place, held in self.together(known).items()
+        }
         for handle in known:
             self._leases[handle] = replace(self._leases[handle], is_given_up=True, due_s=now_s)
-        return standing
+        return found
+
+    def together(self, handles: Iterable[str]) -> dict[Place, list[Together]]:
+        """Those that are known, by what becomes visible together."""
+        return _together((handle for handle in handles if handle in self._leases), self._leases)
 
     def end(self, handle: str) -> None:
         """Forget a delivery: it was settled, or its client said when it becomes visible."""
@@ -121,32 +130,32 @@ class Leases:
         if not handles:
             del self._of_client[lease.client_id]
 
-    def end_client(self, client_id: str) -> dict[Place, list[str]]:
-        """Forget all that is out to a client, and give the handles that stand for it."""
+    def end_client(self, client_id: str) -> dict[Place, list[Together]]:
+        """Forget all that is out to a client, and give it."""
         handles = list(self._of_client.get(client_id, ()))
-        standing = _first((handle for handle in handles if not self._leases[handle].is_given_up), self._leases)
+        ended = _together((handle for handle in handles if not self._leases[handle].is_given_up), self._leases)
         for handle in handles:
             self.end(handle)
-        return standing
+        return ended
 
-    def due(self, now_s: float) -> dict[Place, list[str]]:
-        """The handles to renew now. Those that are no longer renewed are forgotten."""
+    def due(self, now_s: float) -> dict[Place, list[Together]]:
+        """What to renew now. What is no longer renewed is forgotten."""
         for handle, lease in list(self._leases.items()):
             if lease.since_s + RENEW_MAX_S <= now_s:
                 self.end(handle)
             elif lease.until_s() <= now_s and not lease.is_given_up:
                 self._leases[handle] = replace(lease, is_given_up=True)
         soon = [handle for handle, lease in self._leases.items() if lease.due_s - now_s < RENEW_BEFORE_S and not lease.is_given_up]
-        return _first(soon, self._leases)
+        return _together(soon, self._leases)
 
     def renewed(self, handle: str, due_s: float) -> None:
         """Note that a handle was renewed, and what becomes visible with it."""
         if (lease := self._leases.get(handle)) is None:
             return
-        for other in [handle] if lease.together is None else self._together(lease):
+        for other in [handle] if lease.together is None else self._beside(lease):
             self._leases[other] = replace(self._leases[other], due_s=due_s)
 
-    def _together(self, lease: Lease) -> Sequence[str]:
+    def _beside(self, lease: Lease) -> Sequence[str]:
         return [
             handle
             for handle in self._of_client[lease.client_id]
@@ -154,13 +163,11 @@ class Leases:
         ]
 
 
-def _first(handles: Iterable[str], leases: dict[str, Lease]) -> dict[Place, list[str]]:
-    """Of messages that become visible together the first, and all others."""
-    first: dict[object, str] = {}
+def _together(handles: Iterable[str], leases: dict[str, Lease]) -> dict[Place, list[Together]]:
+    """The handles by what becomes visible together."""
+    found: defaultdict[Place, dict[object, Together]] = defaultdict(dict)
     for handle in sorted(handles, key=lambda handle: (leases[handle].offset, handle)):
         lease = leases[handle]
-        first.setdefault(handle if lease.together is None else (lease.client_id, lease.place, lease.together), handle)
-    found: defaultdict[Place, list[str]] = defaultdict(list)
-    for handle in first.values():
-        found[leases[handle].place].append(handle)
-    return dict(found)
+        key = handle if lease.together is None else (lease.client_id, lease.together)
+        found[lease.place].setdefault(key, []).append(handle)
+    return {place: list(of_place.values()) for place, of_place in found.items()}

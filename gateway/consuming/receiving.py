@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
 
 from ...aio import Lake
 from ...log import MessageView
@@ -19,6 +21,8 @@ from .keeping import Keeping
 from .messages import delivered_at, message_of
 from .pool import Pool, Pooled
 from .wanted import Wanted, wanted_of
+
+_AT_ONCE: Final = timedelta(0)
 
 
 class Receiving:
@@ -58,7 +62,7 @@ class Receiving:
                 if not arrived and wanted.attempt_id is not None:
                     self._keeping.broken(call.metadata.client_id, wanted.attempt_id)
                 elif not arrived:
-                    self._later(self._keeping.give_back(pooled.group, pooled.topic, [view.receipt_handle for view in messages]))
+                    self._later(self._keeping.give_back(pooled.group, pooled.topic, [[view.receipt_handle] for view in messages]))
 
     def _message(self, view: MessageView, resource: pb.Resource, pooled: Pooled, wanted: Wanted) -> pb.Message:
         return message_of(view, resource, pooled.topic_type, store_host=self._store_host, invisible=wanted.invisible)
@@ -71,11 +75,15 @@ class Receiving:
         if wanted.is_renewed:
             await self._keeping.asked(pooled, client_id, attempt_id, call.peer)
         await self._keeping.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
-        messages = await self._polled(
-            pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll, attempt_id=wanted.attempt_id, holder=client_id)
-        )
+        receive = partial(pooled.consumer.receive, wanted.most, wanted.invisible, attempt_id=wanted.attempt_id, holder=client_id)
+        # What is out to this attempt id is given by a gateway that stops, too. After an empty answer the client would not ask for it again.
+        messages = await receive(await_duration=_AT_ONCE) or await self._polled(receive(await_duration=wanted.poll))
         if messages and wanted.is_renewed:
-            self._keeping.gave(pooled, client_id, messages, attempt_id, call.peer)
+            try:
+                await self._keeping.gave(pooled, client_id, messages, attempt_id, call.peer)
+            except asyncio.CancelledError:
+                self._keeping.broken(client_id, attempt_id)
+                raise
         return messages
 
     async def _polled(self, receiving: Coroutine[Any, Any, list[MessageView]]) -> list[MessageView]:

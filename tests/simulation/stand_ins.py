@@ -184,6 +184,42 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
             "test_a_message_given_up_is_a_dead_letter_once_and_its_group_goes_on",
         ),
     },
+    "gateways": {
+        "renewed": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_a_living_clients_messages_are_renewed_again_and_again",
+        ),
+        "adopted": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection",
+        ),
+        "looked-again": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection",
+        ),
+        "attempt": ("tests/consumers/test_named_receives.py", "test_a_repeated_receive_gives_the_same_and_nothing_else"),
+        "lost": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_a_client_that_is_only_silent_here_is_left_to_other_gateways",
+        ),
+        "goodbye": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second",
+        ),
+        "first-settled": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_of_a_message_group_the_first_message_counts_that_was_not_settled_beside_this_gateway",
+        ),
+        "in-use": ("tests/gateway/consuming/test_pool.py", "test_a_consumer_is_not_closed_under_a_receive_that_waits"),
+        "own-stop": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_the_silence_of_clients_does_not_count_while_the_gateway_was_stopped_itself",
+        ),
+        "last-look": (
+            "tests/gateway/consuming/test_receiving.py",
+            "test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id",
+        ),
+    },
     "letters": {
         "remembered": ("tests/consumers/test_redrive.py", "test_a_repetition_sends_what_came_since"),
         "name-of-queue": ("tests/consumers/test_dead_letters.py", "test_queues_and_topics_with_the_same_sequences_do_not_meet"),

@@ -31,6 +31,10 @@ def without(world: str, name: str) -> AbstractContextManager[None]:
         from tests.simulation.repeating_mutants import REPEATING_MUTANTS
 
         return REPEATING_MUTANTS[name].patch()
+    if world == "gateways":
+        from tests.simulation.gateways.mutants import MUTANTS as GATEWAYS_MUTANTS
+
+        return GATEWAYS_MUTANTS[name].patch()
     if world == "timers":
         from tests.simulation.timers.mutants import MUTANTS as TIMERS_MUTANTS
 

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from penstock.consumers.receives import Delivered
-from penstock.coordinator import DeliveryOrder, GroupSettings, ReceiptExpired
+from penstock.coordinator import AlreadySettled, DeliveryOrder, GroupSettings, ReceiptExpired
 from penstock.gateway.clients.registry import Client, Clients
 from penstock.gateway.consuming.gate import Gate
-from penstock.gateway.consuming.keeping import GIVEN_UP, Keeping
+from penstock.gateway.consuming.keeping import GIVEN_UP, ROUND_S, Keeping
 from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEWED_FOR_S
 from penstock.gateway.consuming.pool import Pool, Pooled
 from penstock.gateway.consuming.wanted import RENEWED_FOR
@@ -73,8 +73,17 @@ class Stage:
         client.send = (lambda command: asyncio.sleep(0)) if stream else None
         return client
 
-    def gave(self, *messages: MessageView) -> None:
-        self.keeping.gave(self.pooled, "c", messages, "first", "one")
+    async def awake(self, seconds: float) -> None:
+        """Time passes, and the gateway looks at its clients as it does."""
+        until_s = self.times.now_s + seconds
+        while self.times.now_s < until_s:
+            self.times.now_s = min(until_s, self.times.now_s + ROUND_S)
+            self.clients.sweep()
+            await self.keeping.round()
+        await self.keeping.close()
+
+    async def gave(self, *messages: MessageView) -> None:
+        await self.keeping.gave(self.pooled, "c", messages, "first", "one")
 
     def held(self, *messages: MessageView, left_s: float) -> None:
         """The cells say that another gateway gave these."""
@@ -97,7 +106,7 @@ def test_a_living_clients_messages_are_renewed_again_and_again() -> None:
     async def play() -> None:
         stage = Stage()
         stage.heard()
-        stage.gave(message(1), message(2))
+        await stage.gave(message(1), message(2))
         for _ in range(3):
             stage.times.now_s += RENEWED_FOR_S - RENEW_BEFORE_S + 1
             stage.heard()
@@ -111,7 +120,7 @@ def test_a_living_clients_messages_are_renewed_again_and_again() -> None:
 def test_a_renewal_that_fails_is_tried_again_and_a_refused_one_is_not() -> None:
     async def play() -> None:
         stage = Stage()
-        stage.gave(message(1), message(2))
+        await stage.gave(message(1), message(2))
         stage.consumer.fails = {"h0-1": ReceiptExpired("late"), "h0-2": StoreUnavailable("no answer")}
         stage.times.now_s += 40
         stage.heard()
@@ -128,7 +137,7 @@ def test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second() -
     async def play() -> None:
         stage = Stage(DeliveryOrder.ORDERLY)
         stage.heard()
-        stage.gave(message(1, "a"), message(2, "a"), message(3, "b"))
+        await stage.gave(message(1, "a"), message(2, "a"), message(3, "b"))
         stage.clients.remove("c")
         await stage.keeping.close()
         assert stage.consumer.changes == [("h0-1", GIVEN_UP), ("h0-3", GIVEN_UP)]
@@ -137,19 +146,97 @@ def test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second() -
     run(play)
 
 
+def test_of_a_message_group_the_first_message_counts_that_was_not_settled_beside_this_gateway() -> None:
+    async def play() -> None:
+        stage = Stage(DeliveryOrder.ORDERLY)
+        stage.heard()
+        await stage.gave(*(message(offset, "a") for offset in range(9)))
+        stage.consumer.fails = {f"h0-{offset}": AlreadySettled("at another gateway") for offset in range(4)}
+        stage.times.now_s += RENEWED_FOR_S - RENEW_BEFORE_S + 1
+        stage.heard()
+        await stage.keeping.round()
+        assert stage.consumer.changes == [("h0-4", RENEWED_FOR)], "its time is over before a round for each"
+        stage.consumer.fails["h0-4"] = AlreadySettled("at another gateway")
+        stage.clients.remove("c")
+        await stage.keeping.close()
+        assert stage.consumer.changes[1:] == [("h0-5", GIVEN_UP)]
+
+    run(play)
+
+
+def test_a_look_that_fails_is_repeated_though_its_receive_was_cancelled() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        stage.consumer.silent = StoreUnavailable("no answer")
+        first = asyncio.ensure_future(stage.keeping.adopt(stage.pooled, "c", "one", is_renewed=True))
+        await asyncio.sleep(0)
+        first.cancel()
+        await stage.keeping.close()
+        stage.consumer.silent = None
+        await stage.keeping.adopt(stage.pooled, "c", "one", is_renewed=True)
+        assert stage.consumer.asked == 2
+
+    run(play)
+
+
+def test_the_silence_of_clients_does_not_count_while_the_gateway_was_stopped_itself() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard(stream=False)
+        await stage.gave(message(1))
+        for stopped_s in (20, 40):
+            stage.times.now_s += stopped_s
+            await stage.keeping.round()
+            stage.clients.sweep()
+            await stage.keeping.close()
+            assert GIVEN_UP not in dict(stage.consumer.changes).values(), "what it said meanwhile is not read yet"
+            assert stage.clients.get("c") is not None
+        await stage.awake(13)
+        assert stage.consumer.changes[-1] == ("h0-1", GIVEN_UP)
+
+    run(play)
+
+
 def test_a_client_whose_stream_ended_and_that_is_silent_is_gone() -> None:
     async def play() -> None:
         stage = Stage()
         stage.heard(stream=False)
-        stage.gave(message(1))
-        stage.times.now_s += 11
-        await stage.keeping.round()
-        await stage.keeping.close()
+        await stage.gave(message(1))
+        await stage.awake(11)
         assert stage.consumer.changes == [], "its next heartbeat may be on its way"
-        stage.times.now_s += 2
-        await stage.keeping.round()
-        await stage.keeping.close()
+        await stage.awake(2)
         assert stage.consumer.changes == [("h0-1", GIVEN_UP)]
+
+    run(play)
+
+
+def test_what_a_client_got_at_another_gateway_by_repeating_its_receive_is_not_given_back() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        await stage.gave(message(1))
+        stage.keeping.broken("c", "first")
+        stage.times.now_s += 2
+        stage.held(message(1), left_s=RENEWED_FOR_S)  # the other one renewed it as it gave it
+        await stage.keeping.asked(stage.pooled, "c", "second", "one")
+        await stage.gave(message(2))
+        stage.keeping.broken("c", "first")
+        stage.held(message(2), left_s=RENEWED_FOR_S)
+        await stage.keeping.asked(stage.pooled, "c", "third", "one")
+        assert stage.consumer.changes == [("h0-2", GIVEN_UP)], "nobody renewed it"
+
+    run(play)
+
+
+def test_a_receive_that_is_repeated_is_renewed_at_once() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        await stage.gave(message(1))
+        stage.times.now_s += 5
+        await stage.gave(message(1))
+        assert stage.consumer.changes == [("h0-1", RENEWED_FOR)]
 
     run(play)
 
@@ -158,10 +245,8 @@ def test_behind_a_balancer_a_client_that_is_silent_here_may_have_been_moved() ->
     async def play() -> None:
         stage = Stage(balanced=True)
         stage.heard(stream=False)
-        stage.gave(message(1))
-        stage.times.now_s += 13
-        await stage.keeping.round()
-        await stage.keeping.close()
+        await stage.gave(message(1))
+        await stage.awake(13)
         assert (stage.consumer.changes, len(stage.keeping)) == ([], 0)
 
     run(play)
@@ -171,11 +256,8 @@ def test_a_client_that_is_only_silent_here_is_left_to_other_gateways() -> None:
     async def play() -> None:
         stage = Stage()
         stage.heard()
-        stage.gave(message(1))
-        stage.times.now_s += 31
-        stage.clients.sweep()
-        await stage.keeping.round()
-        await stage.keeping.close()
+        await stage.gave(message(1))
+        await stage.awake(31)
         assert (stage.consumer.changes, len(stage.keeping)) == ([], 0)
 
     run(play)
@@ -273,7 +355,7 @@ def test_what_did_not_reach_a_client_becomes_visible_when_it_asks_for_other_mess
         stage = Stage(DeliveryOrder.ORDERLY)
         client = stage.heard()
         stage.clients.changed(client)
-        stage.gave(message(1, "a"), message(2, "a"), message(3, "b"))
+        await stage.gave(message(1, "a"), message(2, "a"), message(3, "b"))
         stage.clients.changed(client)
         await stage.asks("first", "two")
         assert stage.consumer.changes == [], "it asks for the same once more"
@@ -297,7 +379,7 @@ def test_what_a_client_has_is_renewed_though_its_connection_broke() -> None:
         stage = Stage()
         client = stage.heard()
         stage.clients.changed(client)
-        stage.gave(message(1), message(2))
+        await stage.gave(message(1), message(2))
         stage.keeping.settled("h0-1")
         stage.heard(stream=False)
         stage.clients.changed(client)
@@ -313,7 +395,7 @@ def test_what_a_client_has_is_renewed_though_its_connection_broke() -> None:
 def test_what_was_settled_or_has_another_time_is_not_renewed() -> None:
     async def play() -> None:
         stage = Stage()
-        stage.gave(message(1))
+        await stage.gave(message(1))
         stage.keeping.settled("h0-1")
         stage.times.now_s += 50
         stage.heard()

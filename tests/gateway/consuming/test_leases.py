@@ -41,32 +41,32 @@ def test_a_handle_is_renewed_when_half_its_time_is_over() -> None:
     given(leases, message(1), message(2))
     assert leases.due(RENEWED_FOR_S - RENEW_BEFORE_S) == {}
     late_s = RENEWED_FOR_S - RENEW_BEFORE_S + 1
-    assert leases.due(late_s) == {PLACE: ["h0-1", "h0-2"]}
+    assert leases.due(late_s) == {PLACE: [["h0-1"], ["h0-2"]]}
     leases.renewed("h0-1", late_s + RENEWED_FOR_S)
-    assert leases.due(late_s) == {PLACE: ["h0-2"]}
+    assert leases.due(late_s) == {PLACE: [["h0-2"]]}
 
 
-def test_of_messages_that_become_visible_together_the_first_is_renewed_for_all() -> None:
+def test_messages_that_become_visible_together_are_renewed_together() -> None:
     leases = Leases()
     given(leases, message(3, "b"), message(1, "a"), message(2, "a"), message(1, "a", queue=1), in_order=True)
-    assert leases.due(59) == {PLACE: ["h0-1", "h1-1", "h0-3"]}
+    assert leases.due(59) == {PLACE: [["h0-1", "h0-2"], ["h1-1"], ["h0-3"]]}
     leases.renewed("h0-1", 120)
     leases.end("h0-1")
-    assert leases.due(59) == {PLACE: ["h1-1", "h0-3"]}, "its second was renewed with it"
-    assert leases.due(91) == {PLACE: ["h1-1", "h0-2", "h0-3"]}
+    assert leases.due(59) == {PLACE: [["h1-1"], ["h0-3"]]}, "its second was renewed with it"
+    assert leases.due(91) == {PLACE: [["h1-1"], ["h0-2"], ["h0-3"]]}
 
 
 def test_messages_of_no_group_of_one_queue_become_visible_together_too() -> None:
     leases = Leases()
     given(leases, message(1), message(2), in_order=True)
-    assert leases.due(59) == {PLACE: ["h0-1"]}
+    assert leases.due(59) == {PLACE: [["h0-1", "h0-2"]]}
 
 
 def test_a_repeated_receive_changes_nothing() -> None:
     leases = Leases()
     given(leases, message(1))
     given(leases, message(1), now_s=50)
-    assert leases.due(59) == {PLACE: ["h0-1"]}
+    assert leases.due(59) == {PLACE: [["h0-1"]]}
 
 
 def test_what_hangs_is_not_renewed_for_ever() -> None:
@@ -77,11 +77,11 @@ def test_what_hangs_is_not_renewed_for_ever() -> None:
     assert len(leases) == 0
 
 
-def test_a_client_that_ends_leaves_one_handle_for_each_message_group() -> None:
+def test_a_client_that_ends_leaves_its_handles_by_message_group() -> None:
     leases = Leases()
     given(leases, message(1, "a"), message(2, "a"), message(5, "b"), in_order=True)
     given(leases, message(7, "c"), client="other", in_order=True)
-    assert leases.end_client("c") == {PLACE: ["h0-1", "h0-5"]}
+    assert leases.end_client("c") == {PLACE: [["h0-1", "h0-2"], ["h0-5"]]}
     assert leases.clients() == ["other"]
     assert leases.end_client("c") == {}
 
@@ -92,11 +92,11 @@ def test_what_a_client_has_perhaps_is_renewed_for_two_minutes() -> None:
     leases.renewed("h0-1", RENEW_UNSEEN_MAX_S)
     leases.renewed("h0-2", RENEW_UNSEEN_MAX_S)
     leases.seen(["h0-1"])
-    assert leases.due(RENEW_UNSEEN_MAX_S) == {PLACE: ["h0-1"]}
+    assert leases.due(RENEW_UNSEEN_MAX_S) == {PLACE: [["h0-1"]]}
     given(leases, message(2), is_seen=False, now_s=RENEW_UNSEEN_MAX_S)
-    assert leases.due(RENEW_UNSEEN_MAX_S) == {PLACE: ["h0-1"]}, "it is not found once more"
+    assert leases.due(RENEW_UNSEEN_MAX_S) == {PLACE: [["h0-1"]]}, "it is not found once more"
     given(leases, message(2), now_s=RENEW_UNSEEN_MAX_S)
-    assert leases.due(RENEW_UNSEEN_MAX_S) == {PLACE: ["h0-1", "h0-2"]}, "its receive was repeated"
+    assert leases.due(RENEW_UNSEEN_MAX_S) == {PLACE: [["h0-1"], ["h0-2"]]}, "its receive was repeated"
 
 
 def test_what_was_doubted_later_is_renewed_for_two_minutes_from_then_on() -> None:
@@ -106,14 +106,14 @@ def test_what_was_doubted_later_is_renewed_for_two_minutes_from_then_on() -> Non
     leases.renewed("h0-1", 130)
     leases.renewed("h0-2", 130)
     leases.seen(["h0-2"])
-    assert leases.due(101 + RENEW_UNSEEN_MAX_S) == {PLACE: ["h0-2"]}
+    assert leases.due(101 + RENEW_UNSEEN_MAX_S) == {PLACE: [["h0-2"]]}
 
 
 def test_what_is_given_up_is_neither_renewed_nor_found_once_more() -> None:
     leases = Leases()
     given(leases, message(1, "a"), message(2, "a"), message(3, "b"), in_order=True)
-    assert leases.give_up(["h0-1", "h0-2", "gone"], 5) == {PLACE: ["h0-1"]}
+    assert leases.give_up(["h0-1", "h0-2", "gone"], 5) == {PLACE: [{"h0-1": RENEWED_FOR_S, "h0-2": RENEWED_FOR_S}]}
     given(leases, message(1, "a"), message(2, "a"), in_order=True, is_seen=False, now_s=5)
-    assert leases.due(59) == {PLACE: ["h0-3"]}
-    assert leases.end_client("c") == {PLACE: ["h0-3"]}
+    assert leases.due(59) == {PLACE: [["h0-3"]]}
+    assert leases.end_client("c") == {PLACE: [["h0-3"]]}
     assert len(leases) == 0

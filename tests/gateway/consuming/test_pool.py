@@ -1,0 +1,144 @@
+"""The consumers that a gateway opens and closes, as time passes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from types import SimpleNamespace
+from typing import Any, cast
+
+from penstock.aio import Lake
+from penstock.coordinator import DeliveryOrder, GroupSettings
+from penstock.gateway.clients.topics import Names
+from penstock.gateway.consuming.pool import IDLE_S, Pool
+from penstock.log import MessageType
+from tests.gateway.consuming.test_gate import Times
+
+
+class Consumer:
+    """Opened by awaiting it."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+        self.closed = False
+
+    def __await__(self) -> Generator[Any, None, Consumer]:
+        yield from asyncio.sleep(0).__await__()
+        return self
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Stage:
+    """A lake with a topic and a group, whose consumers are noted."""
+
+    def __init__(self) -> None:
+        self.times = Times()
+        self.runtime = SimpleNamespace(clock=self.times)
+        self.opened: list[Consumer] = []
+        self.reads = 0
+        self.settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
+        self.pool = Pool(cast("Lake", self), cast("Names", self))
+
+    def simple_consumer(self, topic: str, *, group: str, filter: str | None) -> Consumer:
+        self.opened.append(Consumer())
+        return self.opened[-1]
+
+    async def topic(self, name: str) -> Any:
+        return SimpleNamespace(settings=SimpleNamespace(message_type=MessageType.FIFO))
+
+    async def group(self, name: str) -> GroupSettings:
+        self.reads += 1
+        return self.settings
+
+    async def use(self) -> None:
+        async with self.pool.of("billing", "orders", "*"):
+            pass
+
+    async def awake(self, seconds: float) -> None:
+        """Time passes, and the pool is swept as it is."""
+        until_s = self.times.now_s + seconds
+        while self.times.now_s < until_s:
+            self.times.now_s += 5
+            self.pool.sweep()
+            await asyncio.sleep(0)
+
+
+def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(play())
+
+
+def test_many_calls_at_once_open_one_consumer() -> None:
+    async def play() -> None:
+        stage = Stage()
+        await asyncio.gather(*(stage.use() for _ in range(20)))
+        assert len(stage.opened) == len(stage.pool) == 1
+
+    run(play)
+
+
+def test_a_consumer_is_closed_when_nobody_used_it_for_a_while_and_opened_again() -> None:
+    async def play() -> None:
+        stage = Stage()
+        for _ in range(10):
+            await stage.use()
+            await stage.awake(IDLE_S - 10)
+        assert [one.closed for one in stage.opened] == [False], "somebody came each time"
+        await stage.awake(15)
+        assert [one.closed for one in stage.opened] == [True]
+        assert len(stage.pool) == 0
+        await stage.use()
+        assert [one.closed for one in stage.opened] == [True, False]
+
+    run(play)
+
+
+def test_a_consumer_is_not_closed_under_a_receive_that_waits() -> None:
+    async def play() -> None:
+        stage = Stage()
+        async with stage.pool.of("billing", "orders", "*"):
+            await stage.awake(10 * IDLE_S)
+            assert not stage.opened[0].closed
+        await stage.awake(IDLE_S - 5)
+        assert not stage.opened[0].closed, "the time counts from its last use"
+        await stage.awake(10)
+        assert stage.opened[0].closed
+
+    run(play)
+
+
+def test_a_consumer_that_ended_by_itself_is_replaced() -> None:
+    async def play() -> None:
+        stage = Stage()
+        await stage.use()
+        stage.opened[0].has_ended = True
+        await stage.use()
+        assert len(stage.opened) == 2
+
+    run(play)
+
+
+def test_settings_are_read_again_now_and_then_and_not_for_each_call() -> None:
+    async def play() -> None:
+        stage = Stage()
+        for _ in range(5):
+            await stage.use()
+        once = stage.reads
+        stage.times.now_s += 11
+        for _ in range(5):
+            await stage.use()
+        assert stage.reads == once + 1
+
+    run(play)
+
+
+def test_closing_the_pool_closes_all() -> None:
+    async def play() -> None:
+        stage = Stage()
+        await stage.use()
+        await stage.pool.close()
+        assert stage.opened[0].closed
+        assert len(stage.pool) == 0
+
+    run(play)

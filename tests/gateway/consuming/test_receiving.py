@@ -1,0 +1,102 @@
+"""What a receive answers when its gateway stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+from penstock.aio import Lake
+from penstock.coordinator import GroupSettings
+from penstock.gateway.consuming.budget import Budget
+from penstock.gateway.consuming.gate import Gate
+from penstock.gateway.consuming.keeping import Keeping
+from penstock.gateway.consuming.pool import Pool, Pooled
+from penstock.gateway.consuming.receiving import Receiving
+from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.protocol.metadata import Metadata
+from penstock.gateway.server.calls import Call
+from penstock.log import MessageType, MessageView
+from tests.gateway.consuming.test_gate import Times
+from tests.gateway.consuming.test_leases import message
+
+
+class Stage:
+    """A gateway whose consumer has nothing new, and maybe something out to an attempt id."""
+
+    def __init__(self) -> None:
+        self.times = Times()
+        self.out: dict[str, list[MessageView]] = {}
+        self.waits = asyncio.Event()
+        pooled = Pooled("billing", "orders", MessageType.FIFO, cast("Any", self), GroupSettings(), 0.0, Gate(self.times))
+        self.pooled = pooled
+        lake = cast("Lake", SimpleNamespace(runtime=SimpleNamespace(clock=self.times)))
+        self.receiving = Receiving(lake, cast("Pool", self), cast("Keeping", self), Budget(), "gateway")
+
+    @asynccontextmanager
+    async def of(self, group: str, topic: str, filter: str) -> AsyncIterator[Pooled]:
+        yield self.pooled
+
+    async def asked(self, *_: object) -> None:
+        return
+
+    async def adopt(self, *_: object, **__: object) -> None:
+        return
+
+    async def gave(self, *_: object) -> None:
+        return
+
+    async def receive(
+        self,
+        most: int,
+        invisible: timedelta,
+        await_duration: timedelta,
+        *,
+        attempt_id: str | None = None,
+        holder: str | None = None,
+    ) -> list[MessageView]:
+        await asyncio.sleep(0)  # the cells are read
+        found = self.out.get(attempt_id or "", [])
+        if not found and await_duration:
+            self.waits.set()
+            await asyncio.Event().wait()
+        return found
+
+    async def answered(self, attempt_id: str) -> list[pb.ReceiveMessageResponse]:
+        request = pb.ReceiveMessageRequest(
+            group=pb.Resource(name="billing"),
+            message_queue=pb.MessageQueue(topic=pb.Resource(name="orders")),
+            batch_size=8,
+            auto_renew=True,
+            attempt_id=attempt_id,
+        )
+        call = Call("ReceiveMessage", Metadata(client_id="c"), "peer")
+        return [frame async for frame in self.receiving.receive_message(request, call)]
+
+
+def test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.out["lost"] = [message(7, "a")]
+        repeated = asyncio.ensure_future(stage.answered("lost"))
+        await asyncio.sleep(0)
+        stage.receiving.end_polls()
+        for frames in (await repeated, await stage.answered("lost")):
+            assert [frame.message.system_properties.queue_offset for frame in frames if frame.HasField("message")] == [7]
+
+    asyncio.run(play())
+
+
+def test_a_gateway_that_stops_lets_nobody_wait() -> None:
+    async def play() -> None:
+        stage = Stage()
+        waits = asyncio.ensure_future(stage.answered("new"))
+        await stage.waits.wait()
+        stage.receiving.end_polls()
+        for frames in (await waits, await stage.answered("newer")):
+            assert [frame.status.code for frame in frames] == [pb.MESSAGE_NOT_FOUND]
+
+    asyncio.run(play())

@@ -1,0 +1,196 @@
+"""Gateways with one guard removed, from the tests' side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from penstock.consumers.receives import Receives
+from penstock.coordinator.queues.receives import attempt_hash
+from penstock.gateway.clients.registry import Client, Clients
+from penstock.gateway.consuming import settling
+from penstock.gateway.consuming.keeping import Keeping
+from penstock.gateway.consuming.leases import Leases
+from penstock.gateway.consuming.pool import Pool, Pooled, _closed
+from penstock.gateway.consuming.receiving import Receiving
+from penstock.gateway.consuming.settling import Settling
+from tests.simulation.patches import always, attribute, both, everywhere
+from tests.simulation.sweeping import Mutant
+
+STEPS = 400_000
+
+
+class _Never(Exception):
+    """Nobody raises it."""
+
+
+async def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
+def _of_one_cell(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def found(self: Receives, queues: Any, is_meant: Any) -> Any:
+        return await original(self, list(queues)[:1], is_meant)
+
+    return found
+
+
+def _whoever_uses_it(_: Any) -> Callable[..., None]:
+    def sweep(self: Pool) -> None:
+        for key, place in list(self._places.items()):
+            if place.pooled is not None:
+                del self._places[key]
+                self._closing.add(asyncio.ensure_future(_closed(place.pooled)))
+
+    return sweep
+
+
+def _left_to_its_end(_: Any) -> Callable[..., None]:
+    def lost(self: Keeping, client: Client) -> None:
+        self._leases.end_client(client.id)
+        self._answers.end_client(client.id)
+
+    return lost
+
+
+def _for_ever(_: Any) -> Callable[..., Any]:
+    async def round_(self: Keeping) -> None:
+        now_s = self._clock.monotonic_s()
+        await asyncio.gather(*(self._renew(place, due) for place, due in self._leases.due(now_s).items()))
+
+    return round_
+
+
+def _the_first_only(original: Callable[..., Any]) -> Callable[..., Any]:
+    def standing(self: Leases, *rest: Any) -> Any:
+        found = original(self, *rest)
+        return {place: [together[:1] for together in of_place] for place, of_place in found.items()}
+
+    return standing
+
+
+def _polled_at_once(_: Any) -> Callable[..., Any]:
+    async def received(self: Receiving, pooled: Pooled, wanted: Any, call: Any) -> Any:
+        client_id = call.metadata.client_id
+        if not wanted.is_named:
+            return await self._polled(pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll))
+        await self._keeping.asked(pooled, client_id, wanted.attempt_id, call.peer)
+        await self._keeping.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
+        messages = await self._polled(
+            pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll, attempt_id=wanted.attempt_id, holder=client_id)
+        )
+        if messages:
+            await self._keeping.gave(pooled, client_id, messages, wanted.attempt_id, call.peer)
+        return messages
+
+    return received
+
+
+UNMET = frozenset({"looked-again", "own-stop"})
+"""Guards whose moment came in none of a dozen seeds. Only their stand-ins notice that they are missing."""
+
+MUTANTS: dict[str, Mutant] = {
+    "renewed": Mutant(
+        guard="what a push consumer holds is renewed as long as it lives",
+        rule="G4",
+        patch=attribute(Keeping, "_renew", lambda _: _nothing),
+        scenario="steady",
+        steps=STEPS,
+    ),
+    "adopted": Mutant(
+        guard="a gateway reads in the cells what others gave a client that comes by a new connection",
+        rule="G5",
+        patch=attribute(Keeping, "adopt", lambda _: _nothing),
+        scenario="steady",
+        steps=STEPS,
+    ),
+    "all-cells": Mutant(
+        guard="what is out to a client is looked for in the cells of all queues",
+        rule="G5",
+        patch=attribute(Receives, "_found", _of_one_cell),
+        scenario="steady",
+        steps=STEPS,
+    ),
+    "looked-again": Mutant(
+        guard="a gateway goes on for its clients with what another gave them that is gone",
+        rule="G4",
+        patch=attribute(Keeping, "look_again", lambda _: always(None)),
+        scenario="steady",
+        steps=STEPS,
+    ),
+    "attempt": Mutant(
+        guard="a receive is given again what is out to its attempt id, and not what is out to others",
+        rule="G3",
+        patch=everywhere(attempt_hash, always(1)),
+        scenario="steady",
+        calm=False,
+        steps=STEPS,
+    ),
+    "ahead": Mutant(
+        guard="an acknowledgement that came too early is carried out when the earlier message is settled",
+        rule="G3",
+        patch=attribute(Settling, "_go_on", lambda _: _nothing),
+        scenario="steady",
+        calm=False,
+        steps=STEPS,
+    ),
+    "lost": Mutant(
+        guard="what a client holds that is lost is renewed no longer",
+        rule="G1",
+        patch=both(attribute(Keeping, "round", _for_ever), attribute(Keeping, "_lost", lambda _: always(None))),
+        scenario="steady",
+        steps=STEPS,
+    ),
+    "goodbye": Mutant(
+        guard="what a client holds that says goodbye is visible soon",
+        rule="G7",
+        patch=attribute(Keeping, "_lost", _left_to_its_end),
+        scenario="steady",
+        steps=STEPS,
+    ),
+    "first-settled": Mutant(
+        guard="of a message group the first message stands for the rest that was not settled beside this gateway",
+        rule="G7",
+        patch=both(attribute(Leases, "end_client", _the_first_only), attribute(Leases, "due", _the_first_only)),
+        scenario="steady",
+        steps=STEPS,
+    ),
+    "in-use": Mutant(
+        guard="a consumer that somebody uses is not closed",
+        rule="G8",
+        patch=attribute(Pool, "sweep", _whoever_uses_it),
+        scenario="steady",
+        calm=False,
+        steps=STEPS,
+    ),
+    "single": Mutant(
+        guard="of a CONCURRENT group each message is renewed",
+        rule="G4",
+        patch=attribute(Pooled, "in_order", lambda _: property(always(True))),
+        scenario="concurrent",
+        steps=STEPS,
+    ),
+    "own-stop": Mutant(
+        guard="clients are not silent while the gateway was stopped itself",
+        rule="G4",
+        patch=attribute(Clients, "heed_stop", lambda _: always(None)),
+        scenario="steady",
+        steps=STEPS,
+    ),
+    "last-look": Mutant(
+        guard="a gateway that stops gives what is out to an attempt id, before it says that there is nothing",
+        rule="G5",
+        patch=attribute(Receiving, "_received", _polled_at_once),
+        scenario="gateways",
+        steps=STEPS,
+    ),
+    "repeated-ack": Mutant(
+        guard="an acknowledgement that is repeated is answered as it was",
+        rule="G8",
+        patch=attribute(settling, "AlreadySettled", lambda _: _Never),
+        scenario="steady",
+        calm=False,
+        steps=STEPS,
+    ),
+}
