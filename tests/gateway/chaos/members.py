@@ -108,6 +108,8 @@ class Asking:
         while not ending.is_set():
             attempt_id = f"{self._caller.name}-{next(self._numbers)}"
             messages = await self._received(attempt_id)
+            if not messages:  # this gateway may own no queue
+                self._caller.turn()
             lanes: dict[str, list[Any]] = {}
             for message in messages:
                 properties = message.system_properties

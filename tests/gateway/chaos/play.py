@@ -77,7 +77,7 @@ async def run(plan: Plan, folder: Path, seed: int, say: Callable[[str], None]) -
     """One run in an empty folder, and what is wrong with it."""
     began_s, facts, refused = time.monotonic(), Facts(loads=plan.loads()), Counter[str]()
     async with AsyncExitStack() as stack:
-        lake = await stack.enter_async_context(aio.connect(str(folder / "lake"), maintenance=False))
+        lake = await stack.enter_async_context(aio.connect(str(folder / "lake")))
         await lake.create_topic(TOPIC, aio.TopicSettings(message_type=penstock.MessageType.FIFO, queues=_QUEUES))
         retry = penstock.RetryPolicy(interval=timedelta(seconds=1))
         for group in (PUSHED, ASKED):
