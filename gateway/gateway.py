@@ -8,6 +8,7 @@ from typing import Self
 
 from ..aio import Lake
 from ..log.metrics import MemoryMetrics, Metrics
+from ..log.produce.metrics import producer_samples
 from .access.authorizer import Authorizer
 from .clients.gateways import Entry
 from .clients.peers import Peers
@@ -37,14 +38,18 @@ class Gateway:
     def __init__(self, lake: Lake, options: GatewayOptions | None = None, *, metrics: Metrics | None = None) -> None:
         self.options = options or GatewayOptions()
         self.lake = lake
+        self.metrics = MemoryMetrics() if metrics is None else metrics
+        """It counts calls and clients, and what the library counts of the consumers and producers behind them."""
         self.clients = Clients(lake.runtime.clock)
         self.names = Names(lake, self.options)
         self.peers = Peers(self.options, lake.runtime.new_id()[:12], lake.runtime.clock)
         self.streams = ClientService(lake, self.clients, self.peers, self.names)
-        self.producers = Producers(lake)
+        self.producers = Producers(lake, self.metrics)
         self.transacting = Transacting(lake, self.clients, first_check=self.options.first_check)
         balanced = self.options.advertise is not None
-        self.consumers = ConsumerService(lake, self.clients, self.names, store_host=self.peers.name, is_balanced=balanced)
+        self.consumers = ConsumerService(
+            lake, self.clients, self.names, store_host=self.peers.name, is_balanced=balanced, metrics=self.metrics
+        )
         self.peers.on_gone.append(self.consumers.keeping.look_again)
         access = self.options.access
         self.authorizer = None if access is None else Authorizer.of(access, lake.coordination.access.read, lake.runtime.clock)
@@ -54,8 +59,8 @@ class Gateway:
             seen=self.clients.seen,
             access=self.authorizer or AnyAccess(),
         )
-        self.metrics = MemoryMetrics() if metrics is None else metrics
         self._counting = Counting(self.metrics, self.clients, lambda: self.server.health.is_ready)
+        self._end_sends = self.metrics.watch(lambda: list(producer_samples(lake.producer_statistics())))
         self.calls.observers += [self._counting, Audit(every=self.options.audit)]
         if (tracing := spans(lake.runtime.clock)) is not None:
             self.calls.observers.append(tracing)
@@ -97,6 +102,7 @@ class Gateway:
         if self.authorizer is not None:
             await self.authorizer.close()
         self._counting.end()
+        self._end_sends()
 
     async def _sweep(self) -> None:
         while True:

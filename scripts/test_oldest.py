@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("dynamodb", "delta", "iceberg", "metrics", "opentelemetry", "pandas", "polars", "testing")
+EXTRAS = ("dynamodb", "delta", "gateway", "iceberg", "metrics", "opentelemetry", "pandas", "polars", "testing")
 """Those that the quick tests use. Spark is exact: its versions are another matter."""
 TOOLS = ("build", "hypothesis", "opentelemetry-sdk", "psutil", "pytest-timeout", "pytest-xdist", "pyyaml", "setuptools>=77")
 READERS = ("duckdb", "pyiceberg")

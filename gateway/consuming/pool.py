@@ -12,6 +12,7 @@ from typing import Final
 from ...aio import Lake, SimpleConsumer
 from ...coordinator import DeliveryOrder, GroupSettings
 from ...log import MessageType, PenstockError
+from ...log.metrics import Metrics
 from ...log.runtime.runtime import Clock
 from ..clients.topics import Names
 from ..protocol import rocketmq_pb2 as pb
@@ -59,8 +60,10 @@ class _Place:
 class Pool:
     """Opens consumers when they are needed, and closes those that are not."""
 
-    def __init__(self, lake: Lake, names: Names) -> None:
+    def __init__(self, lake: Lake, names: Names, metrics: Metrics | None = None) -> None:
+        """``metrics`` counts as that of the library's own consumers does."""
         self._lake = lake
+        self._metrics = metrics
         self._names = names
         self._clock: Clock = lake.runtime.clock
         self._places: dict[tuple[str, str], _Place] = {}
@@ -102,7 +105,8 @@ class Pool:
         settings = await self._settings(group)
         if filter is not None and topic in settings.filters:
             check_agreement(filter, settings.filter_of(topic), group=group, topic=topic)
-        consumer = self._lake.simple_consumer(topic, group=group, filter=None if topic in settings.filters else filter)
+        stated = None if topic in settings.filters else filter
+        consumer = self._lake.simple_consumer(topic, group=group, filter=stated, metrics=self._metrics)
         await consumer
         now_s = self._clock.monotonic_s()
         return Pooled(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ...aio import Lake
+from ...log.metrics import Metrics
 from ..clients.registry import Clients
 from ..clients.topics import Names
 from ..server.rpcs import Rpc, rpc
@@ -24,8 +25,10 @@ log = logging.getLogger("penstock.gateway")
 class ConsumerService:
     """Answers the RPCs of consumers, from `start` to `close`."""
 
-    def __init__(self, lake: Lake, clients: Clients, names: Names, *, store_host: str, is_balanced: bool) -> None:
-        self.pool = Pool(lake, names)
+    def __init__(
+        self, lake: Lake, clients: Clients, names: Names, *, store_host: str, is_balanced: bool, metrics: Metrics | None = None
+    ) -> None:
+        self.pool = Pool(lake, names, metrics)
         self.keeping = Keeping(self.pool, clients, lake.runtime.clock, is_moved_by_others=is_balanced)
         self.budget = Budget()
         self._receiving = Receiving(lake, self.pool, self.keeping, self.budget, store_host)

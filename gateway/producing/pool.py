@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
 from ...aio import Lake, Producer
 from ...log import PenstockError, ProducerOptions, ReopenError
 from ...log.limits import MIB
+from ...log.metrics import MemoryMetrics, Metrics
+from ...log.produce.metrics import sends_counted
 
 IDLE_S: Final = 300.0
 """A producer that nobody used for this time is closed."""
@@ -35,8 +37,10 @@ class _Open:
 class Producers:
     """Opens producers when they are needed."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, metrics: Metrics | None = None) -> None:
+        """``metrics`` counts the sends."""
         self._lake = lake
+        self._metrics = MemoryMetrics() if metrics is None else metrics
         self._open: dict[str, _Open] = {}
 
     async def of(self, topic: str) -> Producer:
@@ -44,7 +48,9 @@ class Producers:
         now_s = self._lake.runtime.clock.monotonic_s()
         known = self._open.get(topic)
         if known is None:
-            known = self._open[topic] = _Open(asyncio.ensure_future(self._lake.producer(topic, options=PRODUCER_OPTIONS)), now_s)
+            known = self._open[topic] = _Open(
+                asyncio.ensure_future(self._lake.producer(topic, options=self._options(topic))), now_s
+            )
         known.used_s = now_s
         if not known.producer.done():
             await asyncio.wait((known.producer,))
@@ -53,6 +59,9 @@ class Producers:
         except PenstockError:
             self._forget(topic, known)
             raise
+
+    def _options(self, topic: str) -> ProducerOptions:
+        return replace(PRODUCER_OPTIONS, on_batch=sends_counted(self._metrics, topic=topic))
 
     def failed(self, topic: str, producer: Producer, error: PenstockError) -> None:
         """Note that a send failed. A producer that can send nothing more is replaced by the next call."""

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from penstock.consumers.statistics import CONSUMER_CONNECTIONS
 from penstock.gateway.gateway import Gateway
 from penstock.gateway.metrics import CLIENTS, PROXY_UP, RECEIVED, RPC_LATENCY, STREAMS
 from penstock.gateway.protocol import rocketmq_pb2 as pb
@@ -23,6 +24,7 @@ from penstock.gateway.server.rpcs import SERVICE
 from penstock.gateway.watching.audit import Audit
 from penstock.gateway.watching.spans import Spans
 from penstock.log.metrics import MemoryMetrics, Metric
+from penstock.log.produce.metrics import MESSAGES_IN, PRODUCER_CONNECTIONS
 from penstock.log.runtime.runtime import SystemClock
 from tests.gateway.stage import CLIENT, ask, gateway, route
 
@@ -135,3 +137,24 @@ def test_every_call_of_a_gateway_is_audited_where_it_is_asked_for(caplog: pytest
     with caplog.at_level(logging.INFO, logger="penstock.gateway.audit"):
         asyncio.run(main())
     assert lines(caplog) == [f"{CLIENT[0][1]} QueryRoute orders: OK"]
+
+
+def test_consumers_and_producers_behind_the_clients_are_counted_as_those_of_the_library() -> None:
+    async def main() -> None:
+        async with gateway() as served, grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            topic, group = pb.Resource(name="orders"), pb.Resource(name="billing")
+            message = pb.Message(topic=topic, body=b"paid", system_properties=pb.SystemProperties(message_id="0" * 34))
+            await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[message]))
+            request = pb.ReceiveMessageRequest(group=group, message_queue=pb.MessageQueue(topic=topic), batch_size=1)
+            request.invisible_duration.FromSeconds(30)
+            request.filter_expression.CopyFrom(pb.FilterExpression(type=pb.TAG, expression="*"))
+            receive: Any = channel.unary_stream(f"/{SERVICE}/ReceiveMessage")
+            frames = [frame async for frame in receive(request.SerializeToString(), metadata=CLIENT, timeout=30)]
+            assert len(frames) == 3
+            found = seen(served)
+            assert found[PRODUCER_CONNECTIONS, ("orders",)] == 1
+            assert served.metrics.value(MESSAGES_IN, topic="orders") == 1  # type: ignore[attr-defined]  # of MemoryMetrics
+            assert {labels for metric, labels in found if metric == CONSUMER_CONNECTIONS} == {("billing",)}
+        assert not {metric for metric, _ in seen(served)} & {PRODUCER_CONNECTIONS, CONSUMER_CONNECTIONS}
+
+    asyncio.run(main())

@@ -41,7 +41,7 @@ class Stage:
         self.settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
         self.pool = Pool(cast("Lake", self), cast("Names", self))
 
-    def simple_consumer(self, topic: str, *, group: str, filter: str | None) -> Consumer:
+    def simple_consumer(self, topic: str, *, group: str, filter: str | None, metrics: object) -> Consumer:
         self.opened.append(Consumer())
         return self.opened[-1]
 
