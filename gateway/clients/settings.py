@@ -51,7 +51,10 @@ def _backoff(group: GroupSettings, *, exponential: bool) -> pb.RetryPolicy:
     attempts = _ATTEMPTS_MAX if group.max_attempts is None else group.max_attempts
     intervals = [_in_seconds(one) for one in intervals_of(group.retry)]
     if not exponential:
-        return pb.RetryPolicy(max_attempts=attempts, customized_backoff=pb.CustomizedBackoff(next=intervals))
+        policy = pb.RetryPolicy(max_attempts=attempts)
+        for interval in intervals:
+            policy.customized_backoff.next.add().FromTimedelta(interval)  # protobuf 6.30 takes no list of them
+        return policy
     multiplier = 1 if len(intervals) == 1 else 2
     form = pb.ExponentialBackoff(initial=intervals[0], max=intervals[-1], multiplier=multiplier)
     return pb.RetryPolicy(max_attempts=attempts, exponential_backoff=form)
