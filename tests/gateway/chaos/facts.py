@@ -89,7 +89,7 @@ class Facts:
     twice: list[str] = field(default_factory=list)
     """Attempts that went to two receives."""
     lost_receives: int = 0
-    """The receives by plain gRPC that were given up without an answer."""
+    """The receives by plain gRPC that had no answer."""
     unsettled: dict[str, str] = field(default_factory=dict)
     """What a group had not settled when the time was over."""
 

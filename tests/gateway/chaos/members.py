@@ -102,7 +102,7 @@ class Asking:
         self._refused = refused
         self._numbers = itertools.count()
         self.lost = 0
-        """Receives that were given up without an answer."""
+        """Receives without an answer. Where the messages were visible again before it was repeated, nobody saw that attempt."""
 
     async def run(self, ending: asyncio.Event) -> None:
         while not ending.is_set():
@@ -126,6 +126,7 @@ class Asking:
                 code, messages = await self._caller.received(request)
             except grpc.aio.AioRpcError as error:
                 self._refused[f"receive {error.code().name}"] += 1
+                self.lost += 1
                 self._caller.turn()
                 continue
             if code not in (pb.OK, pb.MESSAGE_NOT_FOUND):
@@ -133,7 +134,6 @@ class Asking:
                 self._caller.turn()
                 continue
             return messages
-        self.lost += 1
         return []
 
     async def _handled(self, messages: list[Any]) -> None:

@@ -242,7 +242,7 @@ def report(outcome: Outcome, say: Callable[[str], None]) -> None:
     say(f"  done: {dict(sorted(outcome.done.items()))}")
     say(f"  calls of plain clients that failed: {dict(outcome.refused.most_common(12))}")
     letters = {group: len(those) for group, those in facts.letters.items()}
-    say(f"  dead letters {letters}; attempts that nobody saw: {gaps(facts)}, receives given up: {facts.lost_receives}")
+    say(f"  dead letters {letters}; attempts that nobody saw: {gaps(facts)}, receives without an answer: {facts.lost_receives}")
     for problem in outcome.problems[:20]:
         say(f"  WRONG: {problem}")
     if len(outcome.problems) > 20:
