@@ -19,6 +19,7 @@ from typing import Any, Literal
 from benchmarks.figures import Figure, Options
 from benchmarks.gateway.clients import Client, client, receive_request, send_requests, side_by_side
 from benchmarks.gateway.idle import measure_idle
+from benchmarks.gateway.latency import measure_latency
 from benchmarks.gateway.serving import Served, served
 from benchmarks.rows import BODY, GROUPS
 from penstock import Message, aio
@@ -95,7 +96,7 @@ def measure(options: Options) -> Iterator[Figure]:
     sends = [
         Sends(fifo=fifo, callers=callers, together=together)
         for fifo in (False, True)
-        for callers, together in ((1, 1), (16, 1), (32, 1), (8, 32))
+        for callers, together in ((1, 1), (16, 1), (32, 1), (256, 1), (8, 32))
     ]
     receives = [
         Receives(fifo=fifo, callers=callers, most=most, entries=entries)
@@ -112,7 +113,7 @@ def measure(options: Options) -> Iterator[Figure]:
             asyncio.run(_create(lake))
         with served(root) as server:
             for shape in sends:
-                count = options.scaled(20_000 if shape.callers > 1 else 1_000, 100)
+                count = options.scaled(6_000 if shape.callers > 1 else 200, 100)
                 yield from _figures(shape.name, [asyncio.run(_send(server, shape, count)) for _ in range(options.repeats)])
                 yield from _beside(shape.name, [asyncio.run(_send_native(native, shape, count)) for _ in range(options.repeats)])
             for fifo in (False, True):
@@ -120,10 +121,11 @@ def measure(options: Options) -> Iterator[Figure]:
                 asyncio.run(_send(server, filling, options.scaled(20_000, 500)))
                 asyncio.run(_send_native(native, filling, options.scaled(20_000, 500)))
             for way in receives:
-                count = options.scaled(10_000, 200)
+                count = options.scaled(5_000 if way.most > 1 else 1_000, 200)
                 yield from _figures(way.name, [asyncio.run(_receive(root, server, way, count)) for _ in range(options.repeats)])
                 runs = [asyncio.run(_receive_native(native, way, count)) for _ in range(options.repeats)]
                 yield from _beside(way.name, runs)
+    yield from measure_latency(options)
     yield from measure_idle(options)
 
 
@@ -264,7 +266,7 @@ async def _timed_here(messages: int, work: Callable[[], Coroutine[Any, Any, None
 
 
 def _echoes(server: Served, options: Options) -> Iterator[Figure]:
-    count = options.scaled(20_000, 100)
+    count = options.scaled(6_000, 100)
     runs = [asyncio.run(_echo(server, count)) for _ in range(options.repeats)]
     yield Figure(name="bare gRPC, one answer", unit="µs/call", values=[run.cpu_us for run in runs], note=_NOTE)
     runs = [asyncio.run(_echo_frames(server, count // 20)) for _ in range(options.repeats)]

@@ -23,6 +23,7 @@ from typing import Any, TextIO
 import grpc
 
 from penstock import aio
+from penstock.coordinator import DeliveryOrder
 from penstock.gateway.gateway import Gateway
 from penstock.gateway.server.options import GatewayOptions
 from penstock.gateway.server.rpcs import SERVICE
@@ -95,7 +96,7 @@ async def _gateway(folder: Path, *, objects: bool, s3: bool) -> AsyncIterator[tu
     coordination = "store" if objects or s3 else None
     async with (
         aio.connect(store=store, coordination=coordination, maintenance=False) as lake,
-        Gateway(lake, GatewayOptions(port=0)) as gateway,
+        Gateway(lake, GatewayOptions(port=0, create_groups=DeliveryOrder.CONCURRENT)) as gateway,
     ):
         yield gateway.port, store
 

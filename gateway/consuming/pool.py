@@ -18,7 +18,6 @@ from ..clients.topics import Names
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.status import Refused
 from .filters import check_agreement
-from .gate import Gate
 
 log = logging.getLogger("penstock.gateway")
 
@@ -39,8 +38,6 @@ class Pooled:
     settings: GroupSettings
     read_s: float
     """When the settings were read."""
-    gate: Gate
-    """Acknowledgements go through it."""
     users: int = 0
     used_s: float = 0.0
 
@@ -109,9 +106,7 @@ class Pool:
         consumer = self._lake.simple_consumer(topic, group=group, filter=stated, metrics=self._metrics)
         await consumer
         now_s = self._clock.monotonic_s()
-        return Pooled(
-            group, topic, found.settings.message_type, consumer, await self._settings(group), now_s, Gate(self._clock), used_s=now_s
-        )
+        return Pooled(group, topic, found.settings.message_type, consumer, await self._settings(group), now_s, used_s=now_s)
 
     async def _settings(self, group: str) -> GroupSettings:
         settings = await self._names.group(group)

@@ -104,8 +104,6 @@ class Settling:
         found = [_found(text, pooled) for text in texts]
         handles = [one for one in found if isinstance(one, ReceiptHandle)]
         good = [text for text, one in zip(texts, found, strict=True) if isinstance(one, ReceiptHandle)]
-        if good:
-            await pooled.gate.through()
         ends = dict(zip(good, await pooled.consumer.ack_each(good), strict=True)) if good else {}
         for handle, text in zip(handles, good, strict=True):
             if isinstance(ends[text], ReceiptAhead):

@@ -17,12 +17,12 @@ from ...log.produce.metrics import sends_counted
 IDLE_S: Final = 300.0
 """A producer that nobody used for this time is closed."""
 PRODUCER_OPTIONS: Final = ProducerOptions(
-    linger=timedelta(milliseconds=5),
-    linger_max=timedelta(milliseconds=5),
+    linger=timedelta(0),
+    linger_max=timedelta(0),
     memory_bytes=128 * MIB,
     delivery_timeout=timedelta(seconds=30),
 )
-"""Every call waits for its message, so what gathers while an append is on its way is batch enough."""
+"""Every call waits for its message, and what gathers while an append is on its way is batch enough: nothing waits for more."""
 
 
 @dataclass(slots=True)

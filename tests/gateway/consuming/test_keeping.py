@@ -13,7 +13,6 @@ import pytest
 from penstock.consumers.receives import Delivered
 from penstock.coordinator import AlreadySettled, DeliveryOrder, GroupSettings, ReceiptExpired
 from penstock.gateway.clients.registry import Client, Clients
-from penstock.gateway.consuming.gate import Gate
 from penstock.gateway.consuming.keeping import GIVEN_UP, ROUND_S, Keeping
 from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEWED_FOR_S
 from penstock.gateway.consuming.pool import Pool, Pooled
@@ -22,8 +21,8 @@ from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.protocol.metadata import Metadata
 from penstock.gateway.server.calls import Call
 from penstock.log import MessageType, MessageView, StoreUnavailable
-from tests.gateway.consuming.test_gate import Times
 from tests.gateway.consuming.test_leases import message
+from tests.gateway.consuming.times import Times
 
 
 class Consumer:
@@ -56,7 +55,7 @@ class Stage:
         self.consumer = Consumer()
         self.clients = Clients(self.times)
         settings = GroupSettings(delivery_order=order)
-        self.pooled = Pooled("billing", "orders", MessageType.NORMAL, cast("Any", self.consumer), settings, 0.0, Gate(self.times))
+        self.pooled = Pooled("billing", "orders", MessageType.NORMAL, cast("Any", self.consumer), settings, 0.0)
         self.keeping = Keeping(cast("Pool", self), self.clients, self.times, is_moved_by_others=balanced)
 
     @asynccontextmanager

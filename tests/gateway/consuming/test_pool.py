@@ -12,7 +12,7 @@ from penstock.coordinator import DeliveryOrder, GroupSettings
 from penstock.gateway.clients.topics import Names
 from penstock.gateway.consuming.pool import IDLE_S, Pool
 from penstock.log import MessageType
-from tests.gateway.consuming.test_gate import Times
+from tests.gateway.consuming.times import Times
 
 
 class Consumer:

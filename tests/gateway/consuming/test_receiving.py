@@ -12,7 +12,6 @@ from typing import Any, cast
 from penstock.aio import Lake
 from penstock.coordinator import GroupSettings
 from penstock.gateway.consuming.budget import Budget
-from penstock.gateway.consuming.gate import Gate
 from penstock.gateway.consuming.keeping import Keeping
 from penstock.gateway.consuming.pool import Pool, Pooled
 from penstock.gateway.consuming.receiving import Receiving
@@ -20,8 +19,8 @@ from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.protocol.metadata import Metadata
 from penstock.gateway.server.calls import Call
 from penstock.log import MessageType, MessageView
-from tests.gateway.consuming.test_gate import Times
 from tests.gateway.consuming.test_leases import message
+from tests.gateway.consuming.times import Times
 
 
 class Stage:
@@ -31,7 +30,7 @@ class Stage:
         self.times = Times()
         self.out: dict[str, list[MessageView]] = {}
         self.waits = asyncio.Event()
-        pooled = Pooled("billing", "orders", MessageType.FIFO, cast("Any", self), GroupSettings(), 0.0, Gate(self.times))
+        pooled = Pooled("billing", "orders", MessageType.FIFO, cast("Any", self), GroupSettings(), 0.0)
         self.pooled = pooled
         lake = cast("Lake", SimpleNamespace(runtime=SimpleNamespace(clock=self.times)))
         self.receiving = Receiving(lake, cast("Pool", self), cast("Keeping", self), Budget(), "gateway")
