@@ -19,6 +19,8 @@ PRODUCER_GROUPS = "producer-groups"
 """The cell that names all producer groups that ever had a transaction."""
 ACCESS = "access"
 """The cell of the principals and roles of gateways."""
+GATEWAYS = "gateways"
+"""The cell that names the live gateways."""
 
 
 def worker_key(worker: str) -> str:

@@ -17,7 +17,6 @@ from msgspec import Meta, Struct
 from ...log.errors import DataDamaged
 from ..server.options import Place
 
-KEY: Final = "gateways"
 RENEW_S: Final = 10.0
 DEAD_S: Final = 35.0
 """Three renewals, and a quarter more."""

@@ -12,11 +12,12 @@ import msgspec
 
 from ...coordinator import Coordination
 from ...coordinator.cells.document import Codec, Document
+from ...coordinator.cells.keys import GATEWAYS
 from ...log import PenstockError
 from ...log.runtime.runtime import Clock
 from ..protocol import rocketmq_pb2 as pb
 from ..server.options import GatewayOptions
-from .gateways import KEY, RENEW_S, Entry, Gateways, Sightings, decode_gateways, encode_gateways, renewed, without
+from .gateways import RENEW_S, Entry, Gateways, Sightings, decode_gateways, encode_gateways, renewed, without
 from .routes import Peer, by_rendezvous, endpoints_of
 
 log = logging.getLogger("penstock.gateway")
@@ -74,7 +75,7 @@ class Peers:
         if self._options.advertise is not None:
             return
         await coordination.claim()
-        self._document = Document(coordination.cells, self._clock, KEY, _CODEC, absent={})
+        self._document = Document(coordination.cells, self._clock, GATEWAYS, _CODEC, absent={})
         await self._renew_once()
         self._renewing = asyncio.ensure_future(self._renew())
 

@@ -19,6 +19,7 @@ from ...coordinator.cells.keys import (
     ACCESS as PRINCIPALS,
 )
 from ...coordinator.cells.keys import (
+    GATEWAYS,
     MEMBERS,
     PLAYERS,
     PRODUCER_GROUPS,
@@ -57,6 +58,10 @@ class Role(StrEnum):
     """
     CONSUMER = "consumer"
     """Reads topics, keeps a group's place, and writes its dead letters."""
+    GATEWAY = "gateway"
+    """Knows the principals of its clients, and tells other gateways of itself. What it does for clients are other roles: producer,
+    transactions and consumer.
+    """
     CAPTURE = "capture"
     """Follows a database into topics, which it creates where there are none, and keeps its progress."""
     SYNC = "sync"
@@ -124,6 +129,8 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
             redrives = tuple(f"{CELLS}{REDRIVES}{group}/{ANY}" for group in groups or (ANY,))
             remembered = _looked_up(*redrives) | Access(put=redrives)
             return _united(_read(paths) for paths in worked_on) | _united(letters) | remembered | _TRIALS
+        case Role.GATEWAY:
+            return _TRIALS
         case Role.CAPTURE:
             states = tuple(f"{CAPTURES}{paths.topic}/{ANY}" for paths in worked_on)
             made = Access(put=(*(paths.settings for paths in worked_on), *states))
@@ -198,6 +205,8 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
         case Role.CONSUMER:
             own = [pattern for group in groups or (ANY,) for pattern in _group_cells(group)]
             return _looked_up(*_WORKER_CELLS, *own) | Access(put=(*_WORKER_CELLS, *own), delete=_WORKER_CELLS)
+        case Role.GATEWAY:
+            return _looked_up(PRINCIPALS, GATEWAYS) | Access(put=(GATEWAYS,))
         case Role.MAINTENANCE:
             # Operators write only a group's record; the owners of the queues carry its orders out. Where a transaction settles messages of
             # a queue that nobody owns any more, the process that finishes it ends the deliveries in the queue's cell.

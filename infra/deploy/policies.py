@@ -21,6 +21,10 @@ CELL_GET, CELL_PUT, CELL_DELETE = "dynamodb:GetItem", "dynamodb:PutItem", "dynam
 CELL_DESCRIBE, CELL_SCAN = "dynamodb:DescribeTable", "dynamodb:Scan"
 
 
+_LOOKING_AT_NOBODY = frozenset({Role.TRANSACTIONS, Role.CONSUMER, Role.GATEWAY, Role.SYNC})
+"""The roles that read cells whose keys they know, and list none."""
+
+
 class When(StrEnum):
     """The condition under which a statement is needed."""
 
@@ -116,7 +120,7 @@ def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
     found = []
     if cells.get:
         # A scan has no leading keys: a process that lists groups and workers reads the keys of all lakes in the table.
-        looks = (CELL_DESCRIBE,) if role in {Role.TRANSACTIONS, Role.CONSUMER, Role.SYNC} else (CELL_DESCRIBE, CELL_SCAN)
+        looks = (CELL_DESCRIBE,) if role in _LOOKING_AT_NOBODY else (CELL_DESCRIBE, CELL_SCAN)
         found += [
             items("GetItems", CELL_GET, (LAKE_CELL, *cells.get)),
             Statement(sid="Table", actions=looks, resources=(names.table,), when=When.DYNAMODB),

@@ -14,7 +14,7 @@ from ...console import output
 from ...console.listing import CommandGroup
 from ...console.session import Session, command_options, group_options
 
-_ROLES = ("reader", "producer", "transactions", "consumer", "capture", "sync", "maintenance")
+_ROLES = ("reader", "producer", "transactions", "consumer", "gateway", "capture", "sync", "maintenance")
 
 
 @click.group(cls=CommandGroup)
@@ -44,11 +44,12 @@ def policy(
     principal: str | None,
 ) -> None:
     """Print what IAM must allow a process that is ROLE, or several, on a lake on S3. The roles are reader, producer, transactions,
-    consumer, capture, sync and maintenance.
+    consumer, gateway, capture, sync and maintenance.
 
     The policy allows what the code asks for, and nothing else. A consumer whose lake does upkeep in the background is also `maintenance`. A
-    process that redrives dead letters is also `producer`. Spark's ordered writes are a `producer`'s; its source is a `reader`'s, and with
-    `group` a `consumer`'s. The folder of a sync's targets needs a policy of its own.
+    process that redrives dead letters is also `producer`. A gateway is also a `producer`, `transactions` and a `consumer`. Spark's ordered
+    writes are a `producer`'s; its source is a `reader`'s, and with `group` a `consumer`'s. The folder of a sync's targets needs a policy of
+    its own.
     """
     from ...deploy.access import Role
     from ...deploy.policies import policy as made

@@ -197,6 +197,7 @@ output "policy_arns" {
     transactions = aws_iam_policy.transactions.arn
     consumer     = aws_iam_policy.consumer.arn
     capture      = aws_iam_policy.capture.arn
+    gateway      = aws_iam_policy.gateway.arn
     sync         = aws_iam_policy.sync.arn
     maintenance  = aws_iam_policy.maintenance.arn
   }

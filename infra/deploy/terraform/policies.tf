@@ -681,6 +681,163 @@ resource "aws_iam_policy" "consumer" {
   policy = data.aws_iam_policy_document.consumer.json
 }
 
+data "aws_iam_policy_document" "gateway" {
+  statement {
+    sid     = "Get"
+    actions = ["s3:GetObject"]
+    resources = [
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid = "Put"
+    actions = [
+      "s3:PutObject",
+      "s3:AbortMultipartUpload",
+    ]
+    resources = [
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid     = "Delete"
+    actions = ["s3:DeleteObject"]
+    resources = [
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid       = "List"
+    actions   = ["s3:ListBucket"]
+    resources = [local.bucket]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values = [
+        "${local.prefix}.probe/*",
+        "${local.prefix}.clock/*",
+        "${local.prefix}.doctor/*",
+        "${local.prefix}topics/",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid     = "GetCells"
+      actions = ["s3:GetObject"]
+      resources = [
+        "${local.lake}coordination/access",
+        "${local.lake}coordination/gateways",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid = "PutCells"
+      actions = [
+        "s3:PutObject",
+        "s3:AbortMultipartUpload",
+      ]
+      resources = ["${local.lake}coordination/gateways"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid       = "ListCells"
+      actions   = ["s3:ListBucket"]
+      resources = [local.bucket]
+
+      condition {
+        test     = "StringLike"
+        variable = "s3:prefix"
+        values = [
+          "${local.prefix}coordination/access",
+          "${local.prefix}coordination/gateways",
+        ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "GetItems"
+      actions   = ["dynamodb:GetItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values = [
+          "${local.cells}lake",
+          "${local.cells}access",
+          "${local.cells}gateways",
+        ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "Table"
+      actions   = ["dynamodb:DescribeTable"]
+      resources = [local.table]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "PutItems"
+      actions   = ["dynamodb:PutItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values = [
+          "${local.cells}lake",
+          "${local.cells}gateways",
+        ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.kms_key_arn != "" ? [1] : []
+    content {
+      sid = "Key"
+      actions = [
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+      ]
+      resources = [var.kms_key_arn]
+    }
+  }
+}
+
+resource "aws_iam_policy" "gateway" {
+  name   = "${var.name}-gateway"
+  policy = data.aws_iam_policy_document.gateway.json
+}
+
 data "aws_iam_policy_document" "capture" {
   statement {
     sid     = "Get"

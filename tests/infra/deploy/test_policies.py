@@ -82,6 +82,7 @@ UNPROVED = {
     # To redrive takes a producer's policy too.
     Role.CONSUMER: ("roles/", "members/", "redrives/", "lake"),
     Role.TRANSACTIONS: (),
+    Role.GATEWAY: ("lake",),
     Role.MAINTENANCE: ("roles/", "players/", "members/", "workers/", "lake", "access"),
 }
 """Cells of leased roles, with the heartbeats of who plays them, and of broadcasting members: part of the design, not of the code yet."""
@@ -143,6 +144,9 @@ FORBIDDEN = {
                         ("PutObject", "topics/orders/staged/jobs/1/a.parquet"), ("DeleteObject", "topics/orders/staged/jobs/1/a.parquet"),
                         ("PutObject", "coordination/roles/orders/maintenance"), ("PutObject", "coordination/players/maintenance"),
                         ("GetObject", "coordination/groups/billing"), ("PutObject", "coordination/queues/billing/orders/0")],
+    Role.GATEWAY: [("PutObject", "coordination/access"), ("DeleteObject", "coordination/gateways"),
+                   ("PutObject", f"topics/orders/{ENTRY}"), ("GetObject", f"topics/orders/{ENTRY}"),
+                   ("GetObject", "coordination/groups/billing")],
     Role.CAPTURE: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
                    ("DeleteObject", "captures/orders/penstock.json"), ("PutObject", "coordination/groups/billing"),
                    ("GetObject", "topics/orders/table/queue=0/a.parquet")],

@@ -30,6 +30,9 @@ from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import MemoryTable
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.role import Timers
+from penstock.gateway.clients.gateways import Entry
+from penstock.gateway.clients.peers import Peers
+from penstock.gateway.server.options import GatewayOptions
 from penstock.infra.cli.lake.upkeep import _finish_once, maintain_once
 from penstock.infra.cli.setup.doctor import _check_store
 from penstock.infra.deploy.access import Role
@@ -239,6 +242,14 @@ class World:
                 await _send_all_kinds(DEAD, lake, beside)
             assert await (await lake.reader(DEAD)).lookup(key="key-7")
 
+    async def serve(self) -> None:
+        """What a gateway does beside its clients' work: it reads their principals, tells the others of itself, and leaves."""
+        async with self.process(Role.GATEWAY) as lake:
+            assert not (await lake.coordination.access.read()).principals
+            gateway = Peers(GatewayOptions(), "g-1", lake.runtime.clock)
+            await gateway.join(lake.coordination, Entry("10.0.0.1", 8081))
+            await gateway.leave()
+
     async def until(self, so: Callable[[], bool]) -> None:
         for _ in range(_PATIENCE):
             if so():
@@ -274,6 +285,7 @@ async def _everything(world: World) -> None:
     await world.read()
     await world.consume()
     await settle(world)
+    await world.serve()
     await world.sync()
     await world.maintain(timedelta(0), timedelta(hours=2), timedelta(hours=2))
     await world.read()
