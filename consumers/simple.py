@@ -266,7 +266,7 @@ class SimpleConsumer(GroupMember):
         """
         _raise_first(await self._acked(receipts, [self._handle(receipt, "ack") for receipt in receipts]))
 
-    async def ack_each(self, receipts: Sequence[MessageView | str]) -> list[BaseException | None]:
+    async def ack_each(self, *receipts: MessageView | str) -> list[BaseException | None]:
         """Do what `ack` does, and return the error of each receipt instead of raising the first: None where the message is settled.
 
         For processes that acknowledge for others, such as gateways. A receipt that is none of this group is an error of its own, too. Raises

@@ -130,9 +130,10 @@ TO_READER: dict[str, dict[str, Any]] = {
 TO_SIMPLE: dict[str, dict[str, Any]] = {
     "receive": {"max_messages": 1, "await_duration": NONE},
     "ack": {"receipts": ("x",)},
+    "ack_each": {"receipts": ("x",)},
     "change_invisible_duration": {"receipt": "x", "duration": timedelta(seconds=1)},
     "dead_letter": {"receipt": "x"},
-    "deliveries": {"holder": "x"},
+    "deliveries": {"holders": ("x",)},
     "statistics": {},
 }
 TO_PULL: dict[str, dict[str, Any]] = {

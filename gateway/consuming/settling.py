@@ -104,7 +104,7 @@ class Settling:
         found = [_found(text, pooled) for text in texts]
         handles = [one for one in found if isinstance(one, ReceiptHandle)]
         good = [text for text, one in zip(texts, found, strict=True) if isinstance(one, ReceiptHandle)]
-        ends = dict(zip(good, await pooled.consumer.ack_each(good), strict=True)) if good else {}
+        ends = dict(zip(good, await pooled.consumer.ack_each(*good), strict=True)) if good else {}
         for handle, text in zip(handles, good, strict=True):
             if isinstance(ends[text], ReceiptAhead):
                 self._ahead.keep(handle, text)

@@ -10,7 +10,6 @@ Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 import pyarrow as pa
@@ -176,13 +175,13 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
         """
         self._portal.run(lambda: self._core.ack(*receipts))
 
-    def ack_each(self, receipts: Sequence[MessageView | str]) -> list[BaseException | None]:
+    def ack_each(self, *receipts: MessageView | str) -> list[BaseException | None]:
         """Do what `ack` does, and return the error of each receipt instead of raising the first: None where the message is settled.
 
         For processes that acknowledge for others, such as gateways. A receipt that is none of this group is an error of its own, too. Raises
         `ClosedError`.
         """
-        return self._portal.run(lambda: self._core.ack_each(receipts))
+        return self._portal.run(lambda: self._core.ack_each(*receipts))
 
     def change_invisible_duration(self, receipt: ReceiptT, duration: Duration) -> ReceiptT:
         """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt that

@@ -368,12 +368,12 @@ def test_each_of_several_acknowledgements_has_an_end_of_its_own() -> None:
         await one.ack(handles["b"])
         stranger = ReceiptHandle(group="another", topic="orders", queue=0, offset=0, generation=0, attempt=1).encode("ab" * 16)
         asked = [handles["a"], "no handle", stranger, handles["b"], handles["c"], handles["c"]]
-        ends = await one.run(one.consumer.ack_each(asked))
+        ends = await one.run(one.consumer.ack_each(*asked))
         kinds = [None, InvalidArgument, ForeignReceipt, AlreadySettled, None, AlreadySettled]
         assert [None if end is None else type(end) for end in ends] == kinds
         await scene.let_pass(20)
         assert await one.receive(wait=NOW) == [], "those between bad ones are settled"
-        assert await one.run(one.consumer.ack_each([])) == []
+        assert await one.run(one.consumer.ack_each()) == []
 
     scene.play(script)
 
