@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from hashlib import md5
 from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ...log import MessageType, MessageView
 from ..protocol import rocketmq_pb2 as pb
+from ..protocol.digests import digest_of
 from ..protocol.headers import BORN_HOST, TRACE_CONTEXT
 
 _ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 _ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _IDENTITY: Final = pb.IDENTITY
-_MD5: Final = pb.MD5
 
 
 def message_of(
@@ -29,7 +28,7 @@ def message_of(
     body = view.content
     properties = pb.SystemProperties(
         message_id=view.message_id,
-        body_digest=pb.Digest(type=_MD5, checksum=md5(body, usedforsecurity=False).hexdigest().upper()),
+        body_digest=digest_of(body),
         body_encoding=_IDENTITY,
         message_type=_type_of(view, topic_type),
         store_host=store_host,

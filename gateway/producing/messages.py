@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from hashlib import md5, sha1
 from typing import Final
 
 from ...log import Message, MessageType, TopicSettings
 from ..clients.routes import accepted_types
 from ..protocol import rocketmq_pb2 as pb
+from ..protocol.digests import checksum
 from ..protocol.headers import BORN_HOST, TRACE_CONTEXT
 from ..protocol.status import Refused
 
@@ -20,11 +20,6 @@ _RECOVERY_S_MAX: Final = 3600
 _GZIP_OR_ZLIB: Final = 47
 _TIME_MAX_S: Final = 253_402_300_799
 """The end of the year 9999."""
-_DIGESTS: Final[Mapping[int, Callable[[bytes], str]]] = {
-    pb.CRC32: lambda body: f"{zlib.crc32(body):08X}",
-    pb.MD5: lambda body: md5(body, usedforsecurity=False).hexdigest().upper(),
-    pb.SHA1: lambda body: sha1(body, usedforsecurity=False).hexdigest().upper(),
-}
 _OF_THE_SYSTEM: Final = frozenset(
     {
         "KEYS",
@@ -133,11 +128,9 @@ def _body(sent: pb.Message, most: int) -> bytes:
 
 def _check_digest(body: bytes, stated: pb.Digest) -> None:
     """The digest is of the body as it was sent, packed or not. Digests of a kind that is not known, and empty ones, say nothing."""
-    digest = _DIGESTS.get(stated.type)
-    if digest is None or not stated.checksum:
+    if not stated.checksum or (found := checksum(stated.type, body)) is None:
         return
-    expected, found = stated.checksum.upper().lstrip("0"), digest(body)
-    if found.lstrip("0") != expected:
+    if found.lstrip("0") != stated.checksum.upper().lstrip("0"):
         kind = pb.DigestType.Name(stated.type)
         raise Refused(
             pb.MESSAGE_CORRUPTED, f"the body was damaged on its way: its {kind} is {found}, and its sender says {stated.checksum}"

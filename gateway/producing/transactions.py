@@ -10,7 +10,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from datetime import timedelta
-from hashlib import md5
 from typing import Final
 
 from ...aio import Checking, Lake, Transaction
@@ -20,6 +19,7 @@ from ...coordinator.transactions.members.state import By, Decision
 from ...log import InvalidArgument, Message, MessageView
 from ..clients.registry import Client, Clients
 from ..protocol import rocketmq_pb2 as pb
+from ..protocol.digests import digest_of
 from ..protocol.resources import topic_of
 from ..protocol.status import Refused, ok
 from ..server.calls import Call
@@ -126,7 +126,7 @@ def question(transaction: str, half: MessageView) -> pb.TelemetryCommand:
         message_id=half.message_id,
         message_type=pb.TRANSACTION,
         body_encoding=pb.IDENTITY,
-        body_digest=pb.Digest(type=pb.MD5, checksum=md5(body, usedforsecurity=False).hexdigest().upper()),
+        body_digest=digest_of(body),
     )
     system.born_timestamp.FromDatetime(half.born_timestamp)
     message = pb.Message(topic=pb.Resource(name=half.topic), user_properties=half.properties, system_properties=system, body=body)
