@@ -267,29 +267,20 @@ async def _timed_here(messages: int, work: Callable[[], Coroutine[Any, Any, None
 
 def _echoes(server: Served, options: Options) -> Iterator[Figure]:
     count = options.scaled(6_000, 100)
-    runs = [asyncio.run(_echo(server, count)) for _ in range(options.repeats)]
-    yield Figure(name="bare gRPC, one answer", unit="µs/call", values=[run.cpu_us for run in runs], note=_NOTE)
-    runs = [asyncio.run(_echo_frames(server, count // 20)) for _ in range(options.repeats)]
-    yield Figure(name="bare gRPC, 34 frames", unit="µs/call", values=[run.cpu_us for run in runs], note=_NOTE)
+    for name, call, callers, calls in (
+        ("bare gRPC, one answer", Client.call, 32, count),
+        ("bare gRPC, 34 frames", Client.frames, 8, count // 20),
+    ):
+        runs = [asyncio.run(_echo(server, call, callers, calls)) for _ in range(options.repeats)]
+        yield Figure(name=name, unit="µs/call", values=[run.cpu_us for run in runs], note=_NOTE)
 
 
-async def _echo(server: Served, count: int) -> Run:
+async def _echo(server: Served, call: Callable[[Client, bytes], Awaitable[object]], callers: int, count: int) -> Run:
     left = iter(send_requests("bench-normal", count, together=1, fifo=False))
     async with client(server.endpoints) as connection:
 
         async def work() -> None:
             for request in left:
-                await connection.call(request)
+                await call(connection, request)
 
-        return await _timed(server, count, lambda: side_by_side(32, work))
-
-
-async def _echo_frames(server: Served, count: int) -> Run:
-    left = iter(send_requests("bench-normal", count, together=1, fifo=False))
-    async with client(server.endpoints) as connection:
-
-        async def work() -> None:
-            for request in left:
-                await connection.frames(request)
-
-        return await _timed(server, count, lambda: side_by_side(8, work))
+        return await _timed(server, count, lambda: side_by_side(callers, work))

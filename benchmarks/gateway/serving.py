@@ -52,7 +52,6 @@ class Served:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.endpoints = f"127.0.0.1:{self._heard()['port']}"
-        self.pid = process.pid
 
     def used(self) -> Used:
         assert self._process.stdin is not None
