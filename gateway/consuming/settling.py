@@ -155,11 +155,11 @@ class Settling:
             try:
                 await pooled.consumer.dead_letter(request.receipt_handle)
             except (AlreadySettled, ReceiptExpired, ReceiptOutdated):
+                self._keeping.settled(request.receipt_handle)
                 return pb.ForwardMessageToDeadLetterQueueResponse(
                     status=pb.Status(code=pb.OK, message="this delivery was over, and nothing was given up")
                 )
-            finally:
-                self._keeping.settled(request.receipt_handle)
+            self._keeping.settled(request.receipt_handle)
             await self._go_on(pooled, handle)
         return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
 

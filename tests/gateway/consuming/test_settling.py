@@ -1,0 +1,95 @@
+"""What becomes of a delivery whose client settles it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+import pytest
+
+from penstock.coordinator import AlreadySettled, DeadLettersWait, ReceiptExpired
+from penstock.coordinator.queues.receipt_handle import ReceiptHandle
+from penstock.gateway.consuming.pool import Pool
+from penstock.gateway.consuming.settling import Settling
+from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.protocol.metadata import Metadata
+from penstock.gateway.server.calls import Call
+from penstock.log import MessageView, PenstockError, StoreUnavailable
+from tests.gateway.consuming.test_keeping import Consumer, Stage
+from tests.gateway.consuming.test_leases import message
+
+SECRET = "00" * 16
+
+
+def received(offset: int, *, following: int | None = None, attempt: int = 1) -> MessageView:
+    """A message of an ORDERLY group, with a handle that can be read."""
+    handle = ReceiptHandle(
+        group="billing", topic="orders", queue=0, offset=offset, generation=0, attempt=attempt, lane=7, following=following
+    )
+    return message(offset, "a")._replace(receipt_handle=handle.encode(SECRET), delivery_attempt=attempt)
+
+
+class SettledConsumer(Consumer):
+    """Notes what is given up, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given_up: list[str] = []
+
+    async def dead_letter(self, handle: str) -> None:
+        if handle in self.fails:
+            raise self.fails[handle]
+        self.given_up.append(handle)
+
+
+class SettlingStage(Stage):
+    """A gateway that is told what becomes of deliveries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settles = SettledConsumer()
+        self.consumer = self.pooled.consumer = cast("Any", self.settles)
+        self.settling = Settling(cast("Pool", self), self.keeping)
+
+    async def forwards(self, handle: str) -> pb.Status:
+        request = pb.ForwardMessageToDeadLetterQueueRequest(
+            group=pb.Resource(name="billing"), topic=pb.Resource(name="orders"), receipt_handle=handle
+        )
+        call = Call("ForwardMessageToDeadLetterQueue", Metadata(client_id="c"), "one")
+        return (await self.settling.forward_message_to_dead_letter_queue(request, call)).status
+
+
+def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("failure", [StoreUnavailable("no answer"), DeadLettersWait("too many")], ids=lambda one: one.kind)
+def test_what_could_not_be_given_up_is_renewed_while_its_client_tries_again(failure: PenstockError) -> None:
+    async def play() -> None:
+        stage, given = SettlingStage(), received(1)
+        stage.heard()
+        await stage.gave(given)
+        stage.settles.fails[given.receipt_handle] = failure
+        with pytest.raises(type(failure)):
+            await stage.forwards(given.receipt_handle)
+        assert len(stage.keeping) == 1
+        stage.settles.fails.clear()
+        assert (await stage.forwards(given.receipt_handle)).code == pb.OK
+        assert (stage.settles.given_up, len(stage.keeping)) == ([given.receipt_handle], 0)
+
+    run(play)
+
+
+@pytest.mark.parametrize("over", [ReceiptExpired("late"), AlreadySettled("before")], ids=lambda one: one.kind)
+def test_a_delivery_that_is_over_is_renewed_no_longer(over: PenstockError) -> None:
+    async def play() -> None:
+        stage, given = SettlingStage(), received(1)
+        stage.heard()
+        await stage.gave(given)
+        stage.settles.fails[given.receipt_handle] = over
+        answer = await stage.forwards(given.receipt_handle)
+        assert (answer.code, answer.message) == (pb.OK, "this delivery was over, and nothing was given up")
+        assert len(stage.keeping) == 0
+
+    run(play)
