@@ -18,7 +18,12 @@ from tests.gateway.proxy import Proxy
 GATEWAY: Final = "127.0.0.1"
 PROXY: Final = "127.0.0.2"
 """Clients are told this address with the gateway's own port, so that they meet the proxy there. Linux has it as loopback."""
-_COMMAND: Final = (sys.executable, "-c", "from penstock.infra.cli import main; main(prog_name='penstock')")
+_MAIN: Final = "from penstock.infra.cli import main; main(prog_name='penstock')"
+_IN_A_HURRY: Final = (
+    "import datetime; from penstock.gateway.consuming import wanted; wanted.RENEWED_FOR = datetime.timedelta(seconds=20); "
+    "from penstock.gateway.consuming import leases; leases.RENEW_UNSEEN_MAX_S = 10.0; "
+)
+"""What push consumers did not get comes again in half a minute, instead of three."""
 _START_S: Final = 60.0
 
 
@@ -35,9 +40,11 @@ class Deed(StrEnum):
 class Served:
     """One gateway, again and again at the same port."""
 
-    def __init__(self, lake: str, folder: Path, name: str, seed: int) -> None:
+    def __init__(self, lake: str, folder: Path, name: str, seed: int, *, in_a_hurry: bool = False) -> None:
+        """``in_a_hurry``: with shorter durations for what may not have reached a push consumer."""
         self.name = name
         self.proxy: Proxy
+        self._command = (sys.executable, "-c", f"{_IN_A_HURRY if in_a_hurry else ''}{_MAIN}")
         self._lake = lake
         self._log = folder / f"{name}.log"
         self._seed = seed
@@ -49,7 +56,7 @@ class Served:
         options = ("--port", str(self.port), "--host", GATEWAY, "--address", PROXY, "--drain", "2s")
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *_COMMAND, "--lake", self._lake, "--json", "gateway", *options, stdout=asyncio.subprocess.PIPE, stderr=log
+                *self._command, "--lake", self._lake, "--json", "gateway", *options, stdout=asyncio.subprocess.PIPE, stderr=log
             )
         assert self._process.stdout is not None
         async with asyncio.timeout(_START_S):

@@ -57,6 +57,8 @@ class Plan:
     """The SDKs that send."""
     pushed_to: tuple[str, ...] = ("java", "python")
     """The SDKs whose push consumers are there."""
+    in_a_hurry: bool = False
+    """Whether gateways have shorter durations for what may not have reached a push consumer, so that a few messages take a minute."""
 
     def loads(self) -> list[Load]:
         """Most by the quickest client, some by each SDK."""
@@ -82,7 +84,9 @@ async def run(plan: Plan, folder: Path, seed: int, say: Callable[[str], None]) -
         retry = penstock.RetryPolicy(interval=timedelta(seconds=1))
         for group in (PUSHED, ASKED):
             await lake.create_group(group, delivery_order="ORDERLY", max_attempts=ATTEMPTS, retry=retry)
-        served = [Served(lake.url, folder, f"gateway-{number}", seed + number) for number in range(_GATEWAYS)]
+        served = [
+            Served(lake.url, folder, f"gateway-{number}", seed + number, in_a_hurry=plan.in_a_hurry) for number in range(_GATEWAYS)
+        ]
         for one in served:
             stack.push_async_callback(one.close)
         await asyncio.gather(*(one.open() for one in served))

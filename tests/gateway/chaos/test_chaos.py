@@ -1,9 +1,10 @@
-"""A short form of the gateways' chaos, and its judge, which must notice. `make gateway-chaos` runs it for long."""
+"""A short form of the gateways' chaos, and its judge, which must notice. `make test-all` sends more, and `make gateway-chaos` most."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,31 +14,36 @@ from tests.gateway.chaos.ground import Deed
 from tests.gateway.chaos.judge import judge
 from tests.gateway.chaos.play import Plan, report, run
 from tests.gateway.sdk import JAVA, PYTHON
+from tests.thorough import thoroughly
 
 SEED = 11
-SHORT = Plan(
-    messages=1_000,
-    deeds=4,
-    every_s=1.5,
-    deed_every_s=4.0,
-    stop_s=(1.0, 4.0),
-    send_s=200,
-    # The SDK for Java does not repeat a receive whose answer was lost with a gateway: its messages come after two minutes.
-    pushed_to=("python",),
+PLAN = thoroughly(
+    Plan(
+        messages=10_000,
+        deeds=10,
+        every_s=1.5,
+        deed_every_s=6.0,
+        stop_s=(1.0, 6.0),
+        send_s=400,
+        # The SDK for Java does not repeat a receive whose answer was lost with a gateway: its messages come after two minutes.
+        pushed_to=("python",),
+    ),
+    Plan(messages=300, deeds=4, every_s=0.5, deed_every_s=1.0, stop_s=(1.0, 3.0), send_s=120, drain_s=120, in_a_hurry=True),
 )
+"""Of four deeds each is done once, and the killing twice."""
 
 
 @pytest.mark.processes
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(thoroughly(1_200, 400))
 def test_gateways_killed_stopped_and_cut_off_lose_nothing_and_keep_order(tmp_path: Path) -> None:
     there = tuple(language for language, where in (("java", JAVA), ("python", PYTHON)) if where.exists())
-    plan = Plan(**{**vars(SHORT), "languages": there})
-    outcome = asyncio.run(run(plan, tmp_path, SEED, print))
+    outcome = asyncio.run(run(replace(PLAN, languages=there), tmp_path, SEED, print))
     report(outcome, print)
     assert outcome.problems == []
     assert outcome.done[Deed.KILL] >= 1
     assert outcome.done[Deed.STOP] >= 1
+    assert outcome.done.total() > PLAN.deeds, "connections were cut"
 
 
 # --- The judge --------------------------------------------------------------------------------------------------------------------
