@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -23,6 +23,7 @@ from .pool import Pool, Pooled
 from .wanted import Wanted, wanted_of
 
 _AT_ONCE: Final = timedelta(0)
+_Receive = Callable[..., Coroutine[Any, Any, list[MessageView]]]
 
 
 class Receiving:
@@ -70,14 +71,13 @@ class Receiving:
     async def _received(self, pooled: Pooled, wanted: Wanted, call: Call) -> list[MessageView]:
         client_id = call.metadata.client_id
         if not wanted.is_named:
-            return await self._polled(pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll))
+            return await self._polled(partial(pooled.consumer.receive, wanted.most, wanted.invisible), wanted)
         attempt_id = wanted.attempt_id or f"\0{next(self._numbers)}"  # one that is not named is repeated never
         if wanted.is_renewed:
             await self._keeping.asked(pooled, client_id, attempt_id, call.peer)
         await self._keeping.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
         receive = partial(pooled.consumer.receive, wanted.most, wanted.invisible, attempt_id=wanted.attempt_id, holder=client_id)
-        # What is out to this attempt id is given by a gateway that stops, too. After an empty answer the client would not ask for it again.
-        messages = await receive(await_duration=_AT_ONCE) or await self._polled(receive(await_duration=wanted.poll))
+        messages = await self._polled(receive, wanted)
         if messages and wanted.is_renewed:
             try:
                 await self._keeping.gave(pooled, client_id, messages, attempt_id, call.peer)
@@ -86,21 +86,21 @@ class Receiving:
                 raise
         return messages
 
-    async def _polled(self, receiving: Coroutine[Any, Any, list[MessageView]]) -> list[MessageView]:
-        """The messages of a receive; none when the gateway stops first."""
-        poll = asyncio.ensure_future(receiving)
-        self._polls.add(poll)
-        if self._stopping:
-            poll.cancel()
-        try:
-            return await poll
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if not self._stopping or caller is None or caller.cancelling():
-                raise
-            return []
-        finally:
-            self._polls.discard(poll)
+    async def _polled(self, receive: _Receive, wanted: Wanted) -> list[MessageView]:
+        """The messages of a receive. When the gateway stops, nobody waits for new ones."""
+        if not self._stopping:
+            poll = asyncio.ensure_future(receive(await_duration=wanted.poll))
+            self._polls.add(poll)
+            try:
+                return await poll
+            except asyncio.CancelledError:
+                caller = asyncio.current_task()
+                if not self._stopping or caller is None or caller.cancelling():
+                    raise
+            finally:
+                self._polls.discard(poll)
+        # What is out to this attempt id is given all the same. After an empty answer the client would not ask for it again.
+        return await receive(await_duration=_AT_ONCE) if wanted.is_named else []
 
     def end_polls(self) -> None:
         """Answer those who wait for messages: they go on at another gateway."""

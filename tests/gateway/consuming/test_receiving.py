@@ -9,12 +9,15 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from penstock.aio import Lake
 from penstock.coordinator import GroupSettings
 from penstock.gateway.consuming.budget import Budget
 from penstock.gateway.consuming.keeping import Keeping
 from penstock.gateway.consuming.pool import Pool, Pooled
 from penstock.gateway.consuming.receiving import Receiving
+from penstock.gateway.consuming.wanted import POLL_DEFAULT
 from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.protocol.metadata import Metadata
 from penstock.gateway.server.calls import Call
@@ -30,6 +33,9 @@ class Stage:
         self.times = Times()
         self.out: dict[str, list[MessageView]] = {}
         self.waits = asyncio.Event()
+        self.over = asyncio.Event()
+        self.asked_s: list[float] = []
+        """How long each receive waits."""
         pooled = Pooled("billing", "orders", MessageType.FIFO, cast("Any", self), GroupSettings(), 0.0)
         self.pooled = pooled
         lake = cast("Lake", SimpleNamespace(runtime=SimpleNamespace(clock=self.times)))
@@ -57,21 +63,24 @@ class Stage:
         attempt_id: str | None = None,
         holder: str | None = None,
     ) -> list[MessageView]:
+        self.asked_s.append(await_duration.total_seconds())
         await asyncio.sleep(0)  # the cells are read
         found = self.out.get(attempt_id or "", [])
         if not found and await_duration:
             self.waits.set()
-            await asyncio.Event().wait()
+            await self.over.wait()
         return found
 
-    async def answered(self, attempt_id: str) -> list[pb.ReceiveMessageResponse]:
+    async def answered(self, attempt_id: str | None) -> list[pb.ReceiveMessageResponse]:
         request = pb.ReceiveMessageRequest(
             group=pb.Resource(name="billing"),
             message_queue=pb.MessageQueue(topic=pb.Resource(name="orders")),
             batch_size=8,
-            auto_renew=True,
-            attempt_id=attempt_id,
         )
+        if attempt_id is None:
+            request.invisible_duration.FromTimedelta(timedelta(seconds=10))
+        else:
+            request.auto_renew, request.attempt_id = True, attempt_id
         call = Call("ReceiveMessage", Metadata(client_id="c"), "peer")
         return [frame async for frame in self.receiving.receive_message(request, call)]
 
@@ -89,13 +98,26 @@ def test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id() -> None:
     asyncio.run(play())
 
 
-def test_a_gateway_that_stops_lets_nobody_wait() -> None:
+def test_a_poll_without_new_messages_asks_once() -> None:
     async def play() -> None:
         stage = Stage()
-        waits = asyncio.ensure_future(stage.answered("new"))
+        polls = asyncio.ensure_future(stage.answered("new"))
+        await stage.waits.wait()
+        stage.over.set()
+        assert [frame.status.code for frame in await polls] == [pb.MESSAGE_NOT_FOUND]
+        assert stage.asked_s == [POLL_DEFAULT.total_seconds()]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("name", ["new", None])
+def test_a_gateway_that_stops_lets_nobody_wait(name: str | None) -> None:
+    async def play() -> None:
+        stage = Stage()
+        waits = asyncio.ensure_future(stage.answered(name))
         await stage.waits.wait()
         stage.receiving.end_polls()
-        for frames in (await waits, await stage.answered("newer")):
+        for frames in (await waits, await stage.answered(name)):
             assert [frame.status.code for frame in frames] == [pb.MESSAGE_NOT_FOUND]
 
     asyncio.run(play())

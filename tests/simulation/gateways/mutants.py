@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from penstock.consumers.receives import Receives
@@ -15,6 +16,7 @@ from penstock.gateway.consuming.leases import Leases
 from penstock.gateway.consuming.pool import Pool, Pooled, _closed
 from penstock.gateway.consuming.receiving import Receiving
 from penstock.gateway.consuming.settling import Settling
+from penstock.gateway.consuming.wanted import Wanted
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
 
@@ -70,21 +72,11 @@ def _the_first_only(original: Callable[..., Any]) -> Callable[..., Any]:
     return standing
 
 
-def _polled_at_once(_: Any) -> Callable[..., Any]:
-    async def received(self: Receiving, pooled: Pooled, wanted: Any, call: Any) -> Any:
-        client_id = call.metadata.client_id
-        if not wanted.is_named:
-            return await self._polled(pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll))
-        await self._keeping.asked(pooled, client_id, wanted.attempt_id, call.peer)
-        await self._keeping.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
-        messages = await self._polled(
-            pooled.consumer.receive(wanted.most, wanted.invisible, wanted.poll, attempt_id=wanted.attempt_id, holder=client_id)
-        )
-        if messages:
-            await self._keeping.gave(pooled, client_id, messages, wanted.attempt_id, call.peer)
-        return messages
+def _as_if_unnamed(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def polled(self: Receiving, receive: Any, wanted: Wanted) -> Any:
+        return await original(self, receive, replace(wanted, is_renewed=False, attempt_id=None))
 
-    return received
+    return polled
 
 
 UNMET = frozenset({"looked-again", "own-stop"})
@@ -181,7 +173,7 @@ MUTANTS: dict[str, Mutant] = {
     "last-look": Mutant(
         guard="a gateway that stops gives what is out to an attempt id, before it says that there is nothing",
         rule="G5",
-        patch=attribute(Receiving, "_received", _polled_at_once),
+        patch=attribute(Receiving, "_polled", _as_if_unnamed),
         scenario="gateways",
         steps=STEPS,
     ),
