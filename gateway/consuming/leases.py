@@ -90,8 +90,9 @@ class Leases:
                 if is_seen:
                     self.seen([handle])
                 continue
-            together = (message.queue, message.message_group) if in_order else None
-            self._leases[handle] = Lease(client_id, place, together, message.offset, due_s, now_s, is_seen)
+            self._leases[handle] = Lease(
+                client_id, place, _company(message, in_order=in_order), message.offset, due_s, now_s, is_seen
+            )
             self._of_client[client_id].add(handle)
 
     def seen(self, handles: Iterable[str]) -> None:
@@ -161,6 +162,18 @@ class Leases:
             for handle in self._of_client[lease.client_id]
             if (one := self._leases[handle]).together == lease.together and one.place == lease.place
         ]
+
+
+def received_together(messages: Iterable[MessageView], *, in_order: bool) -> list[Together]:
+    """The handles of what one receive gave, by what becomes visible together."""
+    found: defaultdict[object, Together] = defaultdict(list)
+    for message in messages:
+        found[_company(message, in_order=in_order) or message.receipt_handle].append(message.receipt_handle)
+    return list(found.values())
+
+
+def _company(message: MessageView, *, in_order: bool) -> tuple[int, str | None] | None:
+    return (message.queue, message.message_group) if in_order else None
 
 
 def _together(handles: Iterable[str], leases: dict[str, Lease]) -> dict[Place, list[Together]]:

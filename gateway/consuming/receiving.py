@@ -18,6 +18,7 @@ from ..server.calls import Call
 from .budget import Budget
 from .filters import filter_of
 from .keeping import Keeping
+from .leases import received_together
 from .messages import delivered_at, message_of
 from .pool import Pool, Pooled
 from .wanted import Wanted, wanted_of
@@ -63,7 +64,8 @@ class Receiving:
                 if not arrived and wanted.attempt_id is not None:
                     self._keeping.broken(call.metadata.client_id, wanted.attempt_id)
                 elif not arrived:
-                    self._later(self._keeping.give_back(pooled.group, pooled.topic, [[view.receipt_handle] for view in messages]))
+                    held = received_together(messages, in_order=pooled.in_order)
+                    self._later(self._keeping.give_back(pooled.group, pooled.topic, held))
 
     def _message(self, view: MessageView, resource: pb.Resource, pooled: Pooled, wanted: Wanted) -> pb.Message:
         return message_of(view, resource, pooled.topic_type, store_host=self._store_host, invisible=wanted.invisible)

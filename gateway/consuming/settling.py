@@ -101,20 +101,18 @@ class Settling:
 
     async def _acked(self, pooled: Pooled, texts: Sequence[str]) -> list[pb.Status]:
         """The status of each acknowledgement. Those of a call are carried out together."""
-        found = [_found(text, pooled) for text in texts]
-        handles = [one for one in found if isinstance(one, ReceiptHandle)]
-        good = [text for text, one in zip(texts, found, strict=True) if isinstance(one, ReceiptHandle)]
-        ends = dict(zip(good, await pooled.consumer.ack_each(*good), strict=True)) if good else {}
-        for handle, text in zip(handles, good, strict=True):
+        ends: dict[str, BaseException | None] = {text: _refusal(text, pooled) for text in texts}
+        good = [text for text, refusal in ends.items() if refusal is None]
+        ends.update(zip(good, await pooled.consumer.ack_each(*good), strict=True))
+        for text in good:
             if isinstance(ends[text], ReceiptAhead):
-                self._ahead.keep(handle, text)
+                self._ahead.keep(ReceiptHandle.decode(text), text)
                 ends[text] = None
             elif ends[text] is None or isinstance(ends[text], AlreadySettled):  # settled before: the first try's answer was lost
                 ends[text] = None
                 self._keeping.settled(text)
-                await self._go_on(pooled, handle)
-        refused = ((one if isinstance(one, Refused) else ends[text]) for text, one in zip(texts, found, strict=True))
-        return [ok() if error is None else status_of(error) for error in refused]
+                await self._go_on(pooled, ReceiptHandle.decode(text))
+        return [ok() if (error := ends[text]) is None else status_of(error) for text in texts]
 
     async def _go_on(self, pooled: Pooled, handle: ReceiptHandle) -> None:
         """Carry out acknowledgements that came too early."""
@@ -164,19 +162,19 @@ class Settling:
         return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
 
 
-def _found(text: str, pooled: Pooled) -> ReceiptHandle | Refused:
+def _refusal(text: str, pooled: Pooled) -> Refused | None:
+    """Why a handle names no delivery of this topic; the consumer checks the rest."""
     try:
-        return _handle(text, pooled)
-    except Refused as refusal:
-        return refusal
+        topic = ReceiptHandle.decode(text).topic
+    except InvalidArgument as error:
+        return Refused(pb.INVALID_RECEIPT_HANDLE, str(error))
+    if topic != pooled.topic:
+        return Refused(pb.INVALID_RECEIPT_HANDLE, f"the receipt handle is of topic {topic}, and not of {pooled.topic}")
+    return None
 
 
 def _handle(text: str, pooled: Pooled) -> ReceiptHandle:
-    """The delivery that a handle names. Raises `Refused` for one that is none of this topic; the consumer checks the rest."""
-    try:
-        handle = ReceiptHandle.decode(text)
-    except InvalidArgument as error:
-        raise Refused(pb.INVALID_RECEIPT_HANDLE, str(error)) from error
-    if handle.topic != pooled.topic:
-        raise Refused(pb.INVALID_RECEIPT_HANDLE, f"the receipt handle is of topic {handle.topic}, and not of {pooled.topic}")
-    return handle
+    """The delivery that a handle names. Raises `Refused` for one that is none of this topic."""
+    if (refusal := _refusal(text, pooled)) is not None:
+        raise refusal
+    return ReceiptHandle.decode(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.aio import Lake
-from penstock.coordinator import GroupSettings
+from penstock.coordinator import DeliveryOrder, GroupSettings
 from penstock.gateway.consuming.budget import Budget
 from penstock.gateway.consuming.keeping import Keeping
 from penstock.gateway.consuming.pool import Pool, Pooled
@@ -36,7 +36,9 @@ class Stage:
         self.over = asyncio.Event()
         self.asked_s: list[float] = []
         """How long each receive waits."""
-        pooled = Pooled("billing", "orders", MessageType.FIFO, cast("Any", self), GroupSettings(), 0.0)
+        self.given_back: list[Sequence[str]] = []
+        settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
+        pooled = Pooled("billing", "orders", MessageType.FIFO, cast("Any", self), settings, 0.0)
         self.pooled = pooled
         lake = cast("Lake", SimpleNamespace(runtime=SimpleNamespace(clock=self.times)))
         self.receiving = Receiving(lake, cast("Pool", self), cast("Keeping", self), Budget(), "gateway")
@@ -53,6 +55,9 @@ class Stage:
 
     async def gave(self, *_: object) -> None:
         return
+
+    async def give_back(self, group: str, topic: str, held: Sequence[Sequence[str]]) -> None:
+        self.given_back += held
 
     async def receive(
         self,
@@ -72,6 +77,9 @@ class Stage:
         return found
 
     async def answered(self, attempt_id: str | None) -> list[pb.ReceiveMessageResponse]:
+        return [frame async for frame in self.frames(attempt_id)]
+
+    def frames(self, attempt_id: str | None) -> AsyncGenerator[pb.ReceiveMessageResponse, None]:
         request = pb.ReceiveMessageRequest(
             group=pb.Resource(name="billing"),
             message_queue=pb.MessageQueue(topic=pb.Resource(name="orders")),
@@ -82,7 +90,7 @@ class Stage:
         else:
             request.auto_renew, request.attempt_id = True, attempt_id
         call = Call("ReceiveMessage", Metadata(client_id="c"), "peer")
-        return [frame async for frame in self.receiving.receive_message(request, call)]
+        return cast("AsyncGenerator[pb.ReceiveMessageResponse, None]", self.receiving.receive_message(request, call))
 
 
 def test_a_gateway_that_stops_gives_what_is_out_to_an_attempt_id() -> None:
@@ -119,5 +127,18 @@ def test_a_gateway_that_stops_lets_nobody_wait(name: str | None) -> None:
         stage.receiving.end_polls()
         for frames in (await waits, await stage.answered(name)):
             assert [frame.status.code for frame in frames] == [pb.MESSAGE_NOT_FOUND]
+
+    asyncio.run(play())
+
+
+def test_what_did_not_get_through_comes_back_by_message_groups() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.out[""] = [message(1, "a"), message(2, "b"), message(3, "a")]
+        frames = stage.frames(None)
+        await anext(frames)
+        await frames.aclose()
+        await stage.receiving.close()
+        assert stage.given_back == [["h0-1", "h0-3"], ["h0-2"]]
 
     asyncio.run(play())
