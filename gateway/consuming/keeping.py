@@ -181,6 +181,10 @@ class Keeping:
         self._leases.seen(self._answers.settled(handle))
         self._leases.end(handle)
 
+    def ended(self, handle: str) -> None:
+        """Renew a handle no longer, though its client did nothing about it."""
+        self._leases.end(handle)
+
     async def round(self) -> None:
         """Renew what is due, and look for clients that are gone."""
         self._clients.heed_stop()

@@ -19,9 +19,18 @@ _IDENTITY: Final = pb.IDENTITY
 
 
 def message_of(
-    view: MessageView, resource: pb.Resource, topic_type: MessageType, *, store_host: str, invisible: timedelta | None = None
+    view: MessageView,
+    resource: pb.Resource,
+    topic_type: MessageType,
+    *,
+    store_host: str,
+    invisible: timedelta | None = None,
+    attempts_max: int | None = None,
 ) -> pb.Message:
     """A message for a client. ``resource`` is the topic as the client names it, ``topic_type`` what the topic takes.
+
+    ``attempts_max``: the last attempt that SDKs know of. A message that was out with an earlier one of its message group comes more often,
+    when that one was given up, as its own attempts did not fail.
 
     The digest is of the body: SDKs give a message whose digest is missing or wrong to the dead letters, or fail.
     """
@@ -34,7 +43,7 @@ def message_of(
         store_host=store_host,
         queue_id=view.queue,
         queue_offset=view.offset,
-        delivery_attempt=view.delivery_attempt,
+        delivery_attempt=view.delivery_attempt if attempts_max is None else min(view.delivery_attempt, attempts_max),
         keys=view.keys,
     )
     _set(properties.born_timestamp, view.born_timestamp)

@@ -21,6 +21,7 @@ from .keeping import Keeping
 from .leases import received_together
 from .messages import delivered_at, message_of
 from .pool import Pool, Pooled
+from .settling import Settling
 from .wanted import Wanted, wanted_of
 
 _AT_ONCE: Final = timedelta(0)
@@ -30,10 +31,11 @@ _Receive = Callable[..., Coroutine[Any, Any, list[MessageView]]]
 class Receiving:
     """Answers ReceiveMessage."""
 
-    def __init__(self, lake: Lake, pool: Pool, keeping: Keeping, budget: Budget, store_host: str) -> None:
+    def __init__(self, lake: Lake, pool: Pool, keeping: Keeping, settling: Settling, budget: Budget, store_host: str) -> None:
         self._clock = lake.runtime.clock
         self._pool = pool
         self._keeping = keeping
+        self._settling = settling
         self._budget = budget
         self._store_host = store_host
         self._undoing: set[asyncio.Task[None]] = set()
@@ -48,27 +50,35 @@ class Receiving:
         wanted = wanted_of(request, call.remaining_s)
         async with self._pool.of(group, topic, filter_of(request.filter_expression)) as pooled:
             with self._budget.polling(call.metadata.client_id):
-                messages = await self._received(pooled, wanted, call)
-            if not messages:
-                yield pb.ReceiveMessageResponse(status=status(pb.MESSAGE_NOT_FOUND, "no new message"))
-                return
+                received = await self._received(pooled, wanted, call)
             arrived = False
             try:
-                with self._budget.holding(call.metadata.client_id, messages):
-                    yield pb.ReceiveMessageResponse(status=ok())
-                    for view in messages:
-                        yield pb.ReceiveMessageResponse(message=self._message(view, resource, pooled, wanted))
-                    yield delivered_at(self._clock.wall_ms())
+                messages = await self._settling.left_of(pooled, received)
+                if messages:
+                    with self._budget.holding(call.metadata.client_id, messages):
+                        yield pb.ReceiveMessageResponse(status=ok())
+                        for view in messages:
+                            yield pb.ReceiveMessageResponse(message=self._message(view, resource, pooled, wanted))
+                        yield delivered_at(self._clock.wall_ms())
+                else:
+                    yield pb.ReceiveMessageResponse(status=status(pb.MESSAGE_NOT_FOUND, "no new message"))
                 arrived = True
             finally:
                 if not arrived and wanted.attempt_id is not None:
                     self._keeping.broken(call.metadata.client_id, wanted.attempt_id)
-                elif not arrived:
-                    held = received_together(messages, in_order=pooled.in_order)
+                elif not arrived and received:
+                    held = received_together(received, in_order=pooled.in_order)
                     self._later(self._keeping.give_back(pooled.group, pooled.topic, held))
 
     def _message(self, view: MessageView, resource: pb.Resource, pooled: Pooled, wanted: Wanted) -> pb.Message:
-        return message_of(view, resource, pooled.topic_type, store_host=self._store_host, invisible=wanted.invisible)
+        return message_of(
+            view,
+            resource,
+            pooled.topic_type,
+            store_host=self._store_host,
+            invisible=wanted.invisible,
+            attempts_max=pooled.settings.max_attempts,
+        )
 
     async def _received(self, pooled: Pooled, wanted: Wanted, call: Call) -> list[MessageView]:
         client_id = call.metadata.client_id

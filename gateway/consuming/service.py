@@ -31,8 +31,8 @@ class ConsumerService:
         self.pool = Pool(lake, names, metrics)
         self.keeping = Keeping(self.pool, clients, lake.runtime.clock, is_moved_by_others=is_balanced)
         self.budget = Budget()
-        self._receiving = Receiving(lake, self.pool, self.keeping, self.budget, store_host)
         self._settling = Settling(self.pool, self.keeping)
+        self._receiving = Receiving(lake, self.pool, self.keeping, self._settling, self.budget, store_host)
         self._offsets = Offsets(lake, names, self.budget, store_host)
         self._rounds: asyncio.Task[None] | None = None
 

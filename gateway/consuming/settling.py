@@ -2,75 +2,22 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
 from ...coordinator import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptOutdated
 from ...coordinator.queues.receipt_handle import ReceiptHandle
-from ...log import InvalidArgument, PenstockError
+from ...log import InvalidArgument, MessageView, PenstockError
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
 from ..protocol.status import Refused, ok, status, status_of
 from ..server.calls import Call
+from .ahead import Ahead
 from .keeping import Keeping
 from .pool import Pool, Pooled
 from .wanted import changed_duration_of
 
 _ENTRIES_MAX: Final = 1_024
-_AHEAD_MAX: Final = 65_536
-"""The number of acknowledgements that are kept until earlier messages are settled. Beyond, the oldest are forgotten: these come again."""
-
-_Lane = tuple[str, str, int, int]
-"""Group, topic, queue and the number of the message group."""
-
-
-class Ahead:
-    """Acknowledgements that came before those of earlier messages of their message group.
-
-    RocketMQ takes them, and gives the messages again if an earlier one is not acknowledged in time. So does the gateway: it carries them out
-    when the earlier ones are settled.
-    """
-
-    def __init__(self, most: int = _AHEAD_MAX) -> None:
-        self._most = most
-        self._kept: OrderedDict[str, _Lane] = OrderedDict()
-        self._of_lane: dict[_Lane, dict[int, str]] = {}
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def keep(self, handle: ReceiptHandle, text: str) -> None:
-        """Keep an acknowledgement."""
-        lane = _lane(handle)
-        if lane is None or text in self._kept:
-            return
-        self._kept[text] = lane
-        self._of_lane.setdefault(lane, {})[handle.offset] = text
-        if len(self._kept) > self._most:
-            self._forget(next(iter(self._kept)))
-
-    def _forget(self, text: str) -> None:
-        lane = self._kept.pop(text)
-        offsets = {offset: one for offset, one in self._of_lane[lane].items() if one != text}
-        if offsets:
-            self._of_lane[lane] = offsets
-        else:
-            del self._of_lane[lane]
-
-    def after(self, handle: ReceiptHandle) -> str | None:
-        """The next acknowledgement to carry out, after a message of its message group was settled. It is kept no longer."""
-        lane = _lane(handle)
-        offsets = {} if lane is None else self._of_lane.get(lane, {})
-        if not offsets:
-            return None
-        text = offsets[min(offsets)]
-        self._forget(text)
-        return text
-
-
-def _lane(handle: ReceiptHandle) -> _Lane | None:
-    return None if handle.lane is None else (handle.group, handle.topic, handle.queue, handle.lane)
 
 
 class Settling:
@@ -125,6 +72,39 @@ class Settling:
             except PenstockError:
                 return  # it comes again, as it would have with RocketMQ
             self._keeping.settled(text)
+
+    async def left_of(self, pooled: Pooled, messages: Sequence[MessageView]) -> list[MessageView]:
+        """What a client is given of these, which a receive gave: those that were acknowledged too early are settled now.
+
+        That is so when nothing is out any more before them, and this gateway did not hear of it: the earlier ones were given up, or settled
+        elsewhere. What comes again together with an earlier one is given, as by RocketMQ.
+        """
+        if not self._ahead:
+            return list(messages)
+        left: list[MessageView] = []
+        for view in messages:
+            handle = ReceiptHandle.decode(view.receipt_handle)
+            is_first = all(view.message_group != one.message_group for one in left)
+            text = self._ahead.taken(handle) if is_first else None
+            if text is not None and await self._acked_now(pooled, text, view):
+                self._keeping.ended(view.receipt_handle)
+            else:
+                left.append(view)
+        return left
+
+    async def _acked_now(self, pooled: Pooled, text: str, view: MessageView) -> bool:
+        """Whether a message is settled now that was acknowledged by this handle."""
+        try:
+            await pooled.consumer.ack(text)
+        except AlreadySettled:
+            return True
+        except ReceiptExpired:
+            if ReceiptHandle.decode(text).attempt + 1 != view.delivery_attempt:
+                return False  # its client had it again since, and did not acknowledge it
+            return await pooled.consumer.ack_each(view.receipt_handle) == [None]
+        except PenstockError:
+            return False
+        return True
 
     # --- Other ends ---------------------------------------------------------------------------------------------------------------
 

@@ -79,6 +79,23 @@ def test_what_was_acknowledged_ahead_comes_again_with_what_was_not(lake: penstoc
     assert (bodies(again), attempts(again)) == (["A1", "A2", "A3"], [2, 2, 2])
 
 
+def test_what_was_acknowledged_ahead_does_not_come_after_the_last_attempt_of_an_earlier_one(
+    lake: penstock.Lake, client: RawClient, name: str
+) -> None:
+    made(lake, name, max_attempts=2)
+    sent(lake, name, "A1", "A2", "A3")
+    for attempt in (1, 2):
+        _, messages = client.receive(name, name)
+        assert (bodies(messages), attempts(messages)) == (["A1", "A2", "A3"], [attempt] * 3)
+        first, second, _ = handles(messages)
+        assert client.ack(name, name, second).status.code == pb.OK
+        assert client.change(name, name, first, 0).status.code == pb.OK
+    _, left = client.receive(name, name)
+    assert (bodies(left), attempts(left)) == (["A3"], [2]), "SDKs know of two attempts"
+    assert client.ack(name, name, *handles(left)).status.code == pb.OK
+    assert client.receive(name, name, poll_s=0.5) == (pb.MESSAGE_NOT_FOUND, [])
+
+
 def test_each_entry_of_an_acknowledgement_has_a_status_of_its_own(lake: penstock.Lake, client: RawClient, name: str) -> None:
     made(lake, name)
     sent(lake, name, "A1")

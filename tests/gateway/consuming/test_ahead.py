@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
-from penstock.gateway.consuming.settling import Ahead
+from penstock.gateway.consuming.ahead import Ahead
 
 
 def handle(offset: int, *, lane: int | None = 7, queue: int = 0) -> ReceiptHandle:
@@ -34,3 +34,17 @@ def test_their_number_is_bounded() -> None:
     for offset in (2, 3, 4):
         ahead.keep(handle(offset), str(offset))
     assert [ahead.after(handle(1)) for _ in range(3)] == ["3", "4", None]
+
+
+def test_of_a_message_the_last_one_counts() -> None:
+    ahead = Ahead()
+    ahead.keep(handle(2), "of the first delivery")
+    ahead.keep(handle(2), "of the second")
+    ahead.keep(handle(3), "third")
+    assert (len(ahead), ahead.taken(handle(2)), ahead.taken(handle(2)), ahead.taken(handle(2, lane=None))) == (
+        2,
+        "of the second",
+        None,
+        None,
+    )
+    assert (ahead.after(handle(1)), len(ahead)) == ("third", 0)

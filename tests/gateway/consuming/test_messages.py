@@ -51,6 +51,17 @@ def test_what_every_sdk_needs() -> None:
     assert system.invisible_duration.seconds == 15
 
 
+def test_an_attempt_is_none_beyond_the_groups_last_one() -> None:
+    def attempt(number: int, attempts_max: int | None) -> int:
+        message = message_of(
+            view(delivery_attempt=number), RESOURCE, MessageType.FIFO, store_host="gateway", attempts_max=attempts_max
+        )
+        return message.system_properties.delivery_attempt
+
+    assert [attempt(number, 2) for number in (1, 2, 3)] == [1, 2, 2]
+    assert attempt(3, None) == 3
+
+
 def test_what_is_not_stated_is_not_there() -> None:
     system = given(view(receipt_handle="")).system_properties
     absent = ("tag", "message_group", "delivery_timestamp", "receipt_handle", "trace_context", "dead_letter_queue")

@@ -17,6 +17,7 @@ from penstock.gateway.consuming.budget import Budget
 from penstock.gateway.consuming.keeping import Keeping
 from penstock.gateway.consuming.pool import Pool, Pooled
 from penstock.gateway.consuming.receiving import Receiving
+from penstock.gateway.consuming.settling import Settling
 from penstock.gateway.consuming.wanted import POLL_DEFAULT
 from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.protocol.metadata import Metadata
@@ -41,7 +42,7 @@ class Stage:
         pooled = Pooled("billing", "orders", MessageType.FIFO, cast("Any", self), settings, 0.0)
         self.pooled = pooled
         lake = cast("Lake", SimpleNamespace(runtime=SimpleNamespace(clock=self.times)))
-        self.receiving = Receiving(lake, cast("Pool", self), cast("Keeping", self), Budget(), "gateway")
+        self.receiving = Receiving(lake, cast("Pool", self), cast("Keeping", self), cast("Settling", self), Budget(), "gateway")
 
     @asynccontextmanager
     async def of(self, group: str, topic: str, filter: str) -> AsyncIterator[Pooled]:
@@ -55,6 +56,9 @@ class Stage:
 
     async def gave(self, *_: object) -> None:
         return
+
+    async def left_of(self, pooled: Pooled, messages: list[MessageView]) -> list[MessageView]:
+        return messages
 
     async def give_back(self, group: str, topic: str, held: Sequence[Sequence[str]]) -> None:
         self.given_back += held

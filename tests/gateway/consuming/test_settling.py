@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.coordinator import AlreadySettled, DeadLettersWait, ReceiptExpired
+from penstock.coordinator import AlreadySettled, DeadLettersWait, ReceiptAhead, ReceiptExpired, ReceiptOutdated
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.consuming.pool import Pool
 from penstock.gateway.consuming.settling import Settling
@@ -36,6 +36,16 @@ class SettledConsumer(Consumer):
     def __init__(self) -> None:
         super().__init__()
         self.given_up: list[str] = []
+        self.acked: list[str] = []
+
+    async def ack(self, handle: str) -> None:
+        if handle in self.fails:
+            raise self.fails[handle]
+        self.acked.append(handle)
+
+    async def ack_each(self, *handles: str) -> list[BaseException | None]:
+        self.acked += [handle for handle in handles if handle not in self.fails]
+        return [self.fails.get(handle) for handle in handles]
 
     async def dead_letter(self, handle: str) -> None:
         if handle in self.fails:
@@ -51,6 +61,23 @@ class SettlingStage(Stage):
         self.settles = SettledConsumer()
         self.consumer = self.pooled.consumer = cast("Any", self.settles)
         self.settling = Settling(cast("Pool", self), self.keeping)
+
+    async def acks_ahead(self, *messages: MessageView) -> None:
+        """The client acknowledges messages, before earlier ones of their message group."""
+        for view in messages:
+            self.settles.fails[view.receipt_handle] = ReceiptAhead("an earlier one is out")
+        request = pb.AckMessageRequest(group=pb.Resource(name="billing"), topic=pb.Resource(name="orders"))
+        request.entries.extend(pb.AckMessageEntry(receipt_handle=view.receipt_handle) for view in messages)
+        answer = await self.settling.ack_message(request, Call("AckMessage", Metadata(client_id="c"), "one"))
+        assert answer.status.code == pb.OK
+
+    def over(self, *messages: MessageView) -> None:
+        """The time of these is over."""
+        self.settles.fails |= {view.receipt_handle: ReceiptExpired("late") for view in messages}
+
+    async def left(self, *messages: MessageView) -> list[int]:
+        """What is given to a client of what a receive gave."""
+        return [view.offset for view in await self.settling.left_of(self.pooled, messages)]
 
     async def forwards(self, handle: str) -> pb.Status:
         request = pb.ForwardMessageToDeadLetterQueueRequest(
@@ -91,5 +118,57 @@ def test_a_delivery_that_is_over_is_renewed_no_longer(over: PenstockError) -> No
         answer = await stage.forwards(given.receipt_handle)
         assert (answer.code, answer.message) == (pb.OK, "this delivery was over, and nothing was given up")
         assert len(stage.keeping) == 0
+
+    run(play)
+
+
+def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_given_up() -> None:
+    async def play() -> None:
+        stage = SettlingStage()
+        second, third = received(2, following=3, attempt=2), received(3, attempt=2)
+        await stage.acks_ahead(second, third)
+        stage.over(second, third)
+        again = [received(offset, attempt=3) for offset in (2, 3, 4)]
+        assert await stage.left(*again) == [4]
+        assert stage.settles.acked == [view.receipt_handle for view in again[:2]]
+        assert await stage.left(received(2, attempt=4)) == [2], "it is kept no longer"
+
+    run(play)
+
+
+def test_what_was_acknowledged_ahead_comes_again_with_the_earlier_one() -> None:
+    async def play() -> None:
+        stage = SettlingStage()
+        second = received(2)
+        await stage.acks_ahead(second)
+        assert await stage.left(received(1, following=2), second) == [1, 2], "the receive is repeated"
+        stage.over(second)
+        assert await stage.left(received(1, following=2, attempt=2), received(2, attempt=2)) == [1, 2]
+        assert await stage.left(received(2, attempt=3)) == [2], "it was not acknowledged the second time"
+        assert stage.settles.acked == []
+
+    run(play)
+
+
+def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_settled_elsewhere() -> None:
+    async def play() -> None:
+        stage = SettlingStage()
+        second = received(2)
+        await stage.acks_ahead(second)
+        stage.settles.fails.clear()
+        assert await stage.left(second) == [], "the receive is repeated"
+        assert stage.settles.acked == [second.receipt_handle]
+
+    run(play)
+
+
+@pytest.mark.parametrize("failure", [ReceiptOutdated("a reset"), StoreUnavailable("no answer")], ids=lambda one: one.kind)
+def test_what_cannot_be_settled_is_given_again(failure: PenstockError) -> None:
+    async def play() -> None:
+        stage = SettlingStage()
+        second = received(2)
+        await stage.acks_ahead(second)
+        stage.settles.fails[second.receipt_handle] = failure
+        assert await stage.left(received(2, attempt=2)) == [2]
 
     run(play)

@@ -18,10 +18,7 @@ WHY = {
     "recall": "what is not waiting any more cannot be called back, and the sender is told so",
     "beside": "RocketMQ's queue waits for all that is out of it; here only the message group does",
     "after-ack": "what is settled cannot be changed, as RocketMQ's own suite demands; its proxy says OK, and nothing happens",
-    "ahead": (
-        "RocketMQ loses sight of the acknowledgement, and buries A2 with A1. Here A1 alone is given up, and A2, acknowledged while A1 was out, "
-        "comes once more"
-    ),
+    "ahead": "RocketMQ loses sight of the acknowledgement, and buries A2 with A1. Here A1 alone is given up, and A2 is acknowledged then",
     "wrong-filter": "the refusal says what is wrong with the expression",
     "other-filter": "RocketMQ takes the last member's filter for all, so that others lose messages; here the refusal names both",
     "unknown-group": "RocketMQ makes it CONCURRENT on the fly, and order is lost by a typing error. `--create-groups` allows it",
