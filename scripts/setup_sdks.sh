@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches RocketMQ's official SDKs (Apache-2.0) into <cache>/sdks, once: the clients that the gateway's tests run. Nothing of them comes into
-# the repository. Without the tool of a language the tests that need its SDK are skipped and counted.
+# the repository. Where programs are compiled, the client of the tests (tests/gateway/clients) is compiled with its SDK. Without the tool of a language the tests that need its SDK are skipped and counted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,7 +36,7 @@ fetch() {
         mv "$scratch/out" "$target"
     else
         tail -n 20 "$scratch/log" >&2
-        skip "$name" "the download failed, see above (make setup tries again)"
+        skip "$name" "it could not be fetched, see above (make setup tries again)"
     fi
     rm -rf "$scratch"
     exec 9>&-
@@ -50,6 +50,12 @@ fetch_java() {
     mvn -B -q -f "$pom" dependency:copy-dependencies -DincludeScope=runtime "-DoutputDirectory=$1"
 }
 
+# What the program is compiled from is large, and not kept.
+fetch_go() {
+    GOPATH=$scratch/modules GOCACHE=$scratch/compiled GOFLAGS="-modcacherw -trimpath -buildvcs=false" \
+        go -C tests/gateway/clients/go build -ldflags "-s -w" -o "$1/client"
+}
+
 fetch_node() {
     mkdir -p "$1" && npm install --prefix "$1" --no-audit --no-fund "rocketmq-client-nodejs@$2"
 }
@@ -59,6 +65,12 @@ fetch_python() {
     .venv/bin/python -m pip install --quiet --no-compile --target "$1" "rocketmq-python-client==$2"
 }
 
+# The version of a compiled one ends with a digest of the tests' program.
+version() {
+    .venv/bin/python -c "from tests.gateway.sdk import SDKS; print(SDKS['$1'].name.removeprefix('$1-'))"
+}
+
+fetch go "$(version go)" go
 fetch java "$(sed -n '/rocketmq-client-java/{n;s/[^0-9.]//g;p}' "$pom")" mvn javac
 fetch node 1.0.8 npm node
 fetch python 5.1.2

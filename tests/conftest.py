@@ -14,7 +14,7 @@ from hypothesis import settings
 from penstock.log.errors import MissingDependency
 from penstock.spark.java import Java, find_java
 from tests.figures import Figures
-from tests.gateway.sdk import JAVA, NODE, PYTHON
+from tests.gateway.sdk import GO, JAVA, NODE, PYTHON
 from tests.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.racing import Racers
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
@@ -31,6 +31,7 @@ TOOLS = {
     "dynoxide": "cargo",
     "spark": "java",
     "postgres": "initdb",
+    "go_sdk": "go",
     "java_sdk": "mvn",
     "node_sdk": "npm",
     "python_sdk": "python3",
@@ -40,6 +41,7 @@ SERVERS = {
     "versitygw": (VERSITYGW, "Go"),
     "dynoxide": (DYNOXIDE, "Rust"),
     "postgres": (find_postgres(), "PostgreSQL"),
+    "go_sdk": (GO, "Go"),
     "java_sdk": (JAVA, "Maven and a JDK"),
     "node_sdk": (NODE, "npm"),
     "python_sdk": (PYTHON, "Python"),

@@ -22,6 +22,9 @@ _SENDING: Final = pb.RetryPolicy(
 _EXPONENTIAL_ONLY: Final = frozenset({pb.NODE_JS})
 """SDKs that ignore a list of intervals: without this form their FIFO consumers would give up after one attempt."""
 
+_ONE_BY_ONE: Final = frozenset({pb.GOLANG})
+"""SDKs whose FIFO consumers run the next message of a batch while one that failed waits for its retry."""
+
 
 def settings_for(asked: pb.Settings, *, body_bytes_max: int, group: GroupSettings | None) -> pb.Settings:
     """The settings that answer what a client announced.
@@ -40,7 +43,8 @@ def settings_for(asked: pb.Settings, *, body_bytes_max: int, group: GroupSetting
     known = group or GroupSettings()
     subscription = answer.subscription
     subscription.fifo = known.delivery_order is DeliveryOrder.ORDERLY
-    subscription.receive_batch_size = RECEIVE_MAX
+    one_by_one = subscription.fifo and asked.user_agent.language in _ONE_BY_ONE
+    subscription.receive_batch_size = 1 if one_by_one else RECEIVE_MAX
     if not subscription.HasField("long_polling_timeout"):
         subscription.long_polling_timeout.FromTimedelta(LONG_POLL)
     answer.backoff_policy.CopyFrom(_backoff(known, exponential=asked.user_agent.language in _EXPONENTIAL_ONLY))

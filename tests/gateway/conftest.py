@@ -11,7 +11,7 @@ import pytest
 import penstock
 from tests.gateway.gateways import RunningGateway, gateway
 from tests.gateway.raw import RawClient, raw_client
-from tests.gateway.sdk import JAVA, NODE, PYTHON, Sdk, sdk
+from tests.gateway.sdk import SDKS, Sdk, sdk
 
 _names = itertools.count()
 
@@ -31,7 +31,7 @@ def served(lake: penstock.Lake, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture(scope="module")
 def sdks(served: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Sdk]]:
     """A client program in each language whose SDK is there."""
-    there = [language for language, where in (("java", JAVA), ("node", NODE), ("python", PYTHON)) if where.exists()]
+    there = [language for language, where in SDKS.items() if where.exists()]
     with ExitStack() as stack:
         yield [stack.enter_context(sdk(language, served.endpoints, tmp_path_factory.mktemp(language))) for language in there]
 

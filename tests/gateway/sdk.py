@@ -1,4 +1,4 @@
-"""RocketMQ's official SDKs as processes: one program in three languages, driven by lines of JSON (`clients/commands.md`).
+"""RocketMQ's official SDKs as processes: one program in four languages, driven by lines of JSON (`clients/commands.md`).
 
 They are pointed at a gateway or at a real RocketMQ, and know no difference.
 """
@@ -22,10 +22,19 @@ from pathlib import Path
 from typing import Any
 
 _SDKS = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "sdks"
+_CLIENTS = Path(__file__).parent / "clients"
+
+
+def _digest(*files: Path) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+GO = _SDKS / f"go-5.1.3-{_digest(*(_CLIENTS / 'go' / name for name in ('client.go', 'go.mod', 'go.sum')))}"
+"""The client program, compiled with the SDK by `make sdks`."""
 JAVA = _SDKS / "java-5.2.0"
 NODE = _SDKS / "node-1.0.8"
 PYTHON = _SDKS / "python-5.1.2"
-_CLIENTS = Path(__file__).parent / "clients"
+SDKS = {"go": GO, "java": JAVA, "node": NODE, "python": PYTHON}
 PATIENCE_S = 120.0
 """How long a test waits for what should come, on a machine that is busy with other things."""
 
@@ -45,6 +54,7 @@ class Sdk:
     def __init__(self, language: str, command: list[str], folder: Path) -> None:
         self.language = language
         environment = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(PYTHON), "PYTHONWARNINGS": "ignore"}
+        environment["rocketmq.client.logRoot"] = str(folder / "logs")  # Go's, which else writes into the root's folder
         self._log = (folder / "log").open("wb")
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=environment, cwd=folder, text=True
@@ -125,7 +135,7 @@ class Sdk:
 
 @contextlib.contextmanager
 def sdk(language: str, endpoints: str, folder: Path) -> Iterator[Sdk]:
-    """The client program in a language (``java``, ``python`` or ``node``), for as long as the block."""
+    """The client program in a language (``go``, ``java``, ``node`` or ``python``), for as long as the block."""
     folder.mkdir(parents=True, exist_ok=True)
     running = Sdk(language, _command(language, endpoints), folder)
     try:
@@ -140,6 +150,8 @@ def _command(language: str, endpoints: str) -> list[str]:
         # One core for its compiler and collector: the tests' machines are small, and the programs short.
         flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]
         return ["java", *flags, "-cp", class_path, "Client", endpoints]
+    if language == "go":
+        return [str(GO / "client"), endpoints]
     if language == "node":
         return ["node", str(_CLIENTS / "client.mjs"), endpoints, str(NODE)]
     return [sys.executable, "-S", str(_CLIENTS / "client.py"), endpoints]
@@ -148,7 +160,7 @@ def _command(language: str, endpoints: str) -> list[str]:
 def _compiled() -> Path:
     """The classes of Client.java, compiled once for each version of it."""
     source = _CLIENTS / "Client.java"
-    target = _SDKS / f"classes-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    target = _SDKS / f"classes-{_digest(source)}"
     if not target.exists():
         scratch = tempfile.mkdtemp(dir=_SDKS)
         subprocess.run(["javac", "-cp", str(JAVA / "*"), "-d", scratch, str(source)], check=True)

@@ -15,11 +15,10 @@ from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
 from tests.gateway.certificates import write_certificate
 from tests.gateway.gateways import gateway
-from tests.gateway.sdk import JAVA, NODE, PYTHON, Sdk, SdkError, sdk
+from tests.gateway.sdk import JAVA, SDKS, Sdk, SdkError, sdk
 from tests.lakes import read_all
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
-SDKS = {"java": JAVA, "node": NODE, "python": PYTHON}
 KEY = new_key(bytes(KEY_BYTES))
 SIGNED = {"access_key": "shop", "secret_key": "correct-horse-battery"}
 

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from tests.gateway.gateways import RunningGateway
-from tests.gateway.sdk import Sdk, SdkError
+from tests.gateway.sdk import SDKS, Sdk, SdkError
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
@@ -80,9 +80,7 @@ def bodies(events: list[dict[str, Any]]) -> list[str]:
     return [event["message"]["body"] for event in events]
 
 
-@pytest.mark.parametrize(
-    "language", [pytest.param(one, marks=getattr(pytest.mark, f"{one}_sdk")) for one in ("java", "node", "python")]
-)
+@pytest.mark.parametrize("language", [pytest.param(one, marks=getattr(pytest.mark, f"{one}_sdk")) for one in SDKS])
 def test_the_sdk_is_there(sdks: list[Sdk], language: str) -> None:
     """Where an SDK is missing, this is what is skipped and counted; the others play without it."""
     assert language in [sdk.language for sdk in sdks]
@@ -131,7 +129,8 @@ def test_what_is_not_acknowledged_in_time_comes_again(lake: penstock.Lake, sdks:
             sdk.call("ack", name=topic, message=message["ref"])
         again = received(sdk, topic, 3, max=3)
         assert [(message["body"], message["attempt"]) for message in again] == [("A1", 2), ("A2", 2), ("A3", 2)]
-        assert refused(sdk, "ack", name=topic, message=messages[0]["ref"]).code == INVALID_RECEIPT_HANDLE
+        if sdk.language != "go":  # whose acknowledgements hide the answer's status
+            assert refused(sdk, "ack", name=topic, message=messages[0]["ref"]).code == INVALID_RECEIPT_HANDLE
         for message in again:
             sdk.call("ack", name=topic, message=message["ref"])
         assert [message["body"] for message in received(sdk, topic)] == ["A4"]

@@ -36,7 +36,7 @@ def test_a_producer_is_told_the_largest_body_and_that_types_are_checked() -> Non
 def test_a_consumer_is_told_its_groups_order_and_retries_as_a_list(language: pb.Language) -> None:
     told = settings_for(asked(language), body_bytes_max=0, group=ORDERLY)
     assert told.subscription.fifo
-    assert told.subscription.receive_batch_size == 32
+    assert told.subscription.receive_batch_size == (1 if language == pb.GOLANG else 32)
     assert told.subscription.long_polling_timeout.seconds == 20
     assert told.backoff_policy.max_attempts == 5
     assert [one.seconds for one in told.backoff_policy.customized_backoff.next] == [2]
@@ -48,6 +48,12 @@ def test_nodes_sdk_is_told_a_power_as_it_ignores_lists() -> None:
     assert (told.exponential_backoff.initial.seconds, told.exponential_backoff.max.seconds) == (10, 7200)
     fixed = settings_for(asked(pb.NODE_JS), body_bytes_max=0, group=ORDERLY).backoff_policy.exponential_backoff
     assert (fixed.initial.seconds, fixed.max.seconds, fixed.multiplier) == (2, 2, 1)
+
+
+def test_gos_sdk_is_given_ordered_messages_one_by_one_as_it_goes_on_behind_one_that_failed() -> None:
+    told = settings_for(asked(pb.GOLANG), body_bytes_max=0, group=ORDERLY).subscription
+    assert (told.fifo, told.receive_batch_size) == (True, 1)
+    assert settings_for(asked(pb.GOLANG), body_bytes_max=0, group=CONCURRENT).subscription.receive_batch_size == 32
 
 
 def test_a_concurrent_group_is_told_rocketmqs_table() -> None:
