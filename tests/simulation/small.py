@@ -40,14 +40,14 @@ async def _no_probe(store: ObjectStore, runtime: Runtime) -> None:
 
 
 @contextmanager
-def small_log(constants: Mapping[str, int] = SMALL) -> Iterator[None]:
-    """Set the constants in every module of the log that has them, and put them back."""
+def small_log(constants: Mapping[str, int] = SMALL, *, probed: bool = False) -> Iterator[None]:
+    """Set the constants in every module of the log that has them, and put them back. ``probed``: stores are probed nevertheless."""
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("penstock.log.")]
     replaced = [(module, name, getattr(module, name)) for module in modules for name in constants if hasattr(module, name)]
     probe = penstock.log.lake.probe_conditional_writes  # type: ignore[attr-defined]
     for module, name, _ in replaced:
         setattr(module, name, constants[name])
-    penstock.log.lake.probe_conditional_writes = _no_probe  # type: ignore[attr-defined]
+    penstock.log.lake.probe_conditional_writes = probe if probed else _no_probe  # type: ignore[attr-defined]
     try:
         yield
     finally:

@@ -18,10 +18,11 @@ from penstock.coordinator.transactions.sending.transaction import Transaction
 from penstock.infra.deploy.access import Role
 from penstock.log import Message, MessageView, ProducerOptions, Runtime
 from tests.simulation.kernel import Kernel
+from tests.thorough import thoroughly
 
 SETTLING = (Role.CONSUMER, Role.TRANSACTIONS)
 """What who consumes, and settles in transactions, is."""
-_ENTRIES = 70
+_ENTRIES = thoroughly(70, 10)
 """Enough for a checkpoint."""
 _TEN = timedelta(seconds=10)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,8 @@ from tests.infra.deploy.iam import Bucket, Document, GuardedStore, GuardedTable
 from tests.infra.deploy.transacting import SETTLING, settle, transact
 from tests.simulation.kernel import Kernel
 from tests.simulation.process import SimClock
+from tests.simulation.small import small_log
+from tests.thorough import thoroughly
 
 BUCKET = Bucket("lakes", "prod/")
 TOPICS = ("orders", "events", "shop", "later", "paid")
@@ -68,7 +71,11 @@ TYPES = TableTypes("public", "orders", {"id": "bigint"})
 _AT_ONCE = ProducerOptions(linger=timedelta(0))
 _LARGE = TopicLimits(body_bytes=16 * MIB)
 _FEW_IN_MEMORY = TimerOptions(flush_rows=1)
-_ENTRIES = 70
+_SMALL: Callable[[], AbstractContextManager[None]] = thoroughly(
+    nullcontext, partial(small_log, {"VALIDITY_ENTRIES": 8, "UNNAMED_ROW_ENTRIES": 8, "CHECKPOINT_ENTRIES": 8}, probed=True)
+)
+"""How many entries a topic has from one checkpoint to the next changes nothing of its objects' names."""
+_ENTRIES = thoroughly(70, 10)
 """Enough for a checkpoint; the topic of delayed messages goes without, as its objects have the same names."""
 _FEW = 6
 
@@ -273,7 +280,8 @@ def everything(policies: Mapping[Role, Document], *, named: tuple[str, ...] = ()
     """A life of a lake, weeks long."""
     world = World(policies, named=named, dynamodb=dynamodb)
     world.capture()
-    world.kernel.run(_everything(world))
+    with _SMALL():
+        world.kernel.run(_everything(world))
     return world
 
 
