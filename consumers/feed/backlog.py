@@ -17,6 +17,10 @@ from ...log.topic.topics import Topic
 from .rows import cut
 from .window import Window
 
+_FAR_ENTRIES = 4
+"""The distance from the log's end at which entries are fetched side by side."""
+_AHEAD_ENTRIES = 15
+
 
 class CatchUp:
     """Reads one queue from an offset on by the reader's way, which decides what is there, expired or lost."""
@@ -92,11 +96,28 @@ class Backlog:
             while not self.over and not self.window.cache.covering(queue, start, start + 1):
                 if not self._may_move(queue, start):
                     return None
-                try:
-                    await fold_known(self._view, self._topic.store, self._topic.paths, self._view.state.entry + 1)
-                except (ViewLost, DataDamaged):
-                    self.over = True
+                await self._move()
+            await self._move_ahead(queue, start + rows_max)
         return await self.window.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
+
+    async def _move(self) -> None:
+        """Fold the next entry. Far behind the log's end, those behind it are fetched with it."""
+        at = self._view.state.entry
+        far = self._topic.tail.state.entry - at >= _FAR_ENTRIES
+        try:
+            await fold_known(self._view, self._topic.store, self._topic.paths, at + 1, expect_many=far)
+        except (ViewLost, DataDamaged):
+            self.over = True
+
+    async def _move_ahead(self, queue: int, limit: int) -> None:
+        """Fold on through entries in memory, as they bring the queue a few rows each, and are decoded side by side."""
+        for _ in range(_AHEAD_ENTRIES):
+            following = self._following(queue)
+            in_memory = self._topic.tail.cache.get(self._view.state.entry + 1) is not None
+            fits = in_memory and not self.window.cache.is_half_full
+            if self.over or following >= limit or not fits or not self._may_move(queue, following):
+                return
+            await self._move()
 
     async def close(self) -> None:
         await self.window.close()

@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -17,6 +18,10 @@ _OVERHEAD_BYTES = 4096
 """What an entry costs in memory besides its bytes."""
 _SHARE_MAX = 4
 """An entry larger than this part of the cache is not kept in it."""
+
+
+Failures: TypeAlias = "dict[int, BaseException]"
+"""Why entries could not be fetched, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Arrival:
     """The size in memory. All queues' rows share it, so it stays the same until none wants them any more."""
     pieces: dict[int, Piece] | None = None
     """The rows, once decoded. A queue whose rows cannot be had from here is not in it."""
-    loading: asyncio.Task[None] | None = None
+    loading: asyncio.Task[Failures] | None = None
 
 
 class FeedCache:
@@ -67,6 +72,11 @@ class FeedCache:
         """Whether the next entry might push the oldest out, if it has the size of the last one."""
         last = next(reversed(self._arrivals.values()), None)
         return last is not None and self.size_bytes + last.size_bytes > self._size_bytes_max
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether what is here might fill all of it, once it is decoded."""
+        return 2 * self.size_bytes > self._size_bytes_max
 
     @property
     def oldest(self) -> Arrival | None:
@@ -131,6 +141,11 @@ class FeedCache:
                 break
             found.append(arrivals[at])
         return found
+
+    def first_offset(self, queue: int) -> int:
+        """The first offset of this queue that is here, or the next to come."""
+        arrivals = self._of_queue[queue]
+        return arrivals[0].spans[queue][0] if arrivals else self._end[queue]
 
     def drop_below(self, queue: int, start: int) -> None:
         """Drop this queue's rows in entries that end at or before ``start``."""

@@ -219,7 +219,8 @@ class Feed:
             if backlog is not None:
                 if not shared:
                     backlog.drop_below(queue, start)
-                rows = await backlog.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
+                behind = max(1, min(rows_max, self._live.cache.first_offset(queue) - start))  # what is live is decoded there
+                rows = await backlog.fetch(queue, start, rows_max=behind, bytes_max=bytes_max)
         return await self._older(queue, start, rows_max, bytes_max) if rows is None else rows
 
     async def _joined(self, queue: int, start: int) -> Backlog | None:

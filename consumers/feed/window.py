@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +14,33 @@ import pyarrow.compute as pc
 
 from ...log.errors import DataDamaged, InternalError
 from ...log.format.fold import Folded
+from ...log.limits import KIB
 from ...log.paths import TopicPaths
 from ...log.read.shown_rows import shown_columns
 from ...log.schema.topic_schema import TopicSchema
 from ...log.tail.entry_rows import EntryRows, decode_entry, staged_parts
 from ...log.topic.topics import Topic
-from .cache import Arrival, FeedCache, Piece
+from .cache import Arrival, Failures, FeedCache, Piece
 from .rows import cut
 
 _ENTRIES_AHEAD = 4
 """The number of entries under way at a time, from the first wanted one on."""
+_TOGETHER = 16
+"""The number of small entries that are decoded and given together: each fetch costs more than a few rows do."""
+_TOGETHER_BYTES = 256 * KIB
+_TOGETHER_SHARE = 16
+"""Small entries take together no larger part of the window, as rows take more memory than an entry as it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """An entry to be decoded."""
+
+    folded: Folded
+    data: bytes
+    parts: dict[str, bytes | None]
+    spans: dict[int, tuple[int, int]]
+    schema: TopicSchema | None
 
 
 class Window:
@@ -28,8 +48,9 @@ class Window:
 
     def __init__(self, topic: Topic, size_bytes_max: int) -> None:
         self.cache = FeedCache(size_bytes_max)
+        self._together_bytes = min(_TOGETHER_BYTES, size_bytes_max // _TOGETHER_SHARE)
         self._topic = topic
-        self._loads: set[asyncio.Task[None]] = set()
+        self._loads: set[asyncio.Task[Failures]] = set()
 
     async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
         """Rows of a queue from ``start`` on, from as many entries as are decoded. None when they cannot be had from here.
@@ -39,18 +60,18 @@ class Window:
         arrivals = self.cache.covering(queue, start, start + rows_max)
         if not arrivals:
             return None
-        for arrival in arrivals[:_ENTRIES_AHEAD]:
-            if arrival.pieces is None and arrival.loading is None:
-                arrival.loading = asyncio.ensure_future(self._load(arrival))
-                self._loads.add(arrival.loading)
-                arrival.loading.add_done_callback(self._loaded)
-        first = arrivals[0]
-        if first.pieces is None and first.loading is not None:
-            loading = first.loading
-            await asyncio.wait((loading,))  # the load goes on for others when this fetch is cancelled
+        first, together = arrivals[0], _small(arrivals, self._together_bytes)
+        self._start(arrivals[:together])
+        for ahead in arrivals[together:_ENTRIES_AHEAD]:
+            self._start((ahead,))
+        loading = first.loading
+        if loads := {arrival.loading for arrival in arrivals[:together] if arrival.loading is not None}:
+            await asyncio.wait(loads)  # they go on for others when this fetch is cancelled
+        if loading is not None:
             if loading.cancelled():
                 return None
-            loading.result()
+            if (failure := loading.result().get(first.number)) is not None:
+                raise failure
         return _taken(arrivals, queue, start, rows_max, bytes_max)
 
     async def close(self) -> None:
@@ -60,7 +81,17 @@ class Window:
             load.cancel()
         await asyncio.gather(*loads, return_exceptions=True)
 
-    def _loaded(self, load: asyncio.Task[None]) -> None:
+    def _start(self, arrivals: Sequence[Arrival]) -> None:
+        """Have those decoded together that are not yet."""
+        wanted = [arrival for arrival in arrivals if arrival.pieces is None and arrival.loading is None]
+        if wanted:
+            load = asyncio.ensure_future(self._load(wanted))
+            for arrival in wanted:
+                arrival.loading = load
+            self._loads.add(load)
+            load.add_done_callback(self._loaded)
+
+    def _loaded(self, load: asyncio.Task[Failures]) -> None:
         """Drop a finished load. The fetch that comes to its entry tries a failed load again; earlier fetches need not know of it."""
         self._loads.discard(load)
         if not load.cancelled():
@@ -71,22 +102,42 @@ class Window:
         found = folded.state.schema
         return self._topic.schema if found is not None and self._topic.is_current else found
 
-    async def _load(self, arrival: Arrival) -> None:
-        """Decode an entry for all queues that want rows of it."""
+    async def _load(self, arrivals: Sequence[Arrival]) -> Failures:
+        """Decode entries for all queues that want rows of them. Returns why some could not be fetched, by entry.
+
+        They are decoded by one thread: several would mostly wait for one another.
+        """
+        try:
+            fetched = await asyncio.gather(*map(self._fetched, arrivals), return_exceptions=True)
+            good = [one for one in fetched if isinstance(one, _Fetched)]
+            decoded = iter(await self._topic.runtime.offload(partial(_decoded_each, self._topic.paths, good)))
+        finally:
+            for arrival in arrivals:
+                arrival.loading = None
+        failures: Failures = {}
+        for arrival, one in zip(arrivals, fetched, strict=True):
+            if isinstance(one, BaseException):
+                failures[arrival.number] = one
+                continue
+            pieces, size_bytes = next(decoded)
+            self.cache.decoded(arrival, pieces, size_bytes)
+            for queue in one.spans.keys() - pieces.keys():
+                self.cache.drop_through(queue, arrival)  # the reader finds it elsewhere, or says what is lost
+        return failures
+
+    async def _fetched(self, arrival: Arrival) -> _Fetched:
+        """An entry with the staged objects that it links."""
         assert arrival.stored is not None
         folded, data = arrival.stored
         spans = dict(arrival.spans)
-        try:
-            parts = await staged_parts(self._topic.store, self._topic.paths, folded, queues=spans.keys())
-            work = partial(_decoded, self._topic.paths, folded, data, parts, spans, self._schema(folded))
-            pieces, size_bytes = await self._topic.runtime.offload(work)
-        except DataDamaged:
-            pieces, size_bytes = {}, 0
-        finally:
-            arrival.loading = None
-        self.cache.decoded(arrival, pieces, size_bytes)
-        for queue in spans.keys() - pieces.keys():
-            self.cache.drop_through(queue, arrival)  # the reader finds it elsewhere, or says what is lost
+        parts = await staged_parts(self._topic.store, self._topic.paths, folded, queues=spans.keys())
+        return _Fetched(folded, data, parts, spans, self._schema(folded))
+
+
+def _small(arrivals: Sequence[Arrival], bytes_max: int) -> int:
+    """The number of first entries, one at least, that are so small that they are waited for together."""
+    sizes = accumulate(arrival.size_bytes for arrival in arrivals[:_TOGETHER])
+    return max(1, sum(size_bytes <= bytes_max for size_bytes in sizes))
 
 
 def _taken(arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
@@ -113,20 +164,25 @@ def _taken(arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes
     return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
 
 
-def _decoded(
-    paths: TopicPaths,
-    folded: Folded,
-    data: bytes,
-    parts: dict[str, bytes | None],
-    spans: dict[int, tuple[int, int]],
-    schema: TopicSchema | None,
-) -> tuple[dict[int, Piece], int]:
-    """The rows of an entry for each of ``spans`` that is whole, as the ``schema`` shows them, and the bytes that all of them take."""
-    entry = decode_entry(paths, folded, data, parts, queues=spans.keys())
+def _decoded_each(paths: TopicPaths, those: Sequence[_Fetched]) -> list[tuple[dict[int, Piece], int]]:
+    """What `_decoded` gives for each; nothing for a damaged one."""
+    decoded: list[tuple[dict[int, Piece], int]] = []
+    for one in those:
+        try:
+            decoded.append(_decoded(paths, one))
+        except DataDamaged:
+            decoded.append(({}, 0))
+    return decoded
+
+
+def _decoded(paths: TopicPaths, fetched: _Fetched) -> tuple[dict[int, Piece], int]:
+    """The rows of an entry for each of its spans that is whole, as its schema shows them, and the bytes that all of them take."""
+    folded, spans = fetched.folded, fetched.spans
+    entry = decode_entry(paths, folded, fetched.data, fetched.parts, queues=spans.keys())
     whole = {queue: span for queue, span in sorted(spans.items()) if queue not in {lost.queue for lost in entry.lost}}
     if not whole:
         return {}, 0
-    rows = _single_batch(entry, whole, schema, where=paths.entry(folded.number))
+    rows = _single_batch(entry, whole, fetched.schema, where=paths.entry(folded.number))
     size_bytes = rows.nbytes
     ends = np.cumsum([limit - first for first, limit in whole.values()])
     bodies = np.concatenate(([0], np.cumsum(pc.binary_length(rows.column("body")).fill_null(0).to_numpy(zero_copy_only=False))))

@@ -157,10 +157,11 @@ def _assemble(paths: TopicPaths, folded: Folded, runs: list[RowRange], files: Ma
     """The (file, first row, row behind the last), as few as the runs allow."""
     offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     lost: list[LostRange] = []
+    queues = {key: rows.column("queue").to_numpy() for key, rows in files.items() if not isinstance(rows, str)}
     for run in runs:
         rows = files[run.key]
         limit, behind = run.first_offset + run.count, run.first_row + run.count
-        reason = _why_lost(rows, run)
+        reason = rows if isinstance(rows, str) else _why_lost(queues[run.key], run)
         if reason is None:
             offsets.append(np.arange(run.first_offset, limit))
             if places and places[-1][0] == run.key and places[-1][2] == run.first_row:
@@ -180,14 +181,12 @@ def _assemble(paths: TopicPaths, folded: Folded, runs: list[RowRange], files: Ma
     return EntryRows(table.select(schema.names).cast(schema), tuple(lost))
 
 
-def _why_lost(rows: pa.Table | str, run: RowRange) -> str | None:
-    """Why a run's rows are not in the file that should have them. None: they are."""
-    if isinstance(rows, str):
-        return rows
-    if run.first_row + run.count > rows.num_rows:
+def _why_lost(queues: np.ndarray[tuple[int], np.dtype[np.int32]], run: RowRange) -> str | None:
+    """Why a run's rows are not in the file that should have them, which has rows of these queues. None: they are."""
+    if run.first_row + run.count > len(queues):
         return "it has fewer rows than its footer says"
-    queues = rows.column("queue").slice(run.first_row, run.count)
-    return None if pc.all(pc.equal(queues, run.queue)).as_py() else "its rows are of other queues than its footer says"
+    ours = queues[run.first_row : run.first_row + run.count] == run.queue
+    return None if bool(ours.all()) else "its rows are of other queues than its footer says"
 
 
 async def _staged(

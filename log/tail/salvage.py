@@ -36,12 +36,13 @@ class Remains:
     """Whether its inline rows are whole too."""
 
 
-async def fold_known(view: View, store: ObjectStore, paths: TopicPaths, known: int) -> None:
+async def fold_known(view: View, store: ObjectStore, paths: TopicPaths, known: int, *, expect_many: bool = False) -> None:
     """Fold on up to entry ``known``, which is known to have existed. So an entry missing before it is damage, not the log's end.
 
-    Raises what `View.step` raises. The view may end up beyond ``known`` when it was led around damage.
+    ``expect_many``: entries behind it are fetched with it, to be folded next. Raises what `View.step` raises. The view may end up beyond
+    ``known`` when it was led around damage.
     """
-    await view.catch_up(until=known)
+    await view.catch_up(until=known, expect_many=expect_many)
     while (number := view.state.entry + 1) <= known:
         where = paths.entry(number)
         if (floor := await read_floor(store, paths)) >= number:

@@ -8,9 +8,10 @@ import random
 import pytest
 
 from penstock.consumers.feed import window
-from penstock.log.errors import DataDamaged, OffsetOutOfRange
+from penstock.log.errors import DataDamaged, OffsetOutOfRange, StoreUnavailable
 from penstock.log.repair import repair
-from penstock.log.stores.protocol import Put
+from penstock.log.stores.protocol import Put, StoredObject
+from penstock.log.stores.wrapper import StoreWrapper
 from penstock.log.tail import entry_rows
 from tests.consumers.feeds import Opened, opened, topic_log
 from tests.log.table.upkeep import publish, trimmed
@@ -31,6 +32,17 @@ async def take_by_turns(it: Opened, seed: int = 1, **limits: int) -> list[int]:
         if not bodies:
             left.discard(queue)
     return reached
+
+
+class NothingStaged(StoreWrapper):
+    """A store that gives no staged objects until it is healed."""
+
+    healed = False
+
+    async def get(self, key: str) -> StoredObject:
+        if "/staged/" in key and not self.healed:
+            raise StoreUnavailable("the store does not answer", operation="GET", object=key)
+        return await super().get(key)
 
 
 @pytest.fixture
@@ -55,6 +67,65 @@ def test_an_entry_of_the_log_is_decoded_once_for_all_queues(decodes: list[int]) 
             assert await take_by_turns(it) == [100] * QUEUES
             assert len(decodes) == len(set(decodes)) == 20
             assert it.feed.cached_bytes == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("behind", [True, False], ids=["behind", "live"])
+def test_small_entries_come_together(decodes: list[int], behind: bool) -> None:
+    """A fetch costs more than a few rows do, and so do threads that decode side by side."""
+
+    async def main() -> None:
+        log = await topic_log(queues=QUEUES)
+        queues = () if behind else (0,)
+        async with opened(log, *queues) as it:
+            for _ in range(40):
+                await log.send({0: 2})
+            await it.topic.tail.catch_up()
+            if behind:
+                it.feed.attach(0)
+            assert len(await it.take(0, 0, rows_max=1)) == 1
+            assert len(await it.take(0, 1)) >= 30
+            assert await it.take_all(0, 1) == 80
+            assert len(decodes) == len(set(decodes)) == 40
+
+    asyncio.run(main())
+
+
+def test_a_long_backlog_is_fetched_side_by_side() -> None:
+    """Not one request after the other, each of which takes its time."""
+
+    async def main() -> None:
+        log = await topic_log(queues=QUEUES)
+        for _ in range(40):
+            await log.send({0: 1})
+        async with opened(log) as it:
+            it.topic.tail.cache.clear()
+            it.feed.attach(0)
+            before = it.store.statistics()
+            assert len(await it.take(0, 0)) >= 16
+            assert it.topic.tail.cache.get(40) is not None
+            assert await it.take_all(0, 16) == 40
+            assert it.store.statistics().requests - before.requests <= 40 + 12, "each entry once, and what opens the log"
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_fetched_does_not_hold_up_what_is_before_it() -> None:
+    """Small entries are decoded together, but one that the store does not give now fails by itself."""
+
+    async def main() -> None:
+        log = await topic_log(queues=QUEUES)
+        store = NothingStaged(log.store)
+        async with opened(log, 0, store=store) as it:
+            for number in range(6):
+                await log.send({0: 2}, staged=number == 3)
+            await it.topic.tail.catch_up()
+            assert len(await it.take(0, 0)) == 6
+            with pytest.raises(StoreUnavailable):
+                await it.take(0, 6)
+            store.healed = True
+            assert await it.take_all(0, 6) == 12
 
     asyncio.run(main())
 
