@@ -10,7 +10,18 @@ from msgspec import Meta
 from ...log.errors import PenstockError
 from ...log.format.stored_json import Id, Stored, TimeMs, damaged, parse_stored
 from .grants import Grant, Verb
-from .record import SECRETS_MAX, AccessRecord, Principal, SealedSecret, check_name
+from .record import (
+    BY_CHARS_MAX,
+    DETAIL_CHARS_MAX,
+    HISTORY_MAX,
+    NAME_CHARS_MAX,
+    SECRETS_MAX,
+    AccessChange,
+    AccessRecord,
+    Principal,
+    SealedSecret,
+    check_name,
+)
 
 FORMAT = 1
 _WHAT = "the record of principals"
@@ -30,6 +41,7 @@ def encode_access(record: AccessRecord) -> bytes:
             for name, one in sorted(record.principals.items())
         },
         "roles": {name: _grants_document(grants) for name, grants in sorted(record.roles.items())},
+        "history": [[one.id, one.at_ms, one.by, one.what, one.who, one.detail] for one in record.history],
     }
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -52,10 +64,24 @@ class _PrincipalForm(Stored, frozen=True):
     grants: _Grants
 
 
+_ONE_LINE = r"\A[^\x00-\x1f\x7f\x85\u2028\u2029]*\Z"
+"""Stands in lines of logs."""
+
+
+class _ChangeForm(NamedTuple):
+    id: Id
+    at_ms: TimeMs
+    by: Annotated[str, Meta(max_length=BY_CHARS_MAX, pattern=_ONE_LINE)]
+    what: Id
+    who: Annotated[str, Meta(max_length=2 * NAME_CHARS_MAX, pattern=_ONE_LINE)]
+    detail: Annotated[str, Meta(max_length=DETAIL_CHARS_MAX, pattern=_ONE_LINE)]
+
+
 class _AccessForm(Stored, frozen=True):
     format: int
     principals: dict[str, _PrincipalForm]
     roles: dict[str, _Grants]
+    history: Annotated[tuple[_ChangeForm, ...], Meta(max_length=HISTORY_MAX)] = ()
 
 
 def decode_access(data: bytes, *, where: str) -> AccessRecord:
@@ -77,6 +103,7 @@ def decode_access(data: bytes, *, where: str) -> AccessRecord:
                 for name, one in form.principals.items()
             },
             roles={name: _grants(grants) for name, grants in form.roles.items()},
+            history=tuple(AccessChange(**one._asdict()) for one in form.history),
         )
     except (ValueError, PenstockError) as error:
         raise damaged(_WHAT, error, where=where) from error

@@ -15,6 +15,10 @@ from .grants import Grant
 NAME_CHARS_MAX = 64
 SECRETS_MAX = 4
 """The present secret of a principal and the former ones that are valid for a time."""
+HISTORY_MAX = 100
+"""The changes that the record remembers."""
+BY_CHARS_MAX = 128
+DETAIL_CHARS_MAX = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -64,11 +68,31 @@ class Principal:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AccessChange:
+    """A change of the record: who did what to whom, as its maker stated. It has no secret."""
+
+    id: str
+    """Drawn for each change, so that one whose answer was lost is recognised, and is not made again."""
+    at_ms: int
+    by: str
+    what: str
+    """The command, such as ``grant``."""
+    who: str
+    """The principal, or ``role:NAME``."""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.who}" + (f": {self.detail}" if self.detail else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AccessRecord:
     """All principals and roles of a lake. A role is there as long as it has grants."""
 
     principals: Mapping[str, Principal] = field(default_factory=dict)
     roles: Mapping[str, frozenset[Grant]] = field(default_factory=dict)
+    history: tuple[AccessChange, ...] = ()
+    """The last changes, the newest last."""
 
     def grants_of(self, name: str) -> frozenset[Grant]:
         """What a principal has by itself and by its roles."""
@@ -83,6 +107,14 @@ class AccessRecord:
                 "there is no such principal", object=name, hint="`penstock access user list` names those that are there"
             )
         return found
+
+    def has(self, change: AccessChange) -> bool:
+        """Whether this change was made, of late."""
+        return any(one.id == change.id for one in self.history)
+
+    def with_noted(self, change: AccessChange) -> AccessRecord:
+        """The record that remembers a change."""
+        return replace(self, history=(*self.history, change)[-HISTORY_MAX:])
 
     # --- Changes: each leaves its own result as it is, since a write whose answer was lost is decided again --------------------
 
@@ -207,6 +239,16 @@ def check_name(name: str, what: str) -> None:
             f"bad name of a {what}",
             expected=f"letters, digits, '_', '.' and '-', at most {NAME_CHARS_MAX}, the first a letter or digit",
             observed=name,
+        )
+
+
+def check_by(by: str) -> None:
+    """Raise `InvalidArgument` unless this can say who makes a change: it stands in lines of logs."""
+    if not by or len(by) > BY_CHARS_MAX or not by.isprintable():
+        raise InvalidArgument(
+            "bad name of who makes a change",
+            expected=f"text in one line, of 1 to {BY_CHARS_MAX} characters",
+            observed=repr(by[:BY_CHARS_MAX]),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from datetime import timedelta
 
 from ...log.errors import LimitExceeded
@@ -14,7 +15,7 @@ from ..cells.lake_cell import LakeCell
 from ..limits import ACCESS_BYTES_MAX
 from .codec import decode_access, encode_access
 from .grants import Grant
-from .record import AccessRecord, Principal
+from .record import DETAIL_CHARS_MAX, AccessChange, AccessRecord, Principal, check_by
 from .sealing import NONCE_BYTES, SealingKeys
 
 _RECORD = Codec(encode_access, decode_access)
@@ -24,15 +25,22 @@ KEEP = timedelta(hours=1)
 
 
 class AccessRegistry:
-    """The principals and roles of a lake. Every change is one write, on top of what others write meanwhile.
+    """The principals and roles of a lake. Every change is one write, on top of what others write meanwhile, and the record remembers it.
 
     All methods raise `UnknownOutcome` when the table does not tell the outcome of a write, and what the table raises.
     """
 
-    def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell) -> None:
+    def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell, *, by: str = "unnamed") -> None:
+        """``by`` is who makes changes, as the record remembers them. Nothing proves it: whoever may write to the table may write anything."""
+        check_by(by)
         self._cells = cells
         self._runtime = runtime
         self._lake = lake
+        self._by = by
+
+    def acting(self, by: str) -> AccessRegistry:
+        """The same for changes by somebody. Raises `InvalidArgument` for what cannot name anybody."""
+        return AccessRegistry(self._cells, self._runtime, self._lake, by=by)
 
     async def read(self) -> AccessRecord:
         """The present record. Raises `TableMismatch`, too."""
@@ -45,7 +53,7 @@ class AccessRegistry:
         made = self._runtime.new_id()
         sealed = keys.seal(secret, name=name, id=made, nonce=self._nonce(), since_ms=self._runtime.clock.wall_ms())
         principal = Principal(id=made, secrets=(sealed,), roles=frozenset(roles))
-        return await self._change(lambda record: record.with_added(name, principal))
+        return await self._change("add", name, lambda record: record.with_added(name, principal), _listed((), roles))
 
     async def rotate(self, name: str, secret: str, keys: SealingKeys, *, keep: timedelta = KEEP) -> AccessRecord:
         """Give a principal another secret. The former ones are valid for ``keep`` at most, then not any more.
@@ -55,7 +63,9 @@ class AccessRegistry:
         made, now_ms = (await self.read()).principal(name).id, self._runtime.clock.wall_ms()
         sealed = keys.seal(secret, name=name, id=made, nonce=self._nonce(), since_ms=now_ms)
         until_ms = now_ms + round(keep.total_seconds() * 1000)
-        return await self._change(lambda record: record.with_rotated(name, sealed, id=made, until_ms=until_ms))
+        return await self._change(
+            "rotate", name, lambda record: record.with_rotated(name, sealed, id=made, until_ms=until_ms), f"former ones for {keep}"
+        )
 
     async def reseal(self, keys: SealingKeys) -> int:
         """Seal all secrets that an earlier key sealed by the present one. Returns how many. Raises `SecretNotOpened`."""
@@ -66,7 +76,7 @@ class AccessRegistry:
                     text = keys.open(secret, name=name, id=principal.id)
                     fresh = keys.seal(text, name=name, id=principal.id, nonce=self._nonce(), since_ms=secret.since_ms)
                     after = type(secret)(fresh.sealed, fresh.key, secret.since_ms, secret.until_ms)
-                    await self._change(lambda found, n=name, b=secret, a=after: found.with_resealed(n, b, a))  # type: ignore[misc]
+                    await self._change("reseal", name, lambda found, n=name, b=secret, a=after: found.with_resealed(n, b, a))  # type: ignore[misc]
                     count += 1
         return count
 
@@ -82,12 +92,12 @@ class AccessRegistry:
             removed[:] = [record.principals[name].id]
             return after
 
-        return await self._change(without)
+        return await self._change("remove", name, without)
 
     async def grant(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
         """Grant more to a principal or to a role (``role:NAME``). Raises `PrincipalNotFound`, `GrantNotFound`, `InvalidArgument`."""
         grants, roles = frozenset(grants), frozenset(roles)
-        return await self._change(lambda record: record.with_granted(who, grants, roles))
+        return await self._change("grant", who, lambda record: record.with_granted(who, grants, roles), _listed(grants, roles))
 
     async def revoke(self, who: str, grants: Iterable[Grant], roles: Iterable[str] = ()) -> AccessRecord:
         """Take grants away again. Raises `PrincipalNotFound`, and `GrantNotFound` when one was not granted: then nothing is changed."""
@@ -100,15 +110,25 @@ class AccessRegistry:
             tried = True
             return record.without_granted(who, grants, roles)
 
-        return await self._change(revoked)
+        return await self._change("revoke", who, revoked, _listed(grants, roles))
 
-    async def _change(self, change: Callable[[AccessRecord], AccessRecord]) -> AccessRecord:
+    async def _change(self, what: str, who: str, change: Callable[[AccessRecord], AccessRecord], detail: str = "") -> AccessRecord:
         await self._lake.claim()
+        note = AccessChange(
+            id=self._runtime.new_id(),
+            at_ms=self._runtime.clock.wall_ms(),
+            by=self._by,
+            what=what,
+            who=who,
+            detail=detail[:DETAIL_CHARS_MAX],
+        )
 
         def changed(before: AccessRecord) -> AccessRecord:
+            if before.has(note):
+                return before
             after = change(before)
-            size_bytes = len(encode_access(after))
-            if size_bytes > max(ACCESS_BYTES_MAX, len(encode_access(before))):
+            size_bytes = _size_bytes(after)
+            if size_bytes > max(ACCESS_BYTES_MAX, _size_bytes(before)):
                 raise LimitExceeded(
                     "the record of principals has no room for more",
                     object=ACCESS,
@@ -116,7 +136,7 @@ class AccessRegistry:
                     observed=f"{size_bytes} bytes",
                     hint="give grants to roles that many principals share, and patterns instead of names",
                 )
-            return after
+            return before if after == before else after.with_noted(note)
 
         return await self._document().change(changed)
 
@@ -125,3 +145,12 @@ class AccessRegistry:
 
     def _nonce(self) -> bytes:
         return self._runtime.random.randbytes(NONCE_BYTES)
+
+
+def _size_bytes(record: AccessRecord) -> int:
+    """The size without what the record remembers, which has a bound of its own: whoever revokes something needs no room."""
+    return len(encode_access(replace(record, history=())))
+
+
+def _listed(grants: Iterable[Grant], roles: Iterable[str]) -> str:
+    return ", ".join([*map(str, sorted(grants)), *(f"role {one}" for one in sorted(roles))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict
 from typing import Final
 
 from ...coordinator.access.record import AccessRecord, Principal, SealedSecret
@@ -13,6 +14,7 @@ from ...log.errors import PenstockError
 from ...log.runtime.runtime import Clock
 
 log = logging.getLogger("penstock.gateway.access")
+audit_log = logging.getLogger("penstock.gateway.audit")
 
 FRESH_S: Final = 3.0
 """A record of this age is read again beside the call that finds it so."""
@@ -81,6 +83,8 @@ class Principals:
             if self._age_s() > KEEP_S:
                 raise
             return
+        if self._read_s is not None:
+            _tell_changes(self._record, record)
         self._record, self._read_s, self._failing = record, asked_s, False
         kept = {(name, one.sealed) for name, principal in record.principals.items() for one in principal.secrets}
         self._opened = {key: text for key, text in self._opened.items() if key in kept}
@@ -98,3 +102,10 @@ class Principals:
                 log.error("a principal's secret does not open, so its calls are refused: %s", error)  # noqa: TRY400
                 return None
         return self._opened[key]
+
+
+def _tell_changes(before: AccessRecord, after: AccessRecord) -> None:
+    """Write what operators changed meanwhile into the audit log."""
+    for change in after.history:
+        if not before.has(change):
+            audit_log.info("%s: access %s", change.by, change, extra={"fields": asdict(change)})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -60,6 +62,16 @@ def _secret_option(function: F) -> F:
     )(function)
 
 
+def _by_option(function: F) -> F:
+    return click.option(
+        "--by",
+        metavar="NAME",
+        envvar="PENSTOCK_BY",
+        show_envvar=True,
+        help="Who makes this change, for `penstock access history`. Default: the user at this host.",
+    )(function)
+
+
 def _grant_options(function: F) -> F:
     for option in (
         click.option("--role", "roles", multiple=True, metavar="ROLE", help="All that a role is granted; for principals."),
@@ -94,12 +106,13 @@ def key(file: Path) -> None:
 
 @command.command()
 @_key_file_option
+@_by_option
 @group_options
 @click.pass_obj
-def reseal(session: Session, key_file: Path) -> None:
+def reseal(session: Session, key_file: Path, by: str | None) -> None:
     """Seal all secrets by the first key of the key file."""
     keys = _keys(key_file)
-    count = _run(session, lambda access: access.reseal(keys))
+    count = _change(session, by, lambda access: access.reseal(keys))
     if session.as_json:
         output.emit({"resealed": count, "key": keys.current})
     else:
@@ -111,12 +124,13 @@ def reseal(session: Session, key_file: Path) -> None:
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="Give it a role; may be repeated.")
 @_secret_option
 @_key_file_option
+@_by_option
 @group_options
 @click.pass_obj
-def add(session: Session, name: str, roles: tuple[str, ...], secret_file: TextIO | None, key_file: Path) -> None:
+def add(session: Session, name: str, roles: tuple[str, ...], secret_file: TextIO | None, key_file: Path, by: str | None) -> None:
     """Make a principal. It may do nothing until it is granted something."""
     keys, secret = _keys(key_file), _secret(secret_file)
-    _run(session, lambda access: access.add(name, secret, keys, roles=roles))
+    _change(session, by, lambda access: access.add(name, secret, keys, roles=roles))
     shown = {} if secret_file else {"secret": secret}
     if session.as_json:
         output.emit({"principal": name, **shown, "roles": sorted(roles)})
@@ -130,12 +144,13 @@ def add(session: Session, name: str, roles: tuple[str, ...], secret_file: TextIO
 @click.option("--keep", type=Duration(), default="1h", show_default=True, help="How long the former secret is valid still.")
 @_secret_option
 @_key_file_option
+@_by_option
 @group_options
 @click.pass_obj
-def rotate(session: Session, name: str, keep: timedelta, secret_file: TextIO | None, key_file: Path) -> None:
+def rotate(session: Session, name: str, keep: timedelta, secret_file: TextIO | None, key_file: Path, by: str | None) -> None:
     """Give a principal another secret. Gateways take it within seconds, and the former one for a while."""
     keys, secret = _keys(key_file), _secret(secret_file)
-    record = _run(session, lambda access: access.rotate(name, secret, keys, keep=keep))
+    record = _change(session, by, lambda access: access.rotate(name, secret, keys, keep=keep))
     until = [_time(one.until_ms) for one in record.principal(name).secrets if one.until_ms is not None]
     shown = {} if secret_file else {"secret": secret}
     if session.as_json:
@@ -149,14 +164,15 @@ def rotate(session: Session, name: str, keep: timedelta, secret_file: TextIO | N
 @user.command()
 @click.argument("name")
 @confirm_options
+@_by_option
 @group_options
 @click.pass_obj
-def remove(session: Session, name: str, yes: bool, dry_run: bool) -> None:
+def remove(session: Session, name: str, yes: bool, dry_run: bool, by: str | None) -> None:
     """Remove a principal. Gateways refuse it within seconds; a later one of its name begins with no rights."""
     found = _run(session, lambda access: access.read(), read_only=True).principal(name)
     if not dry_run:
         confirmed(f"Remove principal {name}, with {_counted(len(found.grants), 'grant')}?", yes=yes)
-        _run(session, lambda access: access.remove(name))
+        _change(session, by, lambda access: access.remove(name))
     if session.as_json:
         output.emit({"principal": name, **({"dry_run": True} if dry_run else {}), "removed": not dry_run})
     else:
@@ -195,30 +211,44 @@ def list_users(session: Session) -> bool:
 @command.command()
 @click.argument("who", metavar="PRINCIPAL|role:ROLE")
 @_grant_options
+@_by_option
 @group_options
 @click.pass_obj
 def grant(
-    session: Session, who: str, send: tuple[str, ...], receive: tuple[str, ...], join: tuple[str, ...], roles: tuple[str, ...]
+    session: Session,
+    who: str,
+    send: tuple[str, ...],
+    receive: tuple[str, ...],
+    join: tuple[str, ...],
+    roles: tuple[str, ...],
+    by: str | None,
 ) -> None:
     """Allow a principal or a role something. A TOPIC or GROUP is a name, the beginning of names ('orders*'), or '*'.
 
     A role is made by its first grant. Gateways heed it within seconds.
     """
     grants = _grants(send, receive, join, roles)
-    _show(session, who, _run(session, lambda access: access.grant(who, grants, roles)))
+    _show(session, who, _change(session, by, lambda access: access.grant(who, grants, roles)))
 
 
 @command.command()
 @click.argument("who", metavar="PRINCIPAL|role:ROLE")
 @_grant_options
+@_by_option
 @group_options
 @click.pass_obj
 def revoke(
-    session: Session, who: str, send: tuple[str, ...], receive: tuple[str, ...], join: tuple[str, ...], roles: tuple[str, ...]
+    session: Session,
+    who: str,
+    send: tuple[str, ...],
+    receive: tuple[str, ...],
+    join: tuple[str, ...],
+    roles: tuple[str, ...],
+    by: str | None,
 ) -> None:
     """Take away what was granted, pattern by pattern. A role without grants is gone."""
     grants = _grants(send, receive, join, roles)
-    _show(session, who, _run(session, lambda access: access.revoke(who, grants, roles)))
+    _show(session, who, _change(session, by, lambda access: access.revoke(who, grants, roles)))
 
 
 @command.command("list")
@@ -241,6 +271,31 @@ def list_grants(session: Session, who: str | None) -> bool:
         )
     else:
         output.note("Nothing is granted.")
+    return bool(rows)
+
+
+@command.command()
+@click.argument("who", metavar="[PRINCIPAL|role:ROLE]", required=False)
+@group_options
+@click.pass_obj
+@exit_code_option
+def history(session: Session, who: str | None) -> bool:
+    """Show who changed what when, the oldest first: the last 100 changes, also of principals that are gone.
+
+    Names are as they were stated. Gateways write each change into their audit log as well.
+    """
+    record = _run(session, lambda access: access.read(), read_only=True)
+    rows = [one for one in record.history if who in (None, one.who)]
+    if session.as_json:
+        for one in rows:
+            output.emit({"at": _time(one.at_ms), "by": one.by, "what": one.what, "who": one.who, "detail": one.detail or None})
+    elif rows:
+        output.table(
+            ("at", "by", "what", "whom", "in detail"),
+            [(_time(one.at_ms), one.by, one.what, one.who, one.detail or None) for one in rows],
+        )
+    else:
+        output.note("No change is remembered.")
     return bool(rows)
 
 
@@ -286,6 +341,19 @@ def _keys(file: Path) -> SealingKeys:
 
 def _secret(file: TextIO | None) -> str:
     return secrets.token_urlsafe(_SECRET_BYTES) if file is None else file.read().rstrip("\r\n")
+
+
+def _change(session: Session, by: str | None, work: Callable[[AccessRegistry], Awaitable[T]]) -> T:
+    """Change something in the name of whoever runs this."""
+    return _run(session, lambda access: work(access.acting(_user() if by is None else by)))
+
+
+def _user() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _run(session: Session, work: Callable[[AccessRegistry], Awaitable[T]], *, read_only: bool = False) -> T:

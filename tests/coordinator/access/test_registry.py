@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.record import (
+    HISTORY_MAX,
+    AccessChange,
     AccessRecord,
     GrantNotFound,
     Principal,
@@ -23,7 +26,7 @@ from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.keys import ACCESS
 from penstock.coordinator.cells.lake_cell import LakeCell
 from penstock.coordinator.tables import Cell, CellTable, MemoryTable, TableMismatch
-from penstock.log.errors import LimitExceeded
+from penstock.log.errors import InvalidArgument, LimitExceeded
 from penstock.log.runtime.runtime import Runtime
 from tests.coordinator.test_cells import FaultyTable, quick
 from tests.simulation.kernel import Kernel
@@ -78,6 +81,57 @@ def test_a_principal_s_life() -> None:
     asyncio.run(main())
 
 
+def test_the_record_remembers_who_changed_what() -> None:
+    async def main() -> None:
+        table = MemoryTable()
+        access = registry(table).acting("ann@desk")
+        await access.grant("role:shops", [Grant(Verb.SEND, "orders*")])
+        await access.add("shop", SECRET, KEYS, roles=["shops"])
+        await access.acting("ben").rotate("shop", SECRET + "2", KEYS, keep=timedelta(hours=1))
+        await access.grant("shop", [Grant(Verb.JOIN, "billing")])
+        await access.grant("shop", [Grant(Verb.JOIN, "billing")])
+        await access.revoke("shop", [Grant(Verb.JOIN, "billing")], ["shops"])
+        record = await access.remove("shop")
+        assert [(one.by, str(one)) for one in record.history] == [
+            ("ann@desk", "grant role:shops: send orders*"),
+            ("ann@desk", "add shop: role shops"),
+            ("ben", "rotate shop: former ones for 1:00:00"),
+            ("ann@desk", "grant shop: join billing"),
+            ("ann@desk", "revoke shop: join billing, role shops"),
+            ("ann@desk", "remove shop"),
+        ]
+        assert (await registry(table).read()).history == record.history
+        for name in ("", "x" * 129, "two\nlines"):
+            with pytest.raises(InvalidArgument):
+                access.acting(name)
+
+    asyncio.run(main())
+
+
+def test_what_is_remembered_is_bounded_and_takes_no_room_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        access = registry(MemoryTable())
+        patterns = [f"topic-{number}-{'x' * 80}" for number in range(HISTORY_MAX + 5)]
+        for pattern in patterns:
+            await access.grant("role:many", [Grant(Verb.SEND, pattern)])
+        record = await access.read()
+        assert len(record.history) == HISTORY_MAX
+        assert "topic-5-" in record.history[0].detail
+        monkeypatch.setattr("penstock.coordinator.access.registry.ACCESS_BYTES_MAX", 1)
+        with pytest.raises(LimitExceeded):
+            await access.grant("role:many", [Grant(Verb.SEND, "more")])
+        await access.revoke("role:many", [Grant(Verb.SEND, patterns[0])])
+
+    asyncio.run(main())
+
+
+def test_a_change_whose_answer_was_lost_is_remembered_once() -> None:
+    change = AccessChange(id="c1", at_ms=1, by="ann", what="remove", who="shop")
+    noted = AccessRecord().with_noted(change)
+    assert noted.has(change)
+    assert not noted.has(replace(change, id="c2"))
+
+
 def test_a_mistyped_pattern_revokes_nothing() -> None:
     async def main() -> None:
         access = registry(MemoryTable())
@@ -127,6 +181,8 @@ def test_each_order_is_carried_out_once_though_answers_are_lost(seed: int) -> No
         for name in record.principals:
             assert record.grants_of(name) == {Grant(Verb.SEND, "b")}
             assert opened(record, name) == [SECRET + "2", SECRET]
+            made = [one.what for one in record.history if one.who in (name, f"{name}-gone")]
+            assert made == ["add", "grant", "revoke", "rotate", "add", "remove"], "each is remembered once"
 
     Kernel(seed).run(main())
 

@@ -107,6 +107,21 @@ def test_a_signed_call_is_allowed_what_is_granted() -> None:
     played(play)
 
 
+def test_what_operators_change_is_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.gateway.audit")
+
+    async def play(world: World) -> None:
+        await world.send()
+        assert caplog.messages == [], "that was before this gateway began"
+        await world.operator.acting("ann@desk").grant("shop", [Grant(Verb.JOIN, "billing")])
+        for _ in range(2):
+            world.clock.s += STALE_S + 1
+            await world.send()
+        assert caplog.messages == ["ann@desk: access grant shop: join billing"]
+
+    played(play)
+
+
 def test_an_unknown_key_and_a_wrong_secret_are_told_alike() -> None:
     async def play(world: World) -> None:
         assert await world.refused(pb.UNAUTHORIZED, key="nobody") == await world.refused(

@@ -69,6 +69,27 @@ def test_a_principal_s_life(penstock: Penstock, lake: Path, key_file: Path) -> N
     penstock("access", "user", "list", "--exit-code", code=1)
 
 
+def test_who_changed_what_is_remembered(penstock: Penstock, lake: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "No change is remembered." in penstock("access", "history").err
+    made = penstock("access", "user", "add", "ann", "--by", "ops", "--json").rows[0]
+    monkeypatch.setenv("PENSTOCK_BY", "pipeline 7")
+    penstock("access", "grant", "ann", "--send", "orders")
+    monkeypatch.delenv("PENSTOCK_BY")
+    monkeypatch.setattr("getpass.getuser", lambda: "root")
+    monkeypatch.setattr("socket.gethostname", lambda: "desk")
+    penstock("access", "user", "remove", "ann", "--yes")
+    rows = penstock("access", "history", "ann", "--json").rows
+    assert [(row["by"], row["what"], row["who"], row["detail"]) for row in rows] == [
+        ("ops", "add", "ann", None),
+        ("pipeline 7", "grant", "ann", "send orders"),
+        ("root@desk", "remove", "ann", None),
+    ]
+    shown = penstock("access", "history").out
+    assert "pipeline 7" in shown
+    assert made["secret"] not in shown
+    assert penstock("access", "history", "ben", "--json").rows == []
+
+
 def test_a_given_secret_is_taken_and_not_shown(penstock: Penstock, lake: Path, key_file: Path) -> None:
     made = penstock("access", "user", "add", "ann", "--secret-file", "-", stdin="correct-horse-battery\n")
     assert secrets(lake, "ann", key_file) == ["correct-horse-battery"]
