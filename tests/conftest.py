@@ -59,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 SPARK = ("tests/spark/", "tests/cdc/sync/")
 """Where the tests are that share one Spark session."""
+WHOLE_TREE = ("tests/test_layout.py", "tests/test_reference.py", "tests/test_tidy.py")
+"""Tests that parse every file of the repository, which one worker does once."""
 
 # Marks of tests that take long. Their files run first, so that no worker is left alone with them at the end.
 LONG = ("slow", "spark", "processes", "simulation")
@@ -106,12 +108,16 @@ def _set_aside() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Workers take file after file; one of them takes all of Spark's, as a session starts, and gets warm, in a minute of the processor."""
+    """Workers take file after file; one of them takes all of Spark's, as a session starts, and gets warm, in a minute of the processor.
+
+    Another one takes those that read the whole repository.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     scheduler = LoadFileScheduling(config, log)
     by_file = scheduler._split_scope
-    scheduler._split_scope = lambda nodeid: SPARK[0] if nodeid.startswith(SPARK) else by_file(nodeid)
+    together = (SPARK, WHOLE_TREE)
+    scheduler._split_scope = lambda nodeid: next((them[0] for them in together if nodeid.startswith(them)), None) or by_file(nodeid)
     return scheduler
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -13,7 +14,7 @@ from penstock.cdc.events.debezium import decode_event, parse_change
 from penstock.cdc.events.usual import usual_change
 from penstock.infra.demo.shipped import PACKED, unpacked
 from penstock.log.errors import InvalidArgument
-from tests.thorough import examples
+from tests.thorough import examples, thoroughly
 
 WORDS = st.sampled_from(["", "a", "public", "mysql-bin.000003", "bin.x", '["800", "700"]', "[null]", "[", "7", "é"])
 NUMBERS = st.sampled_from([0, 1, -1, 2**20, 2**43, 2**63, 2**64, 1.5, True])
@@ -216,7 +217,7 @@ def test_a_schema_that_is_too_large_to_be_kept_is_read_all_the_same() -> None:
 
 
 def test_every_event_of_a_real_stream_is_read_by_types() -> None:
-    for line in unpacked(PACKED.read_bytes()):
+    for line in itertools.islice(unpacked(PACKED.read_bytes()), 0, None, thoroughly(1, 7)):
         found = usual_change(line)
         assert found is not None
         assert found == general(line)

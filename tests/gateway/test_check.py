@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from penstock.coordinator.access.grants import Grant, Verb
 from penstock.coordinator.access.sealing import KEY_BYTES, SealingKeys, new_key
+from penstock.gateway.checking import check
 from penstock.gateway.checking.check import Checker, Finding, Target
 from penstock.gateway.gateway import Gateway
 from penstock.gateway.server.options import AccessOptions, GatewayOptions, Place, TlsOptions
@@ -54,7 +57,9 @@ def test_what_is_not_there_is_named() -> None:
     asyncio.run(main())
 
 
-def test_places_that_are_not_reached_are_named() -> None:
+def test_places_that_are_not_reached_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "_PATIENCE_S", 2.0)
+
     async def main() -> None:
         async with gateway(GatewayOptions(port=0, advertise=Place("127.0.0.1", 1))) as served:
             found = problems(await findings(served, topic="orders"))
@@ -87,11 +92,13 @@ def test_a_gateway_with_tls_and_signatures(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_nobody_there() -> None:
+def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "_PATIENCE_S", 1.0)
+
     async def main() -> None:
         async with gateway() as served:
             port = served.port
         found = {one.name: one async for one in Checker(Target(place=Place("localhost", port)), Runtime()).run()}
-        assert problems(found) == {"connection": "no answer within 10 s"}
+        assert problems(found) == {"connection": "no answer within 1 s"}
 
     asyncio.run(main())

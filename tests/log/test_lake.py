@@ -237,9 +237,19 @@ print("closed")
 """
 
 
+AS_SEND = ("flush", "receipt", "close", "lake")
+"""What waits as ``send`` does, of the event loop's thread."""
+
+
 @pytest.mark.processes
-@pytest.mark.parametrize("where", ["send", "flush", "receipt", "follow", "close", "lake"])
-@pytest.mark.parametrize(("number", "said"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+@pytest.mark.parametrize(
+    ("where", "number", "said"),
+    [
+        pytest.param(where, number, said, marks=pytest.mark.thorough if number == signal.SIGINT and where in AS_SEND else [])
+        for where in ("send", "follow", *AS_SEND)
+        for number, said in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"))
+    ],
+)
 def test_ctrl_c_and_sigterm_end_the_wait_and_leave_the_lake_usable(where: str, number: signal.Signals, said: str) -> None:
     script = f"WHERE = {where!r}\n" + INTERRUPTED
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:

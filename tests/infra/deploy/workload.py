@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,9 +70,7 @@ TYPES = TableTypes("public", "orders", {"id": "bigint"})
 _AT_ONCE = ProducerOptions(linger=timedelta(0))
 _LARGE = TopicLimits(body_bytes=16 * MIB)
 _FEW_IN_MEMORY = TimerOptions(flush_rows=1)
-_SMALL: Callable[[], AbstractContextManager[None]] = thoroughly(
-    nullcontext, partial(small_log, {"VALIDITY_ENTRIES": 8, "UNNAMED_ROW_ENTRIES": 8, "CHECKPOINT_ENTRIES": 8}, probed=True)
-)
+_SMALL: dict[str, int] = thoroughly({}, {"VALIDITY_ENTRIES": 8, "UNNAMED_ROW_ENTRIES": 8, "CHECKPOINT_ENTRIES": 8})
 """How many entries a topic has from one checkpoint to the next changes nothing of its objects' names."""
 _ENTRIES = thoroughly(70, 10)
 """Enough for a checkpoint; the topic of delayed messages goes without, as its objects have the same names."""
@@ -280,7 +277,7 @@ def everything(policies: Mapping[Role, Document], *, named: tuple[str, ...] = ()
     """A life of a lake, weeks long."""
     world = World(policies, named=named, dynamodb=dynamodb)
     world.capture()
-    with _SMALL():
+    with small_log(_SMALL, probed=True):
         world.kernel.run(_everything(world))
     return world
 

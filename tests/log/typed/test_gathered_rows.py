@@ -9,6 +9,7 @@ from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass, make_dataclass
+from keyword import iskeyword
 from random import Random
 from types import FrameType
 from typing import Any, ClassVar, NamedTuple
@@ -51,7 +52,7 @@ def drawn_in_some_form(of: TopicSchema, random: Random) -> Any:
             row[random.choice(names)] = object()
         case 4:
             return None
-        case 5 if all(name.isidentifier() for name in names):
+        case 5 if all(name.isidentifier() and not iskeyword(name) for name in names):
             return make_dataclass("Row", [(name, Any) for name in names])(**row)
         case 6:
             return 7

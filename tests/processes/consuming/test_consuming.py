@@ -18,6 +18,7 @@ from tests.processes.consuming.figures import Tenures, pauses
 from tests.processes.consuming.judge import is_held_up
 from tests.processes.consuming.nemesis import SHORT
 from tests.processes.consuming.records import Handled, Noted, What
+from tests.thorough import thoroughly
 
 PLACES = ["local", pytest.param("versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw, pytest.mark.thorough])]
 SEEDS = {"local": 2, "versitygw": 3}
@@ -30,7 +31,7 @@ SEEDS = {"local": 2, "versitygw": 3}
 def test_workers_killed_stopped_and_restarted_settle_every_message_in_order(kind: str, tmp_path: Path) -> None:
     print(f"replay: python -m tests.processes.consuming.chaos --short --seed {SEEDS[kind]} --store {kind}")
     with place(kind, tmp_path) as ground:
-        outcome = run(ground, tmp_path, SHORT, seed=SEEDS[kind])
+        outcome = run(ground, tmp_path, replace(SHORT, messages=thoroughly(SHORT.messages, 2_000)), seed=SEEDS[kind])
     report(outcome, print)
     assert outcome.found.problems == []
     assert outcome.acknowledged > 500

@@ -102,6 +102,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="G5",
         patch=attribute(Receives, "_found", _of_one_cell),
         scenario="steady",
+        seeds=(3,),
         steps=STEPS,
     ),
     "looked-again": Mutant(
@@ -124,6 +125,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="G3",
         patch=attribute(Settling, "_go_on", lambda _: _nothing),
         scenario="steady",
+        seeds=(12,),
         calm=False,
         steps=STEPS,
     ),
@@ -161,6 +163,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="G4",
         patch=attribute(Pooled, "in_order", lambda _: property(always(True))),
         scenario="concurrent",
+        seeds=(2,),
         steps=STEPS,
     ),
     "own-stop": Mutant(
@@ -182,6 +185,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="G8",
         patch=attribute(settling, "AlreadySettled", lambda _: _Never),
         scenario="steady",
+        seeds=(1,),
         calm=False,
         steps=STEPS,
     ),

@@ -26,8 +26,15 @@ def change(op: str, number: int, **more: object) -> Row:
     return event(op, "t", key, None if op == "d" else {**key, **more}, before=key if op == "d" else None)
 
 
-@pytest.mark.parametrize("history", [False, True], ids=["plain", "history"])
-@pytest.mark.parametrize("way", [BY_TASKS, BY_SPARK], ids=["by tasks", "merged by Spark"])
+@pytest.mark.parametrize(
+    ("way", "history"),
+    [
+        pytest.param(BY_TASKS, False, id="by tasks", marks=pytest.mark.thorough),
+        pytest.param(BY_TASKS, True, id="by tasks, with history"),
+        pytest.param(BY_SPARK, False, id="merged by Spark"),
+        pytest.param(BY_SPARK, True, id="merged by Spark, with history", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_merge_reads_no_file_between_its_keys(spark: SparkSession, tmp_path: Path, way: Way, history: bool) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
 
@@ -68,7 +75,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "both" else pytest.mark.thorough) for name in ASKED])
 def test_a_driver_ends_beside_its_merge_into_what_spark_alone_writes(
     spark: SparkSession, tmp_path: Path, name: str, moment: Literal["before", "after"]
 ) -> None:

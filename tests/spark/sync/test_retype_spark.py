@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("history", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_spark_goes_on_with_what_it_has_made(spark: SparkSession, tmp_path: Path, history: bool) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "into"
 
@@ -76,7 +76,7 @@ def test_a_target_with_column_mapping_is_left_as_it_is(spark: SparkSession, tmp_
     assert "write it back in mode overwrite with overwriteSchema" in str(refused.refused)
 
 
-@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("history", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_a_target_becomes_wider_with_its_source_if_it_may(spark: SparkSession, tmp_path: Path, history: bool) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "into"
 
