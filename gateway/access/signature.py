@@ -1,7 +1,7 @@
 """The signature MQv2-HMAC-SHA1, as RocketMQ's SDKs send it with every call. Pure.
 
 It signs the header ``x-mq-date-time`` and nothing else. SDKs write their *local* time there, although it ends in Z. So a time is taken that
-is within `SKEW` of the gateway's clock in some zone; with ``utc_only`` it must be UTC.
+is within `SKEW` of the gateway's clock in some zone; with ``utc_only`` it must be UTC. Rust's SDK alone writes RFC 3339, with its zone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _HEADER: Final = re.compile(
 )
 _DATE_TIME: Final = "x-mq-date-time"
 _FORM: Final = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
+_RFC_3339: Final = re.compile(r"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(?P<zone>Z|[+-]\d\d:\d\d)", re.ASCII)
 _CHARS_MAX: Final = 1024
 
 
@@ -64,16 +65,21 @@ def signature_of(authorization: str, date_time: str) -> Signature:
 def check_time(date_time: str, now_ms: int, *, utc_only: bool) -> None:
     """Raise `BadSignature` unless a call was signed just now."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    zoned = _RFC_3339.fullmatch(date_time)
     try:
-        if not _FORM.fullmatch(date_time):
+        if zoned is not None:
+            signed = datetime.fromisoformat(zoned["second"] + zoned["zone"])
+        elif _FORM.fullmatch(date_time):
+            signed = datetime.strptime(date_time, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        else:
             raise ValueError(date_time)
-        signed = datetime.strptime(date_time, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     except ValueError:
-        raise BadSignature(f"{_DATE_TIME} is no time of the form 20260131T235959Z") from None
-    west, east = (timedelta(0), timedelta(0)) if utc_only else (_WEST, _EAST)
+        raise BadSignature(f"{_DATE_TIME} is no time of the form 20260131T235959Z, nor of RFC 3339") from None
+    exact = utc_only or zoned is not None
+    west, east = (timedelta(0), timedelta(0)) if exact else (_WEST, _EAST)
     if not west - SKEW <= signed - now <= east + SKEW:
         minutes = round(SKEW / timedelta(minutes=1))
-        where = "the gateway's clock" if utc_only else "the gateway's clock in any zone"
+        where = "the gateway's clock" if exact else "the gateway's clock in any zone"
         raise BadSignature(
             f"the signature has expired: it was made at {date_time}, more than {minutes} minutes from {where} ({now:%Y%m%dT%H%M%SZ})"
         )

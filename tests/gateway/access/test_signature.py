@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -90,11 +90,34 @@ def test_a_strict_gateway_takes_utc() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "now", "20261332T000000Z", "2026-11-26T14:00:00Z", "20261126T140000", "00000101T000000Z", "٢٠٢٦١١٢٦T140000Z"]
+    "text",
+    [
+        "",
+        "now",
+        "20261332T000000Z",
+        "20261126T140000",
+        "00000101T000000Z",
+        "٢٠٢٦١١٢٦T140000Z",
+        "2026-11-26T14:00:00",
+        "2026-11-26T25:00:00Z",
+        "2026-11-26T14:00:00+99:00",
+        "0000-01-01T00:00:00Z",
+        "٢٠٢٦-11-26T14:00:00Z",
+    ],
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(BadSignature, match="is no time of the form"):
         check_time(text, NOW_MS, utc_only=False)
+
+
+@pytest.mark.parametrize("utc_only", [False, True])
+def test_the_time_of_rusts_sdk_says_its_zone_and_counts_there(utc_only: bool) -> None:
+    for zone in (UTC, timezone(timedelta(hours=8)), timezone(-timedelta(hours=3, minutes=30))):
+        said = NOW.astimezone(zone).replace(microsecond=120_000).isoformat()
+        check_time(said.replace("+00:00", "Z"), NOW_MS, utc_only=utc_only)
+        check_time(said.replace(".120000", ".123456789"), NOW_MS, utc_only=utc_only)
+        with pytest.raises(BadSignature, match="has expired"):
+            check_time((NOW + timedelta(hours=1)).astimezone(zone).isoformat(), NOW_MS, utc_only=utc_only)
 
 
 def test_the_year_of_a_signature_does_not_break_the_check() -> None:
@@ -102,6 +125,9 @@ def test_the_year_of_a_signature_does_not_break_the_check() -> None:
         check_time("99991231T235959Z", NOW_MS, utc_only=False)
     with pytest.raises(BadSignature, match="has expired"):
         check_time("00010101T000000Z", NOW_MS, utc_only=False)
+    for text in ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"):
+        with pytest.raises(BadSignature, match="has expired"):
+            check_time(text, NOW_MS, utc_only=False)
 
 
 def test_a_header_of_an_attacker_takes_no_time() -> None:
