@@ -189,6 +189,10 @@ servers:
 sdks: | $(INSTALLED)
 	@scripts/setup_sdks.sh
 
+.PHONY: sdks-rust
+sdks-rust: $(INSTALLED) ## RocketMQ's SDK for Rust, for the gateway's tests: some 4 minutes of a core, once
+	@scripts/setup_sdks.sh rust
+
 .PHONY: postgres
 postgres: | $(INSTALLED)
 	@scripts/setup_postgres.sh

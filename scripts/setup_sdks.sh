@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetches RocketMQ's official SDKs (Apache-2.0) into <cache>/sdks, once: the clients that the gateway's tests run. Nothing of them comes into
-# the repository. Where programs are compiled, the client of the tests (tests/gateway/clients) is compiled with its SDK. Without the tool of a language the tests that need its SDK are skipped and counted.
+# the repository. Where programs are compiled, the client of the tests (tests/gateway/clients) is compiled with its SDK. Without the tool of a language the tests that need its SDK are skipped and counted. Rust's, which takes
+# minutes to compile, comes only when it is named: setup_sdks.sh rust.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -65,11 +66,22 @@ fetch_python() {
     .venv/bin/python -m pip install --quiet --no-compile --target "$1" "rocketmq-python-client==$2"
 }
 
+# As debug build: an optimized one takes far longer, and the tests need no speed.
+fetch_rust() {
+    cp -R tests/gateway/clients/rust "$scratch/rust" # cargo writes beside the sources
+    CARGO_TARGET_DIR=$scratch/target cargo build --quiet --manifest-path "$scratch/rust/Cargo.toml" \
+        && mkdir -p "$1" && mv "$scratch/target/debug/client" "$1/client"
+}
+
 # The version of a compiled one ends with a digest of the tests' program.
 version() {
     .venv/bin/python -c "from tests.gateway.sdk import SDKS; print(SDKS['$1'].name.removeprefix('$1-'))"
 }
 
+if [ "${1:-}" = rust ]; then
+    fetch rust "$(version rust)" cargo rustc cc
+    exit
+fi
 fetch go "$(version go)" go
 fetch java "$(sed -n '/rocketmq-client-java/{n;s/[^0-9.]//g;p}' "$pom")" mvn javac
 fetch node 1.0.8 npm node

@@ -11,7 +11,7 @@ import pytest
 import penstock
 from tests.gateway.gateways import RunningGateway, gateway
 from tests.gateway.raw import RawClient, raw_client
-from tests.gateway.sdk import SDKS, Sdk, sdk
+from tests.gateway.sdk import PUSHING, Sdk, sdk
 
 _names = itertools.count()
 
@@ -30,8 +30,8 @@ def served(lake: penstock.Lake, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="module")
 def sdks(served: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Sdk]]:
-    """A client program in each language whose SDK is there."""
-    there = [language for language, where in SDKS.items() if where.exists()]
+    """A client program in each language whose SDK is there and has push consumers."""
+    there = [language for language, where in PUSHING.items() if where.exists()]
     with ExitStack() as stack:
         yield [stack.enter_context(sdk(language, served.endpoints, tmp_path_factory.mktemp(language))) for language in there]
 

@@ -1,4 +1,4 @@
-"""RocketMQ's official SDKs as processes: one program in four languages, driven by lines of JSON (`clients/commands.md`).
+"""RocketMQ's official SDKs as processes: one program in five languages, driven by lines of JSON (`clients/commands.md`).
 
 They are pointed at a gateway or at a real RocketMQ, and know no difference.
 """
@@ -34,7 +34,11 @@ GO = _SDKS / f"go-5.1.3-{_digest(*(_CLIENTS / 'go' / name for name in ('client.g
 JAVA = _SDKS / "java-5.2.0"
 NODE = _SDKS / "node-1.0.8"
 PYTHON = _SDKS / "python-5.1.2"
-SDKS = {"go": GO, "java": JAVA, "node": NODE, "python": PYTHON}
+RUST = _SDKS / f"rust-5.0.0-{_digest(_CLIENTS / 'rust' / 'Cargo.toml', _CLIENTS / 'rust' / 'src' / 'main.rs')}"
+"""The client program, compiled with the SDK by `make sdks-rust`."""
+PUSHING = {"go": GO, "java": JAVA, "node": NODE, "python": PYTHON}
+"""The SDKs that have all kinds of clients."""
+SDKS = {**PUSHING, "rust": RUST}
 PATIENCE_S = 120.0
 """How long a test waits for what should come, on a machine that is busy with other things."""
 
@@ -135,7 +139,7 @@ class Sdk:
 
 @contextlib.contextmanager
 def sdk(language: str, endpoints: str, folder: Path) -> Iterator[Sdk]:
-    """The client program in a language (``go``, ``java``, ``node`` or ``python``), for as long as the block."""
+    """The client program in a language (``go``, ``java``, ``node``, ``python`` or ``rust``), for as long as the block."""
     folder.mkdir(parents=True, exist_ok=True)
     running = Sdk(language, _command(language, endpoints), folder)
     try:
@@ -152,6 +156,8 @@ def _command(language: str, endpoints: str) -> list[str]:
         return ["java", *flags, "-cp", class_path, "Client", endpoints]
     if language == "go":
         return [str(GO / "client"), endpoints]
+    if language == "rust":
+        return [str(RUST / "client"), endpoints]
     if language == "node":
         return ["node", str(_CLIENTS / "client.mjs"), endpoints, str(NODE)]
     return [sys.executable, "-S", str(_CLIENTS / "client.py"), endpoints]

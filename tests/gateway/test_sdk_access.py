@@ -40,7 +40,7 @@ def grant_shop(url: str) -> None:
 def client(request: pytest.FixtureRequest, lake: penstock.Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sdk]:
     language: str = request.param
     if not SDKS[language].exists():
-        pytest.skip(f"`make sdks` has not installed the SDK of {language}")
+        pytest.skip(f"`make sdks`, for Rust `make sdks-rust`, has not installed the SDK of {language}")
     lake.create_topic("orders", queues=1)
     lake.create_topic("secrets", queues=1)
     grant_shop(lake.url)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock
 from tests.gateway.gateways import RunningGateway
-from tests.gateway.sdk import SDKS, Sdk, SdkError
+from tests.gateway.sdk import PUSHING, RUST, Sdk, SdkError
+from tests.gateway.sdk import sdk as program
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
@@ -80,7 +82,7 @@ def bodies(events: list[dict[str, Any]]) -> list[str]:
     return [event["message"]["body"] for event in events]
 
 
-@pytest.mark.parametrize("language", [pytest.param(one, marks=getattr(pytest.mark, f"{one}_sdk")) for one in SDKS])
+@pytest.mark.parametrize("language", [pytest.param(one, marks=getattr(pytest.mark, f"{one}_sdk")) for one in PUSHING])
 def test_the_sdk_is_there(sdks: list[Sdk], language: str) -> None:
     """Where an SDK is missing, this is what is skipped and counted; the others play without it."""
     assert language in [sdk.language for sdk in sdks]
@@ -205,6 +207,28 @@ def test_filters(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
             sdk.call("close", name=one)
 
     together(sdks, play)
+
+
+def test_rusts_sdk_which_has_simple_consumers_only(lake: penstock.Lake, served: RunningGateway, tmp_path: Path, name: str) -> None:
+    if not RUST.exists():
+        pytest.skip("`make sdks-rust` has not built the SDK of rust")
+    with program("rust", served.endpoints, tmp_path) as client:
+        topic = named(name, client)
+        made(lake, topic, max_attempts=5)
+        sent(lake, topic, "A1", "A2", "A3", tag="new", keys=("k1", "k2"), properties={"region": "north"})
+        opened(client, topic, "SQL:region = 'north'", await_s=20)
+        messages = received(client, topic, 3, invisible_s=10)
+        first = messages[0]
+        assert [message["body"] for message in messages] == ["A1", "A2", "A3"]
+        assert (first["tag"], sorted(first["keys"]), first["properties"]) == ("new", ["k1", "k2"], {"region": "north"})
+        assert (first["message_group"], first["attempt"], first["topic"]) == ("A", 1, topic)
+        again = received(client, topic, 3)
+        assert [(message["body"], message["attempt"]) for message in again] == [("A1", 2), ("A2", 2), ("A3", 2)]
+        assert "INVALID_RECEIPT_HANDLE" in str(refused(client, "ack", name=topic, message=first["ref"]))
+        for message in reversed(again):
+            client.call("ack", name=topic, message=message["ref"])
+        wait_until(lambda: is_settled(lake, topic), "all is acknowledged")
+        client.call("close", name=topic)
 
 
 def test_after_a_reset_of_offsets_all_comes_again(lake: penstock.Lake, sdks: list[Sdk], name: str) -> None:
