@@ -92,7 +92,7 @@ def test_a_run_whose_lease_another_driver_took_and_keeps_says_so_and_commits_not
     assert rows(into / "t") == [{"id": n} for n in range(3)]
 
 
-@pytest.mark.parametrize("engine", ["deltalake", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("engine", ["deltalake", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.thorough])])
 def test_a_run_goes_on_from_what_another_driver_did_that_has_ended(
     tmp_path: Path, engine: str, request: pytest.FixtureRequest
 ) -> None:

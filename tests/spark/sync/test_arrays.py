@@ -92,6 +92,7 @@ def test_by_spark_and_by_turns(spark: SparkSession, tmp_path: Path, first: bool)
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_with_history(spark: SparkSession, tmp_path: Path) -> None:
     found = applied([spark, spark, spark], tmp_path, history=True)
     current = [{name: value for name, value in row.items() if not name.startswith("__")} for row in found if row["__current"]]

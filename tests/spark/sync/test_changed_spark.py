@@ -117,6 +117,7 @@ def test_all_errors_of_lost_commits_are_known() -> None:
     assert issubclass(ConcurrentAppendException, lost)
 
 
+@pytest.mark.thorough
 def test_small_files_are_put_together_beside_a_sync(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [row(number, "a") for number in range(4)], queues=1)
