@@ -87,15 +87,19 @@ class Pool:
             pooled.used_s = self._clock.monotonic_s()
 
     async def _opened(self, group: str, topic: str, filter: str | None) -> Pooled:
-        place = self._places.get((group, topic))
+        key = group, topic
+        place = self._places.get(key)
         if place is not None and (pooled := place.pooled) is not None and not pooled.consumer.has_ended:
             return pooled
-        place = self._places.setdefault((group, topic), _Place())
-        async with place.opening:
-            if place.pooled is None or place.pooled.consumer.has_ended:
-                place.pooled = None
-                place.pooled = await self._open(group, topic, filter)
-            return place.pooled
+        while True:
+            place = self._places.setdefault(key, _Place())
+            async with place.opening:
+                if self._places.get(key) is not place:
+                    continue  # it was swept away while this call waited, and nobody would ever close what is opened in it
+                if place.pooled is None or place.pooled.consumer.has_ended:
+                    place.pooled = None
+                    place.pooled = await self._open(group, topic, filter)
+                return place.pooled
 
     async def _open(self, group: str, topic: str, filter: str | None) -> Pooled:
         found = await self._names.topic(topic)
@@ -105,8 +109,13 @@ class Pool:
         stated = None if topic in settings.filters else filter
         consumer = self._lake.simple_consumer(topic, group=group, filter=stated, metrics=self._metrics)
         await consumer
+        try:
+            settings = await self._settings(group)
+        except BaseException:
+            self._close(consumer)  # else it has queues for as long as this process lives, and nobody asks it for their messages
+            raise
         now_s = self._clock.monotonic_s()
-        return Pooled(group, topic, found.settings.message_type, consumer, await self._settings(group), now_s, used_s=now_s)
+        return Pooled(group, topic, found.settings.message_type, consumer, settings, now_s, used_s=now_s)
 
     async def _settings(self, group: str) -> GroupSettings:
         settings = await self._names.group(group)
@@ -137,16 +146,20 @@ class Pool:
                 continue
             del self._places[key]
             if pooled is not None:
-                closing = asyncio.ensure_future(_closed(pooled))
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
+                self._close(pooled.consumer)
+
+    def _close(self, consumer: SimpleConsumer) -> None:
+        """Begin to close a consumer."""
+        closing = asyncio.ensure_future(_closed(consumer))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Close all consumers: their queues go to other members at once."""
         places, self._places = list(self._places.values()), {}
-        await asyncio.gather(*(_closed(place.pooled) for place in places if place.pooled is not None), *self._closing)
+        await asyncio.gather(*(_closed(place.pooled.consumer) for place in places if place.pooled is not None), *self._closing)
 
 
-async def _closed(pooled: Pooled) -> None:
+async def _closed(consumer: SimpleConsumer) -> None:
     with suppress(PenstockError):  # why it ended by itself was logged, and whoever used it was told
-        await pooled.consumer.close()
+        await consumer.close()

@@ -7,11 +7,13 @@ from collections.abc import Callable, Coroutine, Generator
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from penstock.aio import Lake
 from penstock.coordinator import DeliveryOrder, GroupSettings
 from penstock.gateway.clients.topics import Names
 from penstock.gateway.consuming.pool import IDLE_S, Pool
-from penstock.log import MessageType
+from penstock.log import MessageType, StoreUnavailable
 from tests.gateway.consuming.times import Times
 
 
@@ -38,6 +40,8 @@ class Stage:
         self.runtime = SimpleNamespace(clock=self.times)
         self.opened: list[Consumer] = []
         self.reads = 0
+        self.fails_at = 0
+        """The read of the group at which the store does not answer."""
         self.settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
         self.pool = Pool(cast("Lake", self), cast("Names", self))
 
@@ -50,6 +54,9 @@ class Stage:
 
     async def group(self, name: str) -> GroupSettings:
         self.reads += 1
+        if self.reads == self.fails_at:
+            asyncio.get_running_loop().call_soon(self.pool.sweep)
+            raise StoreUnavailable("no answer", operation="get", object=name)
         return self.settings
 
     async def use(self) -> None:
@@ -104,6 +111,38 @@ def test_a_consumer_is_not_closed_under_a_receive_that_waits() -> None:
         assert not stage.opened[0].closed, "the time counts from its last use"
         await stage.awake(10)
         assert stage.opened[0].closed
+
+    run(play)
+
+
+def test_a_consumer_whose_group_cannot_be_read_is_closed() -> None:
+    """Else it has queues, and nobody ever asks it for their messages."""
+
+    async def play() -> None:
+        stage = Stage()
+        stage.fails_at = 2
+        with pytest.raises(StoreUnavailable):
+            await stage.use()
+        await asyncio.sleep(0)
+        assert [one.closed for one in stage.opened] == [True]
+        await stage.use()
+        assert [one.closed for one in stage.opened] == [True, False]
+
+    run(play)
+
+
+def test_what_is_opened_after_another_call_failed_is_known_to_the_pool() -> None:
+    """Time sweeps the place away between the two: a consumer that is opened there would never be closed."""
+
+    async def play() -> None:
+        stage = Stage()
+        stage.fails_at = 2
+        first, second = await asyncio.gather(stage.use(), stage.use(), return_exceptions=True)
+        assert isinstance(first, StoreUnavailable)
+        assert second is None
+        assert len(stage.pool) == 1
+        await stage.awake(IDLE_S + 10)
+        assert [one.closed for one in stage.opened] == [True, True]
 
     run(play)
 

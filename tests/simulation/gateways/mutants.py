@@ -13,7 +13,7 @@ from penstock.gateway.clients.registry import Client, Clients
 from penstock.gateway.consuming import settling
 from penstock.gateway.consuming.keeping import Keeping
 from penstock.gateway.consuming.leases import Leases
-from penstock.gateway.consuming.pool import Pool, Pooled, _closed
+from penstock.gateway.consuming.pool import Pool, Pooled
 from penstock.gateway.consuming.receiving import Receiving
 from penstock.gateway.consuming.settling import Settling
 from penstock.gateway.consuming.wanted import Wanted
@@ -43,7 +43,7 @@ def _whoever_uses_it(_: Any) -> Callable[..., None]:
         for key, place in list(self._places.items()):
             if place.pooled is not None:
                 del self._places[key]
-                self._closing.add(asyncio.ensure_future(_closed(place.pooled)))
+                self._close(place.pooled.consumer)
 
     return sweep
 
