@@ -132,7 +132,9 @@ class Keeping:
         given_up = self._leases.give_up(lost, self._clock.monotonic_s())
         with suppress(PenstockError):  # otherwise they become visible when their time is over
             elsewhere = await self._renewed_elsewhere(pooled, client_id, given_up)
-            alone = [together for held in given_up.values() for together in held if elsewhere.isdisjoint(together)]
+            left = [together for held in given_up.values() for together in held if elsewhere.isdisjoint(together)]
+            # Meanwhile the client may have repeated its receive here, and have them.
+            alone = [together for together in left if not any(self._leases.is_wanted(handle) for handle in together)]
             await asyncio.gather(*(_give_back(pooled, list(together)) for together in alone))
 
     async def _renewed_elsewhere(

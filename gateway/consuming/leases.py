@@ -118,6 +118,11 @@ class Leases:
             self._leases[handle] = replace(self._leases[handle], is_given_up=True, due_s=now_s)
         return found
 
+    def is_wanted(self, handle: str) -> bool:
+        """Whether a delivery is known, and not given up."""
+        lease = self._leases.get(handle)
+        return lease is not None and not lease.is_given_up
+
     def together(self, handles: Iterable[str]) -> dict[Place, list[Together]]:
         """Those that are known, by what becomes visible together."""
         return _together((handle for handle in handles if handle in self._leases), self._leases)

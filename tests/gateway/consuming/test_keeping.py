@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -34,6 +34,8 @@ class Consumer:
         self.held: list[Delivered] = []
         self.asked = 0
         self.silent: Exception | None = None
+        self.beside: Callable[[], Awaitable[None]] | None = None
+        """What happens while it looks what is out."""
 
     async def change_invisible_duration(self, handle: str, duration: timedelta) -> None:
         if handle in self.fails:
@@ -44,6 +46,8 @@ class Consumer:
         self.asked += 1
         if self.silent is not None:
             raise self.silent
+        if self.beside is not None:
+            await self.beside()
         return [one for one in self.held if one.holder in holders]
 
 
@@ -224,6 +228,23 @@ def test_what_a_client_got_at_another_gateway_by_repeating_its_receive_is_not_gi
         stage.held(message(2), left_s=RENEWED_FOR_S)
         await stage.keeping.asked(stage.pooled, "c", "third", "one")
         assert stage.consumer.changes == [("h0-2", GIVEN_UP)], "nobody renewed it"
+
+    run(play)
+
+
+def test_what_a_client_gets_by_repeating_its_receive_is_not_given_back_by_an_earlier_decision() -> None:
+    """Its other poll shows that the answer was lost; while the gateway looks who else has the messages, the first poll comes again."""
+
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        await stage.gave(message(1))
+        stage.keeping.broken("c", "first")
+        stage.times.now_s += 2
+        stage.held(message(1), left_s=RENEWED_FOR_S - 2)
+        stage.consumer.beside = lambda: stage.gave(message(1))
+        await stage.asks("second", "two")
+        assert stage.consumer.changes == [("h0-1", RENEWED_FOR)]
 
     run(play)
 
