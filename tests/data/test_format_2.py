@@ -34,6 +34,7 @@ def test_a_lake_of_the_second_format_is_read_and_goes_on(tmp_path: Path) -> None
     rows.append({"id": 9, "total": Decimal("5.00"), **nothing})
     with penstock.connect(lake_url, maintenance=False) as lake:
         assert [one.value for one in lake.reader("rows").messages()] == rows
+        lake.alter_topic("rows", retention=None)  # else maintenance takes what is three days old, as this lake is by now
         with lake.producer("rows") as producer:
             producer.send_row({"id": 10, "amount": Decimal(1)}).result(TIMEOUT_S)  # by its former name
         (tombstone,) = [one for one in lake.reader("orders").messages() if one.body is None]

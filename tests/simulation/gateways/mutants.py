@@ -125,7 +125,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="G3",
         patch=attribute(Settling, "_go_on", lambda _: _nothing),
         scenario="steady",
-        seeds=(12,),
+        seeds=(25,),
         calm=False,
         steps=STEPS,
     ),
