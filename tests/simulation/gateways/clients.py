@@ -125,6 +125,7 @@ class SdkClient:
 
         async def answered() -> list[Any]:
             await asyncio.sleep(self.rng.uniform(*WAY_S))
+            self.world.judge.heard(self.name, life)
             if answer is not None:
                 return await answer()
             return await life.answer(request, life.call(rpc, self.name, connection, wait_s))

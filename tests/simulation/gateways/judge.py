@@ -32,6 +32,7 @@ _GOODBYE_S = 8.0
 _POLLS_S = 20.0
 _ADOPTED_S = 110.0
 """What another gateway gave is renewed for two minutes."""
+_SILENT_S = 12.0
 _NOTICED_S = 32.0
 """A gateway that missed a renewal is noticed by then: the list is renewed and read each 10 s."""
 
@@ -100,6 +101,10 @@ class Judge:
         self.promised_ms: dict[Delivery, int] = {}
         """Until when it is out, as the cell said when it was given, unless somebody did something about it."""
         self.holds: dict[Delivery, Hold] = {}
+        self.heard_s: dict[tuple[str, Life], float] = {}
+        """When a gateway heard of a client last."""
+        self.ended: list[Connection] = []
+        """Connections that broke."""
         self.polled_s: defaultdict[tuple[str, Life], float] = defaultdict(lambda: float("-inf"))
         """When a push consumer asked a gateway for messages last."""
         self.handled: set[str] = set()
@@ -269,7 +274,9 @@ class Judge:
         delivery, handle = _delivery(message), message.system_properties.receipt_handle
         now_s, cells = self.world.now_s, await self.world.cells()
         self.holds[delivery] = Hold(client, handle, now_s, {connection.life: now_s}, connection)
-        if (due_ms := is_out(cells[_queue(handle)], handle, self.world.now_ms)) and delivery.body not in self.invoked:
+        if any(one is connection for one in self.ended):
+            self._may_be_lost(connection)
+        elif (due_ms := is_out(cells[_queue(handle)], handle, self.world.now_ms)) and delivery.body not in self.invoked:
             self.promised_ms[delivery] = due_ms
 
     def asks(self, connection: Connection) -> None:
@@ -279,6 +286,19 @@ class Judge:
 
     def cut(self, connection: Connection) -> None:
         """A connection broke. What came by it last may be lost, for all that its gateway knows."""
+        self.ended.append(connection)
+        self._may_be_lost(connection)
+
+    def heard(self, client: str, life: Life) -> None:
+        """A gateway hears of a client. If that was silent for long, and its stream may have ended, the gateway may have taken it for gone."""
+        now_s = self.world.now_s
+        if not self.world.steady and now_s - self.heard_s.get((client, life), now_s) > _SILENT_S:
+            for delivery, hold in self.holds.items():
+                if hold.client == client and hold.keepers.pop(life, None) is not None:
+                    self._forget([delivery])
+        self.heard_s[client, life] = now_s
+
+    def _may_be_lost(self, connection: Connection) -> None:
         for delivery, hold in self.holds.items():
             if hold.is_open and hold.connection is connection:
                 hold.keepers.clear()

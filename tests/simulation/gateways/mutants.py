@@ -88,6 +88,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="G4",
         patch=attribute(Keeping, "_renew", lambda _: _nothing),
         scenario="steady",
+        seeds=(12,),
         steps=STEPS,
     ),
     "adopted": Mutant(
