@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fetches RocketMQ's official SDKs (Apache-2.0) into <cache>/sdks, once: the clients that the gateway's tests run. Nothing of them comes into
-# the repository. Where programs are compiled, the client of the tests (tests/gateway/clients) is compiled with its SDK. Without the tool of a language the tests that need its SDK are skipped and counted. Rust's, which takes
-# minutes to compile, comes only when it is named: setup_sdks.sh rust.
+# the repository. Where programs are compiled, the client of the tests (tests/gateway/clients) is compiled with its SDK. Without the tool of a
+# language the tests that need its SDK are skipped and counted. Rust's, which takes minutes to compile, comes only when it is named:
+# setup_sdks.sh rust.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -15,11 +15,10 @@ from ...log.tail.salvage import fold_known
 from ...log.tail.view import View
 from ...log.topic.topics import Topic
 from .rows import cut
-from .window import Window
+from .window import ENTRIES_TOGETHER, Window
 
 _FAR_ENTRIES = 4
 """The distance from the log's end at which entries are fetched side by side."""
-_AHEAD_ENTRIES = 15
 
 
 class CatchUp:
@@ -110,8 +109,8 @@ class Backlog:
             self.over = True
 
     async def _move_ahead(self, queue: int, limit: int) -> None:
-        """Fold on through entries in memory, as they bring the queue a few rows each, and are decoded side by side."""
-        for _ in range(_AHEAD_ENTRIES):
+        """Fold on through entries in memory, as they bring the queue a few rows each, and the window decodes them together."""
+        for _ in range(ENTRIES_TOGETHER - 1):
             following = self._following(queue)
             in_memory = self._topic.tail.cache.get(self._view.state.entry + 1) is not None
             fits = in_memory and not self.window.cache.is_half_full

@@ -25,7 +25,7 @@ from .rows import cut
 
 _ENTRIES_AHEAD = 4
 """The number of entries under way at a time, from the first wanted one on."""
-_TOGETHER = 16
+ENTRIES_TOGETHER = 16
 """The number of small entries that are decoded and given together: each fetch costs more than a few rows do."""
 _TOGETHER_BYTES = 256 * KIB
 _TOGETHER_SHARE = 16
@@ -136,7 +136,7 @@ class Window:
 
 def _small(arrivals: Sequence[Arrival], bytes_max: int) -> int:
     """The number of first entries, one at least, that are so small that they are waited for together."""
-    sizes = accumulate(arrival.size_bytes for arrival in arrivals[:_TOGETHER])
+    sizes = accumulate(arrival.size_bytes for arrival in arrivals[:ENTRIES_TOGETHER])
     return max(1, sum(size_bytes <= bytes_max for size_bytes in sizes))
 
 
