@@ -94,7 +94,9 @@ class Facts:
     """What a group had not settled when the time was over."""
 
     def gave(self, place: tuple[int, int], attempt: int, receive: str) -> None:
-        """Note what a plain client was given."""
+        """Note what a plain client was given. Clients know of no attempt after the last one: a message whose earlier neighbour was given up
+        at its last attempt comes again as that.
+        """
         receives = self.given.setdefault(place, {})
-        if receives.setdefault(attempt, receive) != receive:
+        if receives.setdefault(attempt, receive) != receive and attempt < ATTEMPTS:
             self.twice.append(f"attempt {attempt} at {place} went to receives {receives[attempt]} and {receive}")

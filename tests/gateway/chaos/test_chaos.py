@@ -107,6 +107,14 @@ def test_a_good_run_is_good() -> None:
     assert judge(good()) == []
 
 
+def test_the_last_attempt_is_told_of_every_later_one() -> None:
+    facts = good()
+    for attempt in range(1, ATTEMPTS + 1):
+        facts.gave((0, 2), attempt, f"r{attempt}")
+    facts.gave((0, 2), ATTEMPTS, "r9")
+    assert judge(facts) == []
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
