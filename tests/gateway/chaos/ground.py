@@ -76,7 +76,10 @@ class Served:
         return f"{PROXY}:{self.port}"
 
     def signal(self, number: int) -> None:
+        """Raises `RuntimeError` where it ended by itself."""
         assert self._process is not None
+        if (code := self._process.returncode) is not None:
+            raise RuntimeError(f"the gateway {self.name} ended by itself with {code}: {self._log.read_text()[-4000:]}")
         self._process.send_signal(number)
 
     async def ended(self) -> None:
