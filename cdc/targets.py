@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import msgspec
 
 from ..log.errors import CallError, InvalidArgument
+from ..log.format.forms import converted
 from ..log.format.stored_json import Number
 from .changes import ALWAYS
 from .events.connect import Written as Form
@@ -135,7 +136,7 @@ class Progress:
     def read(cls, document: object) -> Progress:
         """The inverse of `document`. Raises `ValueError`."""
         try:
-            form = msgspec.convert(document, _ProgressForm, str_keys=True)
+            form = converted(document, _ProgressForm, str_keys=True)
         except msgspec.ValidationError as error:  # no ValueError in older versions
             raise ValueError(str(error)) from error
         told = {queue: Told(*one, origins=form.origins.get(queue, ())) for queue, one in form.told.items()}
@@ -250,7 +251,7 @@ def decode_metadata(text: str | None) -> Written | None:
     try:
         found = msgspec.json.decode(text or "null")
         found = found.get(METADATA) if isinstance(found, dict) else None
-        form = msgspec.convert(found, _WrittenForm)
+        form = converted(found, _WrittenForm)
         return Written(Owner(form.topic, form.life, form.name), form.source, form.key, form.history, Progress.read(found))
     except (msgspec.MsgspecError, ValueError, RecursionError):  # older versions' errors are no ValueErrors
         return None

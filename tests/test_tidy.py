@@ -222,6 +222,35 @@ def test_real_time_passes_in_no_asyncio_test() -> None:
     assert not slept
 
 
+def test_types_of_msgspec_are_looked_at_in_one_place() -> None:
+    """Two threads that do so for the first time end the process. Modules that make their decoders when they are imported are safe."""
+    found = [
+        f"{path}:{line}"
+        for path in files()
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in AREAS and path.name != "forms.py"
+        for line in looks_at_types(ast.parse(path.read_text()))
+    ]
+    assert not found, "use log/format/forms.py"
+
+
+def test_looks_at_types_are_found() -> None:
+    assert [*looks_at_types(ast.parse("msgspec.convert(x, X)\nmsgspec.json.decode(x)\nmsgspec.json.decode(x, type=X)"))] == [1, 3]
+    assert [*looks_at_types(ast.parse("D = msgspec.json.Decoder(X)\ndef f():\n    return msgspec.json.Decoder(X)"))] == [3]
+
+
+def looks_at_types(tree: ast.Module) -> Iterator[int]:
+    yield from calls(tree, "msgspec.convert")
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and dotted(node.func) == "msgspec.json.decode"
+            and any(one.arg == "type" for one in node.keywords)
+        ):
+            yield node.lineno
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from calls(node, "msgspec.json.Decoder")
+
+
 def test_bans_are_lifted_per_file_and_not_in_a_line() -> None:
     lifted = re.compile("no" + "qa:[^#\n]*TID251")
     assert not places(lifted), "say it in pyproject.toml, per-file-ignores, with the reason"

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from ...log.format.forms import decoded
 from ...log.format.stored_json import Number, TimeMs, damaged
 
 FORMAT = 1
@@ -123,7 +124,7 @@ class _Form(Struct, frozen=True):
 def decode_heartbeat(data: bytes, *, where: str) -> Heartbeat:
     """The inverse of `encode_heartbeat`, also for heartbeats of versions that know more. Raises `DataDamaged`."""
     try:
-        form = msgspec.json.decode(data, type=_Form)
+        form = decoded(data, _Form)
         members = tuple(_listed(*one) for one in form.members)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError, ValueError) as error:
         raise damaged("a worker's heartbeat", error, where=where) from error

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from functools import cache
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from ..errors import DataDamaged, NewerFormatError
 from ..limits import FORMAT_BASIC, NAME_CHARS_MAX, NUMBER_MAX, TIME_MAX_MS
+from .forms import converted, decoded
 
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
 """A count or number of entries, offsets, rows or bytes, which fits into 63 bits."""
@@ -60,7 +60,7 @@ def parse_stored(
     Raises `NewerFormatError` when a field ``format`` says that another version of Penstock wrote the data, otherwise `DataDamaged`.
     """
     try:
-        value: T = _decoder(form).decode(data)  # type: ignore[arg-type]
+        value = decoded(data, form)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         check_version(_version(data), where=where, formats=formats)
         raise damaged(what, error, where=where, operation=operation, hint=hint) from error
@@ -73,7 +73,7 @@ def check_stored(
 ) -> T:
     """The same for values that were not read from JSON. Raises `DataDamaged`."""
     try:
-        return msgspec.convert(value, form)
+        return converted(value, form)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise damaged(what, error, where=where, operation=operation, hint=hint) from error
 
@@ -129,11 +129,6 @@ _WHOLE = re.compile(r"0|[1-9][0-9]{0,18}")
 def _version(data: bytes | str) -> object:
     """The value of the field ``format``, as far as it can be read."""
     try:
-        return _decoder(_Versioned).decode(data).format
+        return decoded(data, _Versioned).format
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-
-
-@cache
-def _decoder(form: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(form)

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import DataDamaged, ForeignObject
+from ...format.forms import converted, decoded
 from ...format.stored_json import Number, TimeMs, shown, whole_number
 from ...limits import NUMBER_MAX, QUEUES_MAX, TIME_MAX_MS
 from ...message.message import RARE, VALUE
@@ -176,8 +177,8 @@ def remove(file: TableFile, *, time_ms: int, data_change: bool) -> Action:
 def parse_add(fields: object, *, where: str) -> TableFile:
     """The file that an add names. Raises `ForeignObject` when Penstock did not write the add."""
     try:
-        found = msgspec.convert(fields, _Add)
-        stats = msgspec.json.decode(found.stats, type=_Stats)
+        found = converted(fields, _Add)
+        stats = decoded(found.stats, _Stats)
         file = TableFile(
             path=found.path,
             queue=_whole(found.partition_values.get("queue")),
@@ -274,7 +275,7 @@ def _checked_txn(found: Txn, where: str) -> Txn:
 
 def _parsed(fields: object, form: type[F], where: str) -> F:
     try:
-        return msgspec.convert(fields, form)
+        return converted(fields, form)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise _no_commit(where, error) from error
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...errors import DataDamaged, InternalError
+from ...format.forms import decoded
 from ...format.stored_json import Number, shown
 from ...limits import MIB
 from .actions import Logged, add_fields, parse_action
@@ -134,7 +135,7 @@ class _LastCheckpoint(msgspec.Struct):
 def decode_last_checkpoint(data: bytes) -> int | None:
     """The version that `_last_checkpoint` names. None when it makes no sense, as it is only a hint."""
     try:
-        return msgspec.json.decode(data, type=_LastCheckpoint).version
+        return decoded(data, _LastCheckpoint).version
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from ...errors import DataDamaged
+from ...format.forms import converted
 from ...format.stored_json import shown, whole_number
 from ...message.message import MESSAGE_SCHEMA
 from ...schema.arrow_types import fields_of_arrow
@@ -154,7 +155,7 @@ def _columns(found: TableMetadata) -> list[dict[str, Any]]:
     """The columns of a table as its schema has them. Raises `DataDamaged`."""
     try:
         fields = msgspec.json.decode(found.schema_string)["fields"]
-        return msgspec.convert(fields, list[dict[str, Any]])
+        return converted(fields, list[dict[str, Any]])
     except (msgspec.MsgspecError, RecursionError, KeyError, TypeError) as error:
         raise DataDamaged("the table has no schema that can be read", object=found.id, observed=shown(error)) from error
 

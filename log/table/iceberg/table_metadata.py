@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import DataDamaged, ForeignObject
+from ...format.forms import decoded
 from ...format.stored_json import Number, TimeMs, shown, whole_number
 from .columns import Columns, Json
 from .manifests import PARTITION_ID, PARTITION_SPEC
@@ -155,8 +156,8 @@ class _TableForm(_Form, frozen=True):
 def decode_table(data: bytes, *, version: int, where: str) -> IcebergTable:
     """The metadata of a version. Raises `DataDamaged`, or `ForeignObject` for a version that another engine wrote."""
     try:
-        found = msgspec.json.decode(data, type=_TableForm)
-        mapping = msgspec.json.decode(found.properties.name_mapping, type=list[dict[str, Any]])
+        found = decoded(data, _TableForm)
+        mapping = decoded(found.properties.name_mapping, list[dict[str, Any]])
         snapshots = tuple(_snapshot_of(form, found.location) for form in found.snapshots)
         if not found.schemas or found.schemas[-1].get("schema-id") != found.current_schema_id:
             raise ValueError(f"the current schema is not the last: {found.current_schema_id}")

@@ -1,0 +1,38 @@
+"""Read values as forms, which are types of msgspec's, from any thread.
+
+msgspec looks at a type when it is used for the first time, and remembers what it found before it has found all. A second thread that reads a
+value of the type meanwhile ends the process (seen with msgspec 0.22: a fault at address 0). So types are looked at one after the other.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from threading import Lock
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_LOOKING = Lock()
+
+
+def decoded(data: bytes | str, form: type[T]) -> T:
+    """JSON as a value of a form. Raises `msgspec.MsgspecError`, `UnicodeError` and `RecursionError`."""
+    value: T = _decoder(form).decode(data)  # type: ignore[arg-type]
+    return value
+
+
+def converted(value: object, form: type[T], *, str_keys: bool = False) -> T:
+    """A value as one of a form. Raises `msgspec.MsgspecError` and `RecursionError`.
+
+    ``str_keys``: whether the keys of mappings come from JSON, where each is text.
+    """
+    _decoder(form)  # type: ignore[arg-type]
+    return msgspec.convert(value, form, str_keys=str_keys)
+
+
+@cache
+def _decoder(form: type[Any]) -> msgspec.json.Decoder[Any]:
+    with _LOOKING:
+        return msgspec.json.Decoder(form)
