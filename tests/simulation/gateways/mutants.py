@@ -11,6 +11,7 @@ from penstock.consumers.receives import Receives
 from penstock.coordinator.queues.receives import attempt_hash
 from penstock.gateway.clients.registry import Client, Clients
 from penstock.gateway.consuming import settling
+from penstock.gateway.consuming.answers import Answers
 from penstock.gateway.consuming.keeping import Keeping
 from penstock.gateway.consuming.leases import Leases
 from penstock.gateway.consuming.pool import Pool, Pooled
@@ -54,6 +55,14 @@ def _left_to_its_end(_: Any) -> Callable[..., None]:
         self._answers.end_client(client.id)
 
     return lost
+
+
+def _as_if_lost(_: Any) -> Callable[..., list[str]]:
+    def doubtful(self: Answers, client_id: str) -> list[str]:
+        own = [answer for answer in self._open.get(client_id, {}).values() if answer.peer]
+        return [handle for answer in own for handle in self.broken_off(answer)]
+
+    return doubtful
 
 
 def _for_ever(_: Any) -> Callable[..., Any]:
@@ -135,6 +144,22 @@ MUTANTS: dict[str, Mutant] = {
         rule="G1",
         patch=both(attribute(Keeping, "round", _for_ever), attribute(Keeping, "_lost", lambda _: always(None))),
         scenario="steady",
+        steps=STEPS,
+    ),
+    "behind": Mutant(
+        guard="an answer that was written whole does not count as lost because its connection broke behind it",
+        rule="G4",
+        patch=attribute(Answers, "doubtful", _as_if_lost),
+        scenario="steady",
+        seeds=(2,),
+        steps=STEPS,
+    ),
+    "doubted": Mutant(
+        guard="what may not have arrived is not kept for hours",
+        rule="G1",
+        patch=attribute(Leases, "doubt", lambda _: always(None)),
+        scenario="steady",
+        seeds=(2,),
         steps=STEPS,
     ),
     "goodbye": Mutant(
