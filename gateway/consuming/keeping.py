@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
 from typing import Any, Final
 
-from ...coordinator import ReceiptRefused
+from ...coordinator import AlreadySettled, ReceiptRefused
 from ...log import MessageView, PenstockError
 from ...log.runtime.runtime import Clock
 from ..clients.registry import LOST_S, Client, Clients, Looked, Send
@@ -48,6 +48,8 @@ class Keeping:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_looking = False
         self._look_once_more = False
+        self.on_settled: list[Callable[[Pooled, str], Awaitable[None]]] = []
+        """Each is told of a handle whose message turns out to be settled at another gateway, as it is to be renewed."""
         clients.on_lost.append(self._lost)
         clients.on_change.append(self._changed)
 
@@ -202,10 +204,16 @@ class Keeping:
 
     async def _renew_first(self, pooled: Pooled, together: Together) -> None:
         for handle in together:
+            if handle not in self._leases:  # settled meanwhile
+                continue
             due_s = self._clock.monotonic_s() + RENEWED_FOR_S
             try:
                 await pooled.consumer.change_invisible_duration(handle, RENEWED_FOR)
-            except ReceiptRefused:  # settled beside this gateway, or given to another
+            except AlreadySettled:  # beside this gateway
+                self._leases.end(handle)
+                for told in self.on_settled:
+                    await told(pooled, handle)
+            except ReceiptRefused:  # or given to another
                 self._leases.end(handle)
             else:
                 self._leases.renewed(handle, due_s)
