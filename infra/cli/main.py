@@ -47,6 +47,7 @@ COMMANDS = {
     "verify-sync": _Command("changes.verify_sync", "Compare Delta tables with dumps of their source, or with a PostgreSQL."),
     "repair": _Command("lake.repair", "Let a log go on that stops at a damaged entry."),
     "gateway": _Command("gateway.gateway", "Serve RocketMQ 5's clients of any language."),
+    "console": _Command("console.console", "Serve the console of lakes to browsers: see what blocks, and act."),
     "maintain": _Command("lake.maintain", "Publish, compact, expire, trim and collect, until stopped."),
     "doctor": _Command("setup.doctor", "Check a store and this machine, with a fix for every problem."),
     "cost": _Command("setup.cost", "Estimate a workload's requests, storage and money."),

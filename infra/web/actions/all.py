@@ -1,0 +1,11 @@
+"""The actions by name. A new one is a module of this room and a line here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .action import Action
+from .parked import RELEASE, SKIP
+from .reset import RESET
+
+ACTIONS: dict[str, Action[Any]] = {one.name: one for one in (RELEASE, SKIP, RESET)}

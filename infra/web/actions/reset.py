@@ -1,0 +1,141 @@
+"""Reset of a group's offsets on a topic, with what would run again or be left out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import click
+
+from ....aio import Lake
+from ....log.errors import InvalidArgument
+from ....log.read.reader import Position as LogPosition
+from ....log.read.reader import Reader
+from ...console.values import Position
+from ..views.page import Crumb, Scene
+from .action import Action, Count, Done, Preview, Sample
+
+SAMPLE = 10
+_COLUMNS = ["queue", "offset", "message_id", "message_group", "tag", "store_timestamp"]
+_QUEUE_COLUMNS = ("queue", "now at", "then at", "again", "left out")
+_MESSAGE_COLUMNS = ("queue", "offset", "message id", "message group", "tag", "stored")
+_QUEUES_SHOWN = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """A reset of a group on a topic, or on one queue of it."""
+
+    group: str
+    topic: str
+    to: str
+    """``earliest``, ``latest``, an offset, a time such as ``2026-01-31T12:00Z``, or a time ago such as ``-10m``."""
+    queue: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One queue's way."""
+
+    queue: int
+    floor: int | None
+    """The offset below which all is settled; None: the group has not begun on the topic."""
+    to: int
+
+    @property
+    def again(self) -> int:
+        return 0 if self.floor is None else max(0, self.floor - self.to)
+
+    @property
+    def left_out(self) -> int:
+        return 0 if self.floor is None else max(0, self.to - self.floor)
+
+
+def position_of(text: str) -> LogPosition:
+    """A position as it is typed. Raises `InvalidArgument`."""
+    try:
+        found: LogPosition = Position().convert(text, None, None)
+    except click.UsageError as error:
+        raise InvalidArgument(error.message, operation="reset") from error
+    return found
+
+
+async def preview(scene: Scene, reset: Reset) -> Preview:
+    async def look(lake: Lake) -> Preview:
+        found = await lake.describe_group(reset.group)
+        reader = await lake.reader(reset.topic)
+        queues = None if reset.queue is None else [reset.queue]
+        offsets = await reader.resolve(position_of(reset.to), queues=queues)
+        floors = {one.queue: one.floor for one in found.queues if one.topic == reset.topic}
+        moves = [_Move(queue, floors.get(queue), offset) for queue, offset in sorted(offsets.items())]
+        return _preview_of(reset, moves, await _samples(reader, moves))
+
+    return await scene.using(look)
+
+
+def _preview_of(reset: Reset, moves: list[_Move], samples: tuple[Sample, ...]) -> Preview:
+    again, left_out = sum(one.again for one in moves), sum(one.left_out for one in moves)
+    rows = tuple((one.queue, one.floor, one.to, one.again, one.left_out) for one in moves[:_QUEUES_SHOWN])
+    # "latest" moves on by itself; what was shown is then still what was meant.
+    meant = reset.to if reset.to in ("latest", "earliest") else repr([(one.queue, one.to) for one in moves])
+    return Preview(
+        summary=f"Group {reset.group} goes on from {reset.to} on {reset.topic}: {again:,} messages again, {left_out:,} left out.",
+        stamp=hashlib.sha256(meant.encode()).hexdigest()[:16],
+        counts=(Count(name="messages again", value=again), Count(name="messages left out", value=left_out)),
+        samples=(Sample(title="Queues", columns=_QUEUE_COLUMNS, rows=rows), *samples),
+        type_name=reset.group,
+    )
+
+
+async def _samples(reader: Reader, moves: list[_Move]) -> tuple[Sample, ...]:
+    """The first messages that would run again, and the first that would be left out."""
+    again: Mapping[int, tuple[int, int]] = {one.queue: (one.to, one.to + one.again) for one in moves if one.again}
+    left_out = {one.queue: (one.floor, one.to) for one in moves if one.left_out and one.floor is not None}
+    found = (
+        ("The first messages that run again", await _read(reader, again)),
+        ("The first messages that are left out", await _read(reader, left_out)),
+    )
+    return tuple(Sample(title=title, columns=_MESSAGE_COLUMNS, rows=rows) for title, rows in found if rows)
+
+
+async def _read(reader: Reader, spans: Mapping[int, tuple[int, int]]) -> tuple[tuple[object, ...], ...]:
+    rows: list[tuple[object, ...]] = []
+    kept = await reader.offsets()
+    for queue, (start, end) in spans.items():
+        if len(rows) >= SAMPLE:
+            break
+        start = max(start, kept[queue][0])
+        end = min(end, start + SAMPLE - len(rows), kept[queue][1])
+        if start >= end:
+            continue
+        async for batch in reader.read(queue=queue, start=start, end=end, columns=_COLUMNS, damaged="skip"):
+            rows += [tuple(row[name] for name in _COLUMNS) for row in batch.to_pylist()]
+    return tuple(rows)
+
+
+async def do(scene: Scene, reset: Reset) -> Done:
+    queues = None if reset.queue is None else [reset.queue]
+    to = position_of(reset.to)
+    offsets = await scene.using(lambda lake: lake.reset_offsets(reset.group, reset.topic, to, queues=queues))
+    return Done(
+        summary=f"Group {reset.group} goes on from {reset.to} on {reset.topic}; its members carry it out within seconds.",
+        counts=(Count(name="queues", value=len(offsets)),),
+    )
+
+
+def _words(reset: Reset) -> list[str]:
+    queue = [] if reset.queue is None else ["--queue", str(reset.queue)]
+    return ["group", "reset", reset.group, reset.topic, "--to", reset.to, *queue]
+
+
+RESET = Action(
+    name="reset",
+    title="Reset offsets",
+    about="Lets a group go on from another place on a topic, while its consumers run.",
+    arguments=Reset,
+    preview=preview,
+    do=do,
+    command=_words,
+    back=lambda reset: Crumb(f"Consumer group {reset.group}", "group", {"group": reset.group}),
+)

@@ -1,0 +1,125 @@
+"""The way of an action: previewed, confirmed, done once, and logged with who and when."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....log.errors import CallError, PenstockError, PermissionDenied, ReadOnlyError, unforeseen
+from ..views.page import Scene
+from .action import Action, Done, Preview
+from .audit import Record, write
+
+log = logging.getLogger("penstock.console")
+
+OPERATOR = "operator"
+"""The role that may act."""
+
+
+class Changed(CallError):
+    """What the action touches is not any more as the preview showed it."""
+
+    kind = "changed_since_preview"
+
+
+class NotConfirmed(CallError):
+    """The name that confirms an action that destroys was not given."""
+
+    kind = "not_confirmed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """Who acts."""
+
+    name: str
+    role: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Does actions. With ``read_only`` it refuses all, whoever asks and by whichever way."""
+
+    read_only: bool
+    actions: dict[str, Action[Any]] = field(default_factory=dict)
+
+    def named(self, name: str) -> Action[Any]:
+        """An action. Raises `CallError` for a name of none."""
+        try:
+            return self.actions[name]
+        except KeyError:
+            raise CallError("there is no such action", operation="act", object=name, expected=", ".join(self.actions)) from None
+
+    async def run(
+        self, action: Action[Any], scene: Scene, arguments: object, actor: Actor, *, stamp: str, typed: str | None
+    ) -> Done:
+        """Do an action whose preview had this ``stamp``. Raises `Changed`, `NotConfirmed`, `ReadOnlyError`, and errors of the action.
+
+        What began is in the audit topic before anything is done; without that nothing is.
+        """
+        self.check_allowed(action, actor)
+        preview = await action.preview(scene, arguments)
+        check(action, preview, stamp=stamp, typed=typed)
+        began = self._record(action, scene, arguments, actor, preview)
+        await scene.using(lambda lake: write(lake, began))
+        try:
+            done = await action.do(scene, arguments)
+        except PenstockError as error:
+            await self._log_end(scene, began.ended(scene.now, str(error), failed=True))
+            raise
+        except Exception as error:
+            await self._log_end(scene, began.ended(scene.now, str(unforeseen(error, operation=action.name)), failed=True))
+            raise
+        finally:
+            scene.source.changed()
+        await self._log_end(scene, began.ended(scene.now, done.summary, failed=False))
+        return done
+
+    def check_allowed(self, action: Action[Any], actor: Actor) -> None:
+        """Raise `ReadOnlyError` or `PermissionDenied` unless this actor may do it."""
+        if self.read_only:
+            raise ReadOnlyError("the console was started with --read-only", operation=action.name)
+        if actor.role != OPERATOR:
+            raise PermissionDenied(
+                "only operators may act", operation=action.name, object=actor.name, expected=OPERATOR, observed=actor.role
+            )
+
+    def _record(self, action: Action[Any], scene: Scene, arguments: object, actor: Actor, preview: Preview) -> Record:
+        return Record(
+            id=scene.source.runtime.new_id(),
+            at=scene.now,
+            who=actor.name,
+            role=actor.role,
+            address=actor.address,
+            action=action.name,
+            arguments=action.texts(arguments),
+            state="began",
+            outcome=preview.summary,
+        )
+
+    async def _log_end(self, scene: Scene, record: Record) -> None:
+        """Write how an action ended. If that fails, the action's own outcome still reaches the viewer, and this log has the record."""
+        try:
+            await scene.using(lambda lake: write(lake, record))
+        except PenstockError as error:
+            log.error("the end of an action is not in the audit topic (%s): %s", error, record)  # noqa: TRY400 - no traceback needed
+
+
+def check(action: Action[Any], preview: Preview, *, stamp: str, typed: str | None) -> None:
+    """Raise unless this preview is what was confirmed."""
+    if preview.stamp != stamp or preview.is_nothing:
+        raise Changed(
+            "what this touches has changed since it was shown",
+            operation=action.name,
+            observed=preview.summary,
+            hint="look at the preview again; another operator may have acted, or consumers went on",
+        )
+    if preview.type_name is not None and typed != preview.type_name:
+        raise NotConfirmed(
+            "the name that confirms this was not typed",
+            operation=action.name,
+            expected=preview.type_name,
+            observed=typed or "nothing",
+        )

@@ -1,0 +1,130 @@
+"""The lakes that a console serves: one of the command line, or several of a file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from ....aio import Lake, connect
+from ....log.errors import InvalidArgument, PenstockError
+from ....log.runtime.runtime import Runtime
+from .source import LakeSource
+
+DEFAULT_NAME = "lake"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_REFRESH_NEAR, _REFRESH_FAR = timedelta(seconds=2), timedelta(seconds=60)
+
+
+class LakeNotServed(PenstockError):
+    """A name of no lake of this console."""
+
+    kind = "lake_not_served"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeOptions:
+    """One lake to serve."""
+
+    name: str
+    url: str
+    coordination: str | None = None
+    refresh: timedelta | None = None
+    """The time for which a look is kept. None: 2 s for folders and memory, 60 s for stores that count requests."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidArgument(
+                "a lake's name is part of its pages' URLs",
+                operation="console",
+                object=self.name,
+                expected="1 to 40 letters, digits, '_' and '-', the first a letter or digit",
+            )
+        if self.refresh is not None and not timedelta(milliseconds=100) <= self.refresh <= timedelta(hours=1):
+            raise InvalidArgument(
+                "refresh is out of range", operation="console", object=self.name, expected="100ms to 1h", observed=self.refresh
+            )
+
+    @property
+    def looks_kept(self) -> timedelta:
+        """The time for which a look is kept."""
+        if self.refresh is not None:
+            return self.refresh
+        far = "://" in self.url and not self.url.startswith(("file://", "memory://"))
+        return _REFRESH_FAR if far else _REFRESH_NEAR
+
+
+def lakes_of_file(path: Path, *, refresh: timedelta | None = None) -> tuple[LakeOptions, ...]:
+    """The lakes of a TOML file: a table ``[lakes.NAME]`` each, with ``url`` and perhaps ``coordination``. Raises `InvalidArgument`."""
+    try:
+        read = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidArgument(
+            "the file of lakes cannot be read", operation="console", object=str(path), observed=str(error)
+        ) from error
+    tables = read.get("lakes")
+    if not isinstance(tables, dict) or not tables or read.keys() != {"lakes"}:
+        raise InvalidArgument(
+            "the file names no lakes",
+            operation="console",
+            object=str(path),
+            expected='tables such as [lakes.shop] with url = "s3://bucket/prefix", and nothing else',
+        )
+    return tuple(_lake_of_table(path, name, table, refresh) for name, table in tables.items())
+
+
+def _lake_of_table(path: Path, name: str, table: object, refresh: timedelta | None) -> LakeOptions:
+    known = {"url", "coordination"}
+    if (
+        not isinstance(table, dict)
+        or "url" not in table
+        or table.keys() - known
+        or not all(isinstance(one, str) for one in table.values())
+    ):
+        raise InvalidArgument(
+            "a lake of the file is described otherwise",
+            operation="console",
+            object=f"{path}: lakes.{name}",
+            expected="url, and perhaps coordination, as texts",
+            observed=table,
+        )
+    return LakeOptions(name=name, url=table["url"], coordination=table.get("coordination"), refresh=refresh)
+
+
+class Lakes:
+    """The lakes by name, for as long as the console runs."""
+
+    def __init__(self, sources: Sequence[LakeSource]) -> None:
+        self._sources: Mapping[str, LakeSource] = {one.name: one for one in sources}
+
+    @staticmethod
+    def of(options: Sequence[LakeOptions], runtime: Runtime, *, read_only: bool) -> Lakes:
+        """The lakes of a console. With ``read_only`` none can be written to."""
+
+        def source(one: LakeOptions) -> LakeSource:
+            def open_it() -> Lake:
+                return connect(one.url, read_only=read_only, coordination=one.coordination, maintenance=False)
+
+            return LakeSource(one.name, open_it, runtime, one.looks_kept, one.coordination)
+
+        return Lakes([source(one) for one in options])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._sources)
+
+    def __getitem__(self, name: str) -> LakeSource:
+        try:
+            return self._sources[name]
+        except KeyError:
+            raise LakeNotServed(
+                "this console serves no such lake", operation="console", object=name, expected=", ".join(self._sources)
+            ) from None
+
+    async def close(self) -> None:
+        """Close all."""
+        for one in self._sources.values():
+            await one.close()

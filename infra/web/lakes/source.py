@@ -1,0 +1,160 @@
+"""One lake of the console: opened when it is needed, opened again when it was lost, and looked at once for all viewers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from ....aio import Lake
+from ....coordinator.operators.lake_view import GroupSeen, LakeSeen, LakeView, Unread
+from ....log.errors import PenstockError, ReopenError, RetryError
+from ....log.message.message import from_ms
+from ....log.runtime.runtime import Runtime
+from ....log.topic.records import topic_names
+from ...lake_metrics import view_of
+from ..faults import Fault
+from .memo import Memo
+
+T = TypeVar("T")
+
+log = logging.getLogger("penstock.console")
+
+STALE_LOOKS = 30.0
+"""The number of refreshes during which an old look is shown at once while the next one is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadThing:
+    """Something of the lake that a look could not read."""
+
+    kind: str
+    name: str
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """All groups and timers of a lake as one look found them, and the topics' names."""
+
+    at: datetime
+    topics: tuple[str, ...]
+    seen: LakeSeen
+    before: LakeSeen | None = None
+    """The look before, from which rates follow."""
+    unread: tuple[UnreadThing, ...] = ()
+
+    def group(self, name: str) -> tuple[GroupSeen, ...]:
+        """A consumer group on each of its topics."""
+        return tuple(one for one in self.seen.groups if one.group == name)
+
+    def topic(self, name: str) -> tuple[GroupSeen, ...]:
+        """The consumer groups on a topic."""
+        return tuple(one for one in self.seen.groups if one.topic == name)
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A lake while it is open."""
+
+    lake: Lake
+    view: LakeView
+    last: LakeSeen | None = None
+
+
+@dataclass
+class LakeSource:
+    """A lake by the name that its URLs have.
+
+    ``open`` gives a new `Lake`; ``refresh`` is the time for which a look is kept. Views and actions get the lake by `using`, so that one
+    that was lost is opened anew for the next caller.
+    """
+
+    name: str
+    open: Callable[[], Lake]
+    runtime: Runtime
+    refresh: timedelta
+    coordination: str | None = None
+    """The table of consumer groups as it was named; None: the lake's default."""
+    memo: Memo = field(init=False)
+    shown: str = field(init=False)
+    """The lake for people and shells: its URL without secrets."""
+    _opened: _Opened | None = field(init=False, default=None)
+    _endings: set[asyncio.Task[None]] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.memo = Memo(self.runtime.clock.monotonic_s)
+        self.shown = self._open().lake.url  # a URL that is none is told at once; nothing is asked of the store
+
+    async def using(self, work: Callable[[Lake], Awaitable[T]]) -> T:
+        """The result of ``work`` on the lake. An error that says that the lake is lost lets the next caller open it anew."""
+        opened = self._open()
+        try:
+            return await work(opened.lake)
+        except ReopenError as error:
+            self._lose(opened, error)
+            raise
+
+    async def look(self) -> Looked:
+        """All groups of the lake, as they were a moment ago."""
+        fresh_s = self.refresh.total_seconds()
+        return await self.memo.get(("look",), self._look, fresh_s=fresh_s, stale_s=fresh_s * STALE_LOOKS)
+
+    async def kept(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``make``, shared with all who ask for the same within a moment."""
+        return await self.memo.get(key, make, fresh_s=min(2.0, self.refresh.total_seconds()))
+
+    def changed(self) -> None:
+        """Forget what was looked at: an action changed the lake."""
+        self.memo.clear()
+
+    async def close(self) -> None:
+        """Close the lake."""
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            await opened.lake.close()
+        if self._endings:
+            await asyncio.gather(*self._endings)
+
+    def _open(self) -> _Opened:
+        if self._opened is None:
+            lake = self.open()
+            self._opened = _Opened(lake, view_of(lake, precise=self.refresh))
+        return self._opened
+
+    def _lose(self, opened: _Opened, error: PenstockError) -> None:
+        if self._opened is opened:
+            log.warning("the lake %s is opened anew: %s", self.name, error)
+            self._opened = None
+            self.memo.clear()
+            ending = asyncio.ensure_future(self._end(opened.lake))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
+
+    async def _end(self, lake: Lake) -> None:
+        try:
+            await lake.close()
+        except PenstockError as error:
+            log.warning("the lost lake %s did not close in order: %s", self.name, error)
+
+    async def _look(self) -> Looked:
+        opened = self._open()
+        unread: list[UnreadThing] = []
+
+        def failed(kind: Unread, name: str, error: PenstockError) -> None:
+            unread.append(UnreadThing(kind=str(kind), name=name, fault=Fault.of(error)))
+            if isinstance(error, ReopenError):
+                self._lose(opened, error)
+
+        at = from_ms(opened.lake.runtime.clock.wall_ms())
+        try:
+            names = await topic_names(opened.lake.store)
+            seen = await opened.view.look(failed=failed)
+        except (ReopenError, RetryError) as error:
+            self._lose(opened, error)
+            raise
+        before, opened.last = opened.last, seen
+        return Looked(at=at, topics=tuple(names), seen=seen, before=before, unread=tuple(unread))

@@ -1,0 +1,47 @@
+"""The console as an ASGI application, assembled."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route, Router
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ....log.runtime.runtime import Runtime
+from ..actions.all import ACTIONS
+from ..actions.run import Runner
+from ..lakes.lakes import Lakes
+from . import acting, pages
+from .gate import Faults, Gate, login_routes
+from .login import Login
+from .options import ConsoleOptions
+from .render import STATIC
+from .security import Shield, Signer
+from .site import Site
+
+KEY_BYTES = 32
+
+
+def site_of(options: ConsoleOptions, lakes: Lakes, runtime: Runtime, *, key: bytes) -> Site:
+    """The console's parts. ``key`` signs its sessions; a new key ends them."""
+    runner = Runner(read_only=options.read_only, actions=ACTIONS)
+    return Site(options, lakes, Login(options, Signer(key), runtime), runner, runtime)
+
+
+def app_of(site: Site) -> ASGIApp:
+    """The application. From outside inwards: protecting headers and the host's name, errors, who it is, and then the route."""
+
+    async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        response: Response = site.html(request, "nothing.html", title="There is no such page", status=404)
+        await response(scope, receive, send)
+
+    routes: list[Route | Mount] = [
+        *acting.routes(site),
+        *pages.routes(site),
+        *login_routes(site),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+    router = Router(routes, default=nothing)
+    return Shield(Faults(Gate(router, site), site), known_hosts=site.options.known_hosts, is_tls=site.options.is_tls)

@@ -1,0 +1,157 @@
+"""Who a request comes from: somebody who logged in, whom a trusted proxy names, or the user of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from starlette.datastructures import Headers
+
+from ....log.errors import InvalidArgument, PermissionDenied, RetryError
+from ....log.runtime.runtime import Runtime
+from .options import ConsoleOptions, Role, TrustedHeader
+from .passwords import NOBODY, PasswordFile
+from .security import SESSION_S, Session, Signer
+
+LOCAL_USER = "local"
+"""The name of who uses a console on loopback without a log-in."""
+NAME_CHARS_MAX = 200
+FAILURES_MAX, FAILURES_S = 5, 60.0
+"""The failures of a name or an address after which it waits, and for how long from the first of them."""
+_COUNTED_MAX = 10_000
+_AT_ONCE = 2
+"""Passwords checked at once: each takes 32 MiB and a tenth of a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewer:
+    """Who calls, and the session by which forms are protected."""
+
+    name: str
+    role: Role
+    session: Session
+
+
+class TooManyFailures(RetryError):
+    """Somebody guesses passwords."""
+
+    kind = "too_many_failures"
+
+
+@dataclass(slots=True)
+class Failures:
+    """Failed log-ins by name and by address. Pure but for what it remembers, which is bounded."""
+
+    _since: OrderedDict[str, tuple[float, int]] = field(default_factory=OrderedDict)
+
+    def check(self, now_s: float, *sources: str) -> None:
+        """Raise `TooManyFailures` when one of the sources must wait."""
+        for source in sources:
+            first_s, count = self._since.get(source, (now_s, 0))
+            if count >= FAILURES_MAX and now_s - first_s < FAILURES_S:
+                raise TooManyFailures(
+                    "too many failed log-ins", operation="log in", hint=f"try again in {FAILURES_S - (now_s - first_s):.0f} s"
+                )
+
+    def note(self, now_s: float, *sources: str) -> None:
+        """Count a failure."""
+        for source in sources:
+            first_s, count = self._since.pop(source, (now_s, 0))
+            self._since[source] = (now_s, 1) if now_s - first_s >= FAILURES_S else (first_s, count + 1)
+        while len(self._since) > _COUNTED_MAX:
+            self._since.popitem(last=False)
+
+    def forget(self, source: str) -> None:
+        self._since.pop(source, None)
+
+
+class Login:
+    """The log-in of one console."""
+
+    def __init__(self, options: ConsoleOptions, signer: Signer, runtime: Runtime) -> None:
+        self.signer = signer
+        self._options = options
+        self._runtime = runtime
+        self._file = None if options.password_file is None else PasswordFile(options.password_file)
+        self._failures = Failures()
+        self._checking = asyncio.Semaphore(_AT_ONCE)
+        self._ended: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def by_password(self) -> bool:
+        return self._file is not None
+
+    def viewer(self, cookie: str | None, headers: Headers, address: str) -> Viewer | None:
+        """Who calls; None: somebody who must log in first. Raises `PermissionDenied` for a call past the trusted proxy."""
+        now_s = self._runtime.clock.wall_ms() / 1000
+        session = None if cookie is None else self.signer.session(cookie, now_s=now_s)
+        if session is not None and session.id in self._ended:
+            session = None
+        if self._file is not None:
+            user = None if session is None else self._file.users().get(session.name)
+            if user is None or session is None or session.proof != user.proof:
+                return None
+            return Viewer(name=user.name, role=user.role, session=session)
+        name, role = self._named(headers, address)
+        if session is None or session.name != name:
+            session = self.session_of(name, proof="")
+        return Viewer(name=name, role=role, session=session)
+
+    def session_of(self, name: str, *, proof: str) -> Session:
+        """A new session."""
+        until_s = self._runtime.clock.wall_ms() // 1000 + SESSION_S
+        return Session(id=self._runtime.new_id(), name=name, proof=proof, until_s=until_s)
+
+    def _named(self, headers: Headers, address: str) -> tuple[str, Role]:
+        trusted = self._options.trusted
+        return (LOCAL_USER, Role.OPERATOR) if trusted is None else named_by_proxy(trusted, headers, address)
+
+    async def log_in(self, name: str, password: str, address: str) -> Viewer | None:
+        """A new session for somebody who knows the password; None: the name or the password is wrong. Raises `TooManyFailures`."""
+        assert self._file is not None, "the page of the log-in is there for a password file"
+        sources = (f"name {name[:NAME_CHARS_MAX]}", f"address {address}")
+        now_s = self._runtime.clock.monotonic_s()
+        self._failures.check(now_s, *sources)
+        self._failures.note(now_s, *sources)  # before the check, so that guesses side by side count too
+        user = self._file.users().get(name)
+        known = NOBODY if user is None else user.hash
+        async with self._checking:
+            matches = len(password) <= 1024 and await asyncio.to_thread(known.matches, password)
+        if user is None or not matches:
+            return None
+        for source in sources:
+            self._failures.forget(source)
+        return Viewer(name=user.name, role=user.role, session=self.session_of(user.name, proof=user.proof))
+
+    def log_out(self, session: Session) -> None:
+        """End a session for good."""
+        self._ended[session.id] = None
+        while len(self._ended) > _COUNTED_MAX:
+            self._ended.popitem(last=False)
+
+
+def named_by_proxy(trusted: TrustedHeader, headers: Headers, address: str) -> tuple[str, Role]:
+    """The name and role of a request by its proxy. Raises `PermissionDenied` for one that did not come through it."""
+    if address not in trusted.proxies:
+        raise PermissionDenied(
+            "requests come through the proxy in front",
+            operation="console",
+            expected=f"from {', '.join(sorted(trusted.proxies))}",
+            observed=address,
+            hint="name the proxy's address with --trust-from",
+        )
+    given = headers.getlist(trusted.header)
+    name = given[0].strip() if len(given) == 1 else ""
+    if not name or len(name) > NAME_CHARS_MAX:
+        raise PermissionDenied(
+            "the proxy in front does not say who calls", operation="console", expected=f"the header {trusted.header}, once"
+        )
+    return name, Role.OPERATOR if name in trusted.operators or "*" in trusted.operators else Role.VIEWER
+
+
+def check_header(name: str) -> str:
+    """The name of a header. Raises `InvalidArgument`."""
+    if not name.replace("-", "").isalnum() or not name.isascii():
+        raise InvalidArgument("this is no header's name", operation="console", observed=name, expected="such as X-Forwarded-User")
+    return name

@@ -1,0 +1,101 @@
+"""The OpenAPI document, made of the pages' dataclasses and the actions'. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.metadata
+import re
+import typing
+from typing import Any
+
+from ..actions.action import Action, Done, Preview
+from ..actions.all import ACTIONS
+from ..documents import Json, Schemas
+from ..faults import Fault
+from ..views.page import Page, Parameter
+from ..views.pages import PAGES
+
+
+@functools.cache
+def openapi() -> Json:
+    """The document."""
+    schemas = Schemas()
+    failed = _answer("What went wrong, and what to do", schemas.of(Fault))
+    paths: Json = {}
+    for page in PAGES:
+        paths[f"/api/l/{{lake}}{_path(page.path)}"] = {"get": _of_page(page, schemas, failed)}
+    for action in ACTIONS.values():
+        paths[f"/api/l/{{lake}}/actions/{action.name}"] = _of_action(action, schemas, failed)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Penstock console", "version": importlib.metadata.version("penstock")},
+        "paths": paths,
+        "components": {"schemas": dict(sorted(schemas.components.items()))},
+    }
+
+
+def _of_page(page: Page[Any], schemas: Schemas, failed: Json) -> Json:
+    names = [_name_in_path("lake"), *map(_name_in_path, page.names)]
+    return {
+        "operationId": page.name,
+        "summary": page.about,
+        "parameters": [*names, *map(_parameter, page.parameters)],
+        "responses": {"200": _answer(page.about, schemas.of(page.shows)), "default": failed},
+    }
+
+
+def _of_action(action: Action[Any], schemas: Schemas, failed: Json) -> Json:
+    hints = typing.get_type_hints(action.arguments)
+    arguments = [
+        {
+            "name": field.name,
+            "in": "query",
+            "required": field.default is dataclasses.MISSING,
+            "schema": schemas.of(hints[field.name]),
+        }
+        for field in dataclasses.fields(action.arguments)
+    ]
+    parameters = [_name_in_path("lake"), *arguments]
+    token = {"name": "X-Form-Token", "in": "header", "required": True, "schema": {"type": "string"}}
+    confirmed = {
+        "type": "object",
+        "properties": {"stamp": {"type": "string"}, "typed": {"type": "string"}},
+        "required": ["stamp"],
+    }
+    return {
+        "get": {
+            "operationId": f"preview_{action.name}",
+            "summary": f"What it would do. {action.about}",
+            "parameters": parameters,
+            "responses": {"200": _answer("The preview", schemas.of(Preview)), "default": failed},
+        },
+        "post": {
+            "operationId": action.name,
+            "summary": action.about,
+            "parameters": [*parameters, token],
+            "requestBody": {"required": True, "content": {"application/json": {"schema": confirmed}}},
+            "responses": {"200": _answer("What was done", schemas.of(Done)), "default": failed},
+        },
+    }
+
+
+def _path(path: str) -> str:
+    return re.sub(r"\{(\w+):path\}", r"{\1}", path)
+
+
+def _name_in_path(name: str) -> Json:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _parameter(one: Parameter) -> Json:
+    schema: Json = {"type": "integer" if one.kind is int else "string"}
+    schema |= {} if one.default is None else {"default": one.default}
+    schema |= {} if one.least is None else {"minimum": one.least}
+    schema |= {} if one.most is None else {"maximum": one.most}
+    schema |= {"enum": list(one.choices)} if one.choices else {}
+    return {"name": one.name, "in": "query", "description": one.help, "schema": schema}
+
+
+def _answer(description: str, schema: Json) -> Json:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}

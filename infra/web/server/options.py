@@ -1,0 +1,90 @@
+"""The options of `penstock console`, checked before anything is done. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from ....log.errors import InvalidArgument
+from ..lakes.lakes import LakeOptions
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Role(StrEnum):
+    """What somebody may do."""
+
+    VIEWER = "viewer"
+    """Look."""
+    OPERATOR = "operator"
+    """Look and act."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustedHeader:
+    """A log-in by a proxy in front, which says in a header who calls."""
+
+    header: str
+    operators: frozenset[str] = frozenset()
+    """The names that are operators; all others are viewers."""
+    proxies: frozenset[str] = frozenset({"127.0.0.1", "::1"})
+    """The addresses whose header is believed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleOptions:
+    """What a console serves, where, and to whom. Raises `InvalidArgument` for what must not be."""
+
+    lakes: tuple[LakeOptions, ...]
+    host: str = "127.0.0.1"
+    port: int = 8085
+    read_only: bool = False
+    hosts: tuple[str, ...] = ()
+    """More names by which browsers may reach a console on loopback, such as that of a proxy in front."""
+    password_file: Path | None = None
+    trusted: TrustedHeader | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.lakes:
+            raise self._bad("no lake is given", hint="give --lake URL, or --config FILE")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise self._bad("--tls-cert and --tls-key go together")
+        if self.password_file is not None and self.trusted is not None:
+            raise self._bad("--password-file and --trust-header are two ways to log in", hint="give one of them")
+        if not self.asks_who and not is_loopback(self.host):
+            raise self._bad(
+                "a console that others can reach must know who they are",
+                observed=f"--host {self.host}, and no log-in",
+                hint="give --password-file (lines by `penstock console password NAME`) or --trust-header, or stay at --host 127.0.0.1",
+            )
+
+    @property
+    def asks_who(self) -> bool:
+        """Whether viewers must log in."""
+        return self.password_file is not None or self.trusted is not None
+
+    @property
+    def is_tls(self) -> bool:
+        return self.tls_cert is not None
+
+    @property
+    def known_hosts(self) -> frozenset[str] | None:
+        """The names by which it may be called, without ports. None: by any, as a log-in protects it."""
+        return frozenset(map(str.lower, (*LOOPBACK_NAMES, *self.hosts))) if is_loopback(self.host) else None
+
+    def _bad(self, message: str, *, observed: str | None = None, hint: str | None = None) -> InvalidArgument:
+        return InvalidArgument(message, operation="console", observed=observed, hint=hint)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address. A name but ``localhost`` may mean anything."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

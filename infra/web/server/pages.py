@@ -1,0 +1,128 @@
+"""The answers of the pages: HTML, the same as JSON, and the live values."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from ....log.errors import InvalidArgument
+from ..documents import document
+from ..faults import PATIENCE_S, late
+from ..views.page import Asked, Page, Scene, shell_line
+from ..views.pages import PAGES
+from .events import stream
+from .openapi import openapi
+from .site import Site, json_response, viewer_of
+from .urls import page_url
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of all pages."""
+    found = [Route("/", root(site)), Route("/api/openapi.json", described), Route("/api/session", session(site))]
+    for page in PAGES:
+        found.append(Route(f"/l/{{lake}}{page.path}", html(site, page), name=page.name))
+        found.append(Route(f"/api/l/{{lake}}{page.path}", api(site, page)))
+        found.append(Route(f"/live/l/{{lake}}{page.path}", live(site, page)))
+    return found
+
+
+def asked_of(page: Page[Any], request: Request) -> Asked:
+    """What a request asks a page for. Raises `InvalidArgument`."""
+    names = list(dict(request.query_params))
+    if len(request.query_params.multi_items()) != len(names):
+        raise InvalidArgument("a parameter is given twice", operation="show a page", object=page.name)
+    return page.asked({name: request.path_params[name] for name in page.names}, dict(request.query_params))
+
+
+async def shown_of(page: Page[Any], scene: Scene, asked: Asked) -> Any:  # noqa: ANN401 - the page's dataclass
+    """What a page shows now. Raises `StoreUnavailable` when that takes too long."""
+    try:
+        async with asyncio.timeout(1.5 * PATIENCE_S):  # its parts give up before, and say which they are
+            return await page.shown(scene, asked)
+    except TimeoutError:
+        raise late(1.5 * PATIENCE_S) from None
+
+
+def html(site: Site, page: Page[Any]) -> Endpoint:
+    """The page itself."""
+
+    async def answer(request: Request) -> Response:
+        scene, asked = site.scene(request), asked_of(page, request)
+        shown = await shown_of(page, scene, asked)
+        names = {**asked.path, **asked.query}
+        return site.html(
+            request,
+            f"{page.name}.html",
+            title=page.title_of(asked),
+            source=scene.source,
+            live=page.live(shown),
+            crumbs=page.crumbs(asked),
+            page=page,
+            shown=shown,
+            asked=asked,
+            now=scene.now,
+            command=shell_line(scene.source, page.command(asked)),
+            api=page_url(scene.source.name, page.name, names, below="/api"),
+            live_url=page_url(scene.source.name, page.name, names, below="/live"),
+        )
+
+    return answer
+
+
+def api(site: Site, page: Page[Any]) -> Endpoint:
+    """What the page shows, as JSON."""
+
+    async def answer(request: Request) -> Response:
+        return json_response(document(await shown_of(page, site.scene(request), asked_of(page, request))))
+
+    return answer
+
+
+def live(site: Site, page: Page[Any]) -> Endpoint:
+    """The page's values that change, as events."""
+
+    async def answer(request: Request) -> Response:
+        scene, asked = site.scene(request), asked_of(page, request)
+
+        async def values() -> dict[str, object]:
+            return dict(page.live(await shown_of(page, scene, asked)))
+
+        return stream(site, values, every=scene.source.refresh)
+
+    return answer
+
+
+def root(site: Site) -> Endpoint:
+    """The way to the only lake, or the list of several."""
+
+    async def answer(request: Request) -> Response:
+        if len(site.lakes.names) == 1:
+            return RedirectResponse(page_url(site.lakes.names[0], "overview", {}), status_code=302)
+        sources = [site.lakes[name] for name in site.lakes.names]
+        return site.html(request, "lakes.html", title="Lakes", sources=sources)
+
+    return answer
+
+
+async def described(request: Request) -> Response:
+    """The OpenAPI document."""
+    return json_response(openapi())
+
+
+def session(site: Site) -> Endpoint:
+    """Who calls, for programs that act."""
+
+    async def answer(request: Request) -> Response:
+        viewer = viewer_of(request)
+        token = site.login.signer.form_token(viewer.session)
+        facts = {"name": viewer.name, "role": viewer.role, "may_act": site.may_act(viewer), "form_token": token}
+        return json_response(document({**facts, "lakes": site.lakes.names}))
+
+    return answer

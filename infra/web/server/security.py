@@ -1,0 +1,125 @@
+"""What protects the console's answers and who may call it: headers, the name of the host, signed tokens. Pure but for its ASGI shell."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CSP,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_HSTS = "max-age=31536000"
+SESSION_S = 12 * 3600
+
+
+def host_name(header: str) -> str:
+    """The name in a ``Host`` header, without the port."""
+    host = header.strip().lower()
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def is_known_host(header: str, known: frozenset[str] | None) -> bool:
+    """Whether a request calls this console by a name of its own. A page of another site whose name leads here does not."""
+    return known is None or host_name(header) in known
+
+
+def is_same_origin(headers: Mapping[str, str]) -> bool:
+    """Whether a request that writes comes from a page of this console, as far as the browser says."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What the cookie of a viewer says."""
+
+    id: str
+    name: str
+    proof: str
+    """What the log-in was proved by: a session ends when it changes."""
+    until_s: int
+    """The end by the wall clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Signs sessions and the tokens of forms, by a key that lives as long as the process."""
+
+    key: bytes = field(repr=False)
+
+    def cookie(self, session: Session) -> str:
+        """A session as a cookie's value."""
+        fields = [session.id, session.name, session.proof, session.until_s]
+        body = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
+        return f"{body}.{self._signature('session', body)}"
+
+    def session(self, cookie: str, *, now_s: float) -> Session | None:
+        """The session of a cookie; None: it is none of ours, or over."""
+        body, _, signature = cookie.partition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature("session", body).encode()):
+            return None
+        number, name, proof, until_s = json.loads(base64.urlsafe_b64decode(body))
+        return Session(id=number, name=name, proof=proof, until_s=until_s) if now_s < until_s else None
+
+    def form_token(self, session: Session) -> str:
+        """The token that forms of a session carry."""
+        return self._signature("form", session.id)
+
+    def is_form_token(self, session: Session, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.form_token(session).encode())
+
+    def _signature(self, use: str, text: str) -> str:
+        return hmac.new(self.key, f"{use}:{text}".encode(), hashlib.sha256).hexdigest()
+
+
+class Shield:
+    """The outermost layer: refuses requests that call another host, and gives every answer its protecting headers."""
+
+    def __init__(self, app: ASGIApp, *, known_hosts: frozenset[str] | None, is_tls: bool) -> None:
+        self._app = app
+        self._known_hosts = known_hosts
+        self._headers = {**HEADERS, "strict-transport-security": _HSTS} if is_tls else HEADERS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            return
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        if len(hosts) != 1 or not is_known_host(hosts[0], self._known_hosts):
+            body = b"421: this console is not reached by that name; start it with --allow-host to let it be.\n"
+            head = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+            await protected({"type": "http.response.start", "status": 421, "headers": head})
+            await protected({"type": "http.response.body", "body": body})
+            return
+        await self._app(scope, receive, protected)

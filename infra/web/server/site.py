@@ -1,0 +1,227 @@
+"""What all parts of the server share, and how a page or an error becomes an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl
+
+from jinja2 import Environment
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from ....log.errors import (
+    CallError,
+    InvalidArgument,
+    PenstockError,
+    PermissionDenied,
+    ReadOnlyError,
+    RetryError,
+)
+from ....log.escapes import escaped_json
+from ....log.runtime.runtime import Runtime
+from ..actions.action import Action
+from ..actions.run import Actor, Changed, Runner
+from ..documents import document
+from ..faults import Fault
+from ..lakes.lakes import Lakes
+from ..lakes.source import LakeSource
+from ..views.page import Asked, Crumb, Page, Scene
+from ..views.pages import PAGES
+from .login import Login, TooManyFailures, Viewer
+from .options import ConsoleOptions, Role
+from .render import environment, live_tag
+from .urls import action_url, page_url, static_url
+
+FORM_BYTES_MAX = 64 * 1024
+COOKIE = "penstock_session"
+FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
+TOKEN_HEADER = "x-form-token"  # noqa: S105 - the name of a header
+
+_STATUSES = {"topic_not_found": 404, "topic_deleted": 404, "group_not_found": 404, "message_not_found": 404, "lake_not_served": 404}
+
+
+class FormRefused(CallError):
+    """A form that is not from a page of this session."""
+
+    kind = "form_refused"
+
+
+@dataclass
+class Site:
+    """One console."""
+
+    options: ConsoleOptions
+    lakes: Lakes
+    login: Login
+    runner: Runner
+    runtime: Runtime
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the console ends: streams end then."""
+    templates: Environment = field(default_factory=environment)
+    streams: int = 0
+    """The streams of live values that are open."""
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie. Its prefix lets browsers take it from TLS alone."""
+        return f"__Host-{COOKIE}" if self.options.is_tls else COOKIE
+
+    def scene(self, request: Request) -> Scene:
+        """The lake that a request names. Raises `LakeNotServed`."""
+        return Scene(self.lakes[request.path_params["lake"]])
+
+    def may_act(self, viewer: Viewer | None) -> bool:
+        return viewer is not None and viewer.role is Role.OPERATOR and not self.options.read_only
+
+    def actor(self, request: Request) -> Actor:
+        """Who acts by a request."""
+        viewer = viewer_of(request)
+        return Actor(name=viewer.name, role=str(viewer.role), address=address_of(request))
+
+    def html(
+        self,
+        request: Request,
+        template: str,
+        *,
+        title: str,
+        source: LakeSource | None = None,
+        status: int = 200,
+        live: Mapping[str, object] | None = None,
+        crumbs: Sequence[Crumb] = (),
+        **values: Any,  # noqa: ANN401 - what the template takes
+    ) -> Response:
+        """An answer drawn by a template, which stands in the base of all pages."""
+        viewer = request.scope.get("viewer")
+        name = None if source is None else source.name
+        context = {
+            "title": title,
+            "lake": name,
+            "lakes": self.lakes.names,
+            "menu": [page for page in PAGES if page.menu is not None] if name is not None else [],
+            "page": None,
+            "crumbs": crumbs,
+            "command": None,
+            "viewer": viewer,
+            "may_act": self.may_act(viewer),
+            "read_only": self.options.read_only,
+            "by_password": self.login.by_password,
+            "form_token": "" if viewer is None else self.login.signer.form_token(viewer.session),
+            **_links(name),
+            "live": partial(live_tag, live or {}),
+            "is_live": bool(live),
+        }
+        return HTMLResponse(self.templates.get_template(template).render(context | values), status_code=status)
+
+    async def form(self, request: Request) -> dict[str, str]:
+        """The fields of a form, or of a JSON object of texts. Raises `FormRefused` unless it carries the token of its session."""
+        fields = await read_form(request)
+        token = request.headers.get(TOKEN_HEADER) or fields.pop(FORM_TOKEN, "")
+        if not self.login.signer.is_form_token(viewer_of(request).session, token):
+            raise FormRefused(
+                "the form is not from a page of this session",
+                operation=request.url.path,
+                hint="reload the page and try again; programs send the token of /api/session in the header X-Form-Token",
+            )
+        return fields
+
+    def failed(self, request: Request, error: PenstockError) -> Response:
+        """The answer to a request that failed: a page, or JSON below ``/api``."""
+        fault, status = Fault.of(error), status_of(error)
+        if request.url.path.startswith(("/api/", "/live/")):
+            return json_response({"error": fault.kind, **document(fault)}, status=status)
+        name = str(request.scope.get("path_params", {}).get("lake", ""))
+        source = self.lakes[name] if name in self.lakes.names else None
+        return self.html(request, "failed.html", title="It did not work", source=source, status=status, fault=fault)
+
+
+def _links(lake: str | None) -> dict[str, Any]:
+    """The functions by which templates write links, all of them within a lake."""
+
+    def url(page: str, /, **names: object) -> str:
+        return page_url(lake if lake is not None else str(names.pop("lake")), page, names)
+
+    def act(action: str, /, **names: object) -> str:
+        assert lake is not None, "actions are linked from pages of a lake"
+        return action_url(lake, action, names)
+
+    def paged(page: Page[Any], asked: Asked, number: int) -> str:
+        return url(page.name, **{**asked.path, **asked.query, "page": number})
+
+    return {"url": url, "action_url": act, "paged": paged, "static": static_url}
+
+
+def viewer_of(request: Request) -> Viewer:
+    """Who calls. The gate in front lets nobody through unnamed."""
+    viewer = request.scope.get("viewer")
+    if not isinstance(viewer, Viewer):
+        raise PermissionDenied("log in first", operation=request.url.path)
+    return viewer
+
+
+def address_of(request: Request) -> str:
+    return "" if request.client is None else request.client.host
+
+
+def action_of(site: Site, request: Request) -> Action[Any]:
+    return site.runner.named(request.path_params["action"])
+
+
+def status_of(error: PenstockError) -> int:
+    """The HTTP status of an error."""
+    match error:
+        case TooManyFailures():
+            return 429
+        case PermissionDenied() | ReadOnlyError() | FormRefused():
+            return 403
+        case Changed():
+            return 409
+        case _ if error.kind in _STATUSES:
+            return _STATUSES[error.kind]
+        case CallError():
+            return 400
+        case RetryError():
+            return 503
+    return 500
+
+
+def json_response(content: object, *, status: int = 200) -> Response:
+    """A JSON answer, in which no character can steer a terminal."""
+    text = escaped_json(json.dumps(content, ensure_ascii=False))
+    return Response(text.encode("utf-8", "backslashreplace"), status_code=status, media_type="application/json")
+
+
+def download(data: bytes, name: str) -> Response:
+    """Bytes of anybody's as a file. No browser shows them as a page."""
+    plain = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)[:100] or "download"
+    headers = {"content-disposition": f'attachment; filename="{plain}"'}
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a small form or JSON object. Raises `InvalidArgument`."""
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > FORM_BYTES_MAX:
+            raise InvalidArgument("the form is too large", operation=request.url.path, expected=f"at most {FORM_BYTES_MAX} bytes")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        if kind == "application/json":
+            fields = json.loads(data or b"{}")
+            if isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values()):
+                return fields
+        elif kind == "application/x-www-form-urlencoded":
+            return dict(parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=100))
+    except ValueError as error:
+        raise InvalidArgument("the form cannot be read", operation=request.url.path, observed=str(error)) from error
+    raise InvalidArgument(
+        "the form is of another kind",
+        operation=request.url.path,
+        expected="application/x-www-form-urlencoded, or a JSON object of texts",
+        observed=kind or "none",
+    )

@@ -1,0 +1,39 @@
+"""The URLs of the console. Every link goes through here: names are percent-encoded, whatever they hold. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+from ....log.errors import InternalError
+from ..views.pages import BY_NAME
+
+_NAME = re.compile(r"\{(\w+)(?::path)?\}")
+
+
+def page_url(lake: str, page: str, values: Mapping[str, object], *, below: str = "") -> str:
+    """The URL of a page. Values that its path does not name are its query; None and the empty text are left out.
+
+    ``below`` is ``/api`` for the JSON, and ``/live`` for the values that change.
+    """
+    found = BY_NAME.get(page)
+    if found is None:
+        raise InternalError("a link names no page; please report it", operation="url", object=page)
+    left = {name: value for name, value in values.items() if value is not None and value != ""}
+    path = _NAME.sub(lambda match: quote(str(left.pop(match[1])), safe=""), found.path)
+    return f"{below}/l/{quote(lake, safe='')}{path}{_query(left)}"
+
+
+def action_url(lake: str, action: str, values: Mapping[str, object], *, below: str = "") -> str:
+    """The URL of an action, with its arguments: None is left out."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return f"{below}/l/{quote(lake, safe='')}/actions/{quote(action, safe='')}{_query(given)}"
+
+
+def static_url(name: str) -> str:
+    return f"/static/{name}"
+
+
+def _query(values: Mapping[str, object]) -> str:
+    return f"?{urlencode({name: str(value) for name, value in values.items()}, quote_via=quote)}" if values else ""

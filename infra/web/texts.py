@@ -1,0 +1,101 @@
+"""Values as a page shows them: foreign text harmless and visible, times, ages, sizes. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+
+from ..console.output import duration_text, size_text
+
+_KEPT = {"\n", "\t"}
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Unicode's categories of characters that steer, join or hide instead of being seen."""
+_PICTURES = 0x2400
+_DELETE = "\x7f"
+
+
+def visible(text: str) -> str:
+    """Foreign text whose every character can be seen: controls as their pictures, other unseen ones by their number."""
+    if text.isprintable():
+        return text
+    return "".join(char if char in _KEPT or char.isprintable() else _picture(char) for char in text)
+
+
+def _picture(char: str) -> str:
+    if char < " ":
+        return chr(_PICTURES + ord(char))
+    if char == _DELETE:
+        return "\u2421"
+    return f"[U+{ord(char):04X}]" if unicodedata.category(char) in _UNSEEN else char
+
+
+def shown(value: object) -> str:
+    """A value as text."""
+    match value:
+        case None:
+            return "-"
+        case str() if not isinstance(value, Enum):
+            return visible(value)
+        case Enum():
+            return visible(str(value.value))
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return rate_text(value)
+        case datetime():
+            return time_text(value)
+        case timedelta():
+            return age_text(value)
+        case _:
+            return visible(str(value))
+
+
+def time_text(time: datetime) -> str:
+    """A time in UTC to the second; the viewer's browser adds that of its own zone."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def age_text(age: timedelta) -> str:
+    """An age by its two greatest units; nobody reads more of it."""
+    whole = timedelta(seconds=age // timedelta(seconds=1)) if age >= timedelta(seconds=1) else age
+    return " ".join(duration_text(whole).split()[:2])
+
+
+def rate_text(rate: float) -> str:
+    """A number a second."""
+    return f"{rate:,.1f}" if rate < 10 else f"{rate:,.0f}"
+
+
+def bytes_text(size_bytes: float) -> str:
+    """A size in bytes as ``1.5 MiB``."""
+    return size_text(size_bytes)
+
+
+BODY_SHOWN_BYTES = 64 * 1024
+"""The most bytes of a body that a page holds; the whole body is a download."""
+
+
+def body_text(body: bytes, *, most: int = BODY_SHOWN_BYTES) -> tuple[str, bool]:
+    """A body of any bytes as visible text, at most so many bytes of it, and whether that is all of it. Bytes that are no text are shown
+    in hexadecimal digits, 32 to a line.
+    """
+    head = body[:most]
+    try:
+        text = _decoded(head, is_cut=len(body) > most)
+    except UnicodeDecodeError:
+        lines = (head[at : at + 32] for at in range(0, min(len(head), most // 4), 32))
+        return "\n".join(line.hex(" ") for line in lines), len(body) <= most // 4
+    return visible(text), len(body) <= most
+
+
+def _decoded(head: bytes, *, is_cut: bool) -> str:
+    """The text of bytes. Of a cut one the last character may be missing."""
+    try:
+        return head.decode()
+    except UnicodeDecodeError as error:
+        if is_cut and error.start >= len(head) - 3:
+            return head[: error.start].decode()
+        raise

@@ -1,0 +1,85 @@
+"""What needs an operator, the most urgent first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from ..lakes.source import Looked, UnreadThing
+from .rows import GroupRow, group_rows
+
+LATE = timedelta(minutes=5)
+"""The age of the oldest message from which a group is said to be behind."""
+
+
+class Urgency(StrEnum):
+    """How soon somebody should act."""
+
+    ACT = "act"
+    """It goes on only when somebody acts."""
+    LOOK = "look"
+    """It may go on by itself, or may not."""
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """One thing that needs an operator."""
+
+    urgency: Urgency
+    kind: str
+    """A word for programs: unread, parked, unattended, unowned, blocked, behind, dead_letters."""
+    text: str
+    count: int
+    group: str | None = None
+    topic: str | None = None
+    age: timedelta | None = None
+
+
+_ORDER = [Urgency.ACT, Urgency.LOOK, Urgency.NOTE]
+
+
+def attention(looked: Looked) -> tuple[Attention, ...]:
+    """All of it that the last look tells."""
+    found = [*map(_unread, looked.unread), *(one for row in group_rows(looked) for one in _of_group(row))]
+    return tuple(sorted(found, key=lambda one: (_ORDER.index(one.urgency), -one.count, one.text)))
+
+
+def _unread(thing: UnreadThing) -> Attention:
+    return Attention(
+        urgency=Urgency.ACT, kind="unread", text=f"{thing.kind} {thing.name} cannot be read: {thing.fault.message}", count=1
+    )
+
+
+def _of_group(row: GroupRow) -> Iterator[Attention]:
+    where = {"group": row.group, "topic": row.topic, "age": row.age}
+    if row.parked:
+        groups = _counted(row.parked, "message group is parked", "message groups are parked")
+        yield Attention(urgency=Urgency.ACT, kind="parked", text=f"{groups} until you release or skip", count=row.parked, **where)
+    if row.lag and not row.consumers:
+        waiting = _counted(row.lag, "message waits", "messages wait")
+        yield Attention(urgency=Urgency.ACT, kind="unattended", text=f"{waiting}, and no consumer runs", count=row.lag, **where)
+    elif row.lag and row.queues_owned < row.queues:
+        unowned = row.queues - row.queues_owned
+        text = _counted(unowned, "queue has no live owner", "queues have no live owner")
+        yield Attention(urgency=Urgency.LOOK, kind="unowned", text=text, count=unowned, **where)
+    if row.blocked:
+        text = _counted(row.blocked, "message group waits for a retry", "message groups wait for a retry")
+        yield Attention(urgency=Urgency.LOOK, kind="blocked", text=text, count=row.blocked, **where)
+    if row.consumers and row.age is not None and row.age >= LATE:
+        text = _counted(row.lag, "message is not settled", "messages are not settled")
+        yield Attention(urgency=Urgency.LOOK, kind="behind", text=text, count=row.lag, **where)
+    if row.dead_letters:
+        text = _counted(row.dead_letters, "dead letter was written", "dead letters were written")
+        yield Attention(urgency=Urgency.NOTE, kind="dead_letters", text=text, count=row.dead_letters, **where)
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def worst(found: Sequence[Attention]) -> Urgency | None:
+    """The most urgent; None: all is well."""
+    return found[0].urgency if found else None

@@ -1,0 +1,132 @@
+"""One consumer group: settings, members, every queue with what holds it up, and its parked message groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from ....aio import Lake
+from ....coordinator import GroupDescription, GroupNotFound, ParkedGroup, QueueStanding
+from ....coordinator.groups.record import setting_text
+from ..faults import Part
+from .page import Asked, Crumb, Page, Scene
+
+PARKED_SHOWN = 200
+QUEUES_SHOWN = 500
+MEMBERS_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a group, as they are spelt to people."""
+
+    delivery_order: str
+    retry: str
+    max_attempts: int | None
+    """The deliveries until a message is given up; None: any number."""
+    dead_letter_policy: str
+    filters: dict[str, str]
+    """What is taken of a topic, by its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The group on its topics, queue by queue."""
+
+    settings: Settings
+    members: tuple[str, ...]
+    """The members that joined, some of them perhaps dead by now; the first of very many."""
+    members_total: int
+    topics: tuple[str, ...]
+    lag: int
+    age: timedelta
+    lost_letters: int
+    queues_total: int
+    queues: tuple[QueueStanding, ...]
+    """All queues, or those with the greatest lag of very many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parked:
+    """The parked message groups, with the message that each stands at."""
+
+    total: int
+    rows: tuple[ParkedGroup, ...]
+    """The first of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupShown:
+    """What the page shows."""
+
+    group: str
+    standing: Part[Standing]
+    parked: Part[Parked]
+
+
+async def gather(scene: Scene, asked: Asked) -> GroupShown:
+    name = asked["group"]
+
+    async def standing(lake: Lake) -> Standing:
+        return standing_of(await lake.describe_group(name))
+
+    async def parked(lake: Lake) -> Parked:
+        found = await lake.parked(name)
+        return Parked(total=len(found), rows=tuple(found[:PARKED_SHOWN]))
+
+    return GroupShown(group=name, standing=await scene.part(standing, fatal=(GroupNotFound,)), parked=await scene.part(parked))
+
+
+def standing_of(found: GroupDescription) -> Standing:
+    """A group's description as the page shows it."""
+    queues = found.queues
+    if len(queues) > QUEUES_SHOWN:
+        queues = tuple(sorted(queues, key=lambda one: -one.lag)[:QUEUES_SHOWN])
+    return Standing(
+        settings=Settings(
+            delivery_order=found.settings.delivery_order.value,
+            retry=setting_text(found.settings.retry),
+            max_attempts=found.settings.max_attempts,
+            dead_letter_policy=found.settings.dead_letter_policy.value,
+            filters=dict(found.settings.filters),
+        ),
+        members=found.members[:MEMBERS_SHOWN],
+        members_total=len(found.members),
+        topics=tuple(dict.fromkeys(one.topic for one in found.queues)),
+        lag=found.lag,
+        age=found.lag_time,
+        lost_letters=found.lost_letters,
+        queues_total=len(found.queues),
+        queues=queues,
+    )
+
+
+def live(shown: GroupShown) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if (standing := shown.standing.value) is not None:
+        found |= {"lag": standing.lag, "age": standing.age, "members": standing.members_total}
+        for one in standing.queues:
+            at = f"{one.topic}:{one.queue}"
+            found |= {f"floor:{at}": one.floor, f"next:{at}": one.next_offset, f"lag:{at}": one.lag, f"age:{at}": one.lag_time}
+            found |= {f"{name}:{at}": getattr(one, name) for name in ("in_flight", "waiting", "blocked", "parked", "suspects")}
+    if shown.parked.value is not None:
+        found["parked"] = shown.parked.value.total
+    return found
+
+
+def _crumbs(_: Asked) -> Sequence[Crumb]:
+    return [Crumb("Groups", "groups")]
+
+
+PAGE = Page(
+    name="group",
+    path="/groups/{group}",
+    title="Consumer group {group}",
+    about="Settings, members, the progress and obstacles of every queue, and the parked message groups.",
+    shows=GroupShown,
+    gather=gather,
+    command=lambda asked: ["group", "describe", asked["group"]],
+    crumbs=_crumbs,
+    live=live,
+)

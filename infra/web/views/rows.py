@@ -1,0 +1,104 @@
+"""Rows that several pages show: a consumer group on a topic. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from ....coordinator.operators.lake_view import GroupSeen, LakeSeen
+from ..lakes.source import Looked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A consumer group on one topic."""
+
+    group: str
+    topic: str
+    lag: int
+    age: timedelta | None
+    """The age of the oldest message that is not settled; None: not known yet."""
+    settled_per_second: float | None
+    """The messages settled a second since the look before; None: there was none, or the group was reset since."""
+    in_flight: int
+    waiting: int
+    blocked: int
+    parked: int
+    consumers: int
+    queues: int
+    queues_owned: int
+    dead_letters: int
+    """The dead letters ever written."""
+
+
+def group_rows(looked: Looked) -> list[GroupRow]:
+    """All groups on all topics, with the greatest lag first."""
+    before = {(one.group, one.topic): one for one in (looked.before.groups if looked.before is not None else ())}
+    took_s = 0.0 if looked.before is None else looked.seen.ended_s - looked.before.ended_s
+    rows = (_row(one, before.get((one.group, one.topic)), took_s) for one in looked.seen.groups)
+    return sorted(rows, key=lambda one: (-one.lag, one.group, one.topic))
+
+
+def _row(seen: GroupSeen, before: GroupSeen | None, took_s: float) -> GroupRow:
+    standings = [one.standing for one in seen.queues]
+    ages = [one.lag_ms for one in seen.queues if one.lag_ms is not None]
+    return GroupRow(
+        group=seen.group,
+        topic=seen.topic,
+        lag=sum(one.lag for one in standings),
+        age=timedelta(milliseconds=max(ages)) if ages else None,
+        settled_per_second=None if before is None else _rate(settled(seen) - settled(before), took_s),
+        in_flight=sum(one.in_flight for one in standings),
+        waiting=sum(one.waiting for one in standings),
+        blocked=sum(one.blocked for one in standings),
+        parked=sum(one.parked for one in standings),
+        consumers=seen.consumers,
+        queues=len(seen.queues),
+        queues_owned=seen.owned,
+        dead_letters=seen.dead_letters,
+    )
+
+
+def settled(seen: GroupSeen) -> int:
+    """The number of messages that a group is done with, of those ever stored."""
+    return sum((one.standing.next_offset or 0) - one.standing.lag for one in seen.queues)
+
+
+def stored(seen: LakeSeen) -> Mapping[str, int]:
+    """The number of messages ever stored in each topic that a group reads."""
+    return {one.topic: sum(queue.standing.next_offset or 0 for queue in one.queues) for one in seen.groups}
+
+
+def stored_per_second(looked: Looked) -> Mapping[str, float]:
+    """The messages stored a second in each topic that a group reads, since the look before."""
+    if looked.before is None:
+        return {}
+    before, took_s = stored(looked.before), looked.seen.ended_s - looked.before.ended_s
+    rates = {topic: _rate(now - before[topic], took_s) for topic, now in stored(looked.seen).items() if topic in before}
+    return {topic: rate for topic, rate in rates.items() if rate is not None}
+
+
+def _rate(count: int, seconds: float) -> float | None:
+    """The rate; None where there is none, as after a reset."""
+    return None if count < 0 or seconds <= 0 else round(count / seconds, 1)
+
+
+def live_group(row: GroupRow) -> dict[str, object]:
+    """The values of a group's row that change, by their keys."""
+    at = f"{row.group}:{row.topic}"
+    return {
+        f"lag:{at}": row.lag,
+        f"age:{at}": row.age,
+        f"rate:{at}": row.settled_per_second,
+        f"blocked:{at}": row.blocked,
+        f"parked:{at}": row.parked,
+        f"waiting:{at}": row.waiting,
+        f"consumers:{at}": row.consumers,
+        f"owned:{at}": f"{row.queues_owned:,} of {row.queues:,}",
+    }
+
+
+def live_groups(rows: Sequence[GroupRow]) -> dict[str, object]:
+    """The same of several."""
+    return {key: value for row in rows for key, value in live_group(row).items()}

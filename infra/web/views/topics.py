@@ -1,0 +1,130 @@
+"""The list of topics, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ....aio import Lake
+from ....log.errors import TopicDeleted, TopicNotFound
+from ....log.message.message import from_ms
+from ....log.paths import is_timer_log
+from ....log.read.reader import Reader
+from ..faults import Part
+from ..lakes.source import Looked
+from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+from .rows import stored_per_second
+
+_AT_ONCE = 8
+_GONE = {TopicNotFound.kind, TopicDeleted.kind}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """What is read of each topic in the list."""
+
+    message_type: str
+    is_typed: bool
+    queues: int
+    messages: int
+    """The messages that are kept."""
+    retention: timedelta | None
+    """How long messages are kept; None: for ever."""
+    created: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    """A topic in the list."""
+
+    topic: str
+    facts: Part[TopicFacts]
+    groups: int
+    """The consumer groups that have begun on it."""
+    lag: int
+    """The messages that are not settled, of all its groups."""
+    waiting_timers: int
+    stored_per_second: float | None
+    """The messages stored a second since the look before; None: not known, as of a topic that no group reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """One page of the list."""
+
+    at: datetime
+    span: Span
+    rows: tuple[TopicRow, ...]
+
+
+async def gather(scene: Scene, asked: Asked) -> Topics:
+    looked = await scene.source.look()
+    wanted = (asked.text("filter") or "").lower()
+    names = [name for name in looked.topics if not is_timer_log(name) and wanted in name.lower()]
+    span = Span.of(len(names), asked.number("page"))
+    facts = await _all_facts(scene, names[span.slice])
+    rates = stored_per_second(looked)
+    rows = (_row(looked, name, one, rates.get(name)) for name, one in facts.items())
+    return Topics(at=looked.at, span=span, rows=tuple(rows))
+
+
+async def _all_facts(scene: Scene, names: Sequence[str]) -> dict[str, Part[TopicFacts]]:
+    """The facts of topics, without those that were deleted, whose folders stay until they are collected."""
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(name: str) -> Part[TopicFacts]:
+        async with limit:
+            return await scene.part(lambda lake: _facts(lake, name))
+
+    found = await asyncio.gather(*map(read, names))
+    return {name: one for name, one in zip(names, found, strict=True) if one.fault is None or one.fault.kind not in _GONE}
+
+
+async def _facts(lake: Lake, name: str) -> TopicFacts:
+    topic = await lake.topic(name)
+    offsets = await Reader(topic).offsets()
+    return TopicFacts(
+        message_type=str(topic.settings.message_type),
+        is_typed=topic.settings.schema is not None,
+        queues=topic.settings.queues,
+        messages=sum(following - earliest for earliest, following in offsets.values()),
+        retention=topic.settings.retention,
+        created=from_ms(topic.record.created_ms),
+    )
+
+
+def _row(looked: Looked, name: str, facts: Part[TopicFacts], rate: float | None) -> TopicRow:
+    groups = looked.topic(name)
+    return TopicRow(
+        topic=name,
+        facts=facts,
+        groups=len(groups),
+        lag=sum(queue.standing.lag for group in groups for queue in group.queues),
+        waiting_timers=looked.seen.timers.get(name, 0),
+        stored_per_second=rate,
+    )
+
+
+def live(shown: Topics) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for row in shown.rows:
+        found |= {f"lag:{row.topic}": row.lag, f"stored:{row.topic}": row.stored_per_second}
+        if row.facts.value is not None:
+            found[f"messages:{row.topic}"] = row.facts.value.messages
+    return found
+
+
+PAGE = Page(
+    name="topics",
+    path="/topics",
+    title="Topics",
+    about="The topics with their type, size, retention and readers, 50 a page.",
+    shows=Topics,
+    gather=gather,
+    command=lambda asked: ["topic", "list"],
+    parameters=(FILTER, NUMBER),
+    menu="Topics",
+    live=live,
+)
