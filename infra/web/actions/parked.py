@@ -90,7 +90,7 @@ def _groups(found: Sequence[ParkedGroup]) -> str:
 
 def _words(order: str, chosen: Chosen) -> list[str]:
     words = ["group", order, chosen.group]
-    if chosen.topic is chosen.queue is chosen.message_group is None:
+    if all(value is None for value in (chosen.topic, chosen.queue, chosen.message_group)):
         return [*words, "--all"]
     for name, value in (("topic", chosen.topic), ("queue", chosen.queue), ("message-group", chosen.message_group)):
         words += [] if value is None else [f"--{name}", str(value)]

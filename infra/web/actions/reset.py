@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import click
 
@@ -55,7 +56,7 @@ class _Move:
 def position_of(text: str) -> LogPosition:
     """A position as it is typed. Raises `InvalidArgument`."""
     try:
-        found: LogPosition = Position().convert(text, None, None)
+        found = cast("LogPosition", Position().convert(text, None, None))
     except click.UsageError as error:
         raise InvalidArgument(error.message, operation="reset") from error
     return found

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("penstock.console")
 
-STALE_LOOKS = 30.0
+STALE_LOOKS = 3.0
 """The number of refreshes during which an old look is shown at once while the next one is made."""
 
 
@@ -63,6 +63,7 @@ class _Opened:
     lake: Lake
     view: LakeView
     last: LakeSeen | None = None
+    had_topics: bool = False
 
 
 @dataclass
@@ -129,7 +130,6 @@ class LakeSource:
         if self._opened is opened:
             log.warning("the lake %s is opened anew: %s", self.name, error)
             self._opened = None
-            self.memo.clear()
             ending = asyncio.ensure_future(self._end(opened.lake))
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
@@ -157,4 +157,13 @@ class LakeSource:
             self._lose(opened, error)
             raise
         before, opened.last = opened.last, seen
+        if opened.had_topics and not names:
+            # What is open goes on as if nothing was written any more: a log that is gone looks like one that stands still.
+            self._lose(opened, gone(self.shown))
+        opened.had_topics = bool(names)
         return Looked(at=at, topics=tuple(names), seen=seen, before=before, unread=tuple(unread))
+
+
+def gone(lake: str) -> ReopenError:
+    """The error of a lake whose topics are all gone."""
+    return ReopenError("the lake had topics, and has none any more", operation="look at the lake", object=lake)

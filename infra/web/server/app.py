@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
@@ -43,5 +46,12 @@ def app_of(site: Site) -> ASGIApp:
         *login_routes(site),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    router = Router(routes, default=nothing)
+
+    @asynccontextmanager
+    async def life(_: object) -> AsyncIterator[None]:
+        yield
+        site.ending.set()
+        await site.lakes.close()
+
+    router = Router(routes, default=nothing, lifespan=life)
     return Shield(Faults(Gate(router, site), site), known_hosts=site.options.known_hosts, is_tls=site.options.is_tls)

@@ -30,6 +30,9 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         request = Request(scope, receive)
         if scope["method"] not in ("GET", "HEAD", "POST"):
             await Response("405\n", status_code=405, media_type="text/plain")(scope, receive, send)
@@ -77,6 +80,9 @@ class Faults:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on. Raises only what comes when the answer has begun: the connection is cut then."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         begun = False
 
         async def noted(message: Message) -> None:

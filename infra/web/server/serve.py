@@ -47,7 +47,7 @@ async def _serve(
         app_of(site),
         http="h11",
         ws="none",
-        lifespan="off",
+        lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,

@@ -30,7 +30,7 @@ class Attention:
 
     urgency: Urgency
     kind: str
-    """A word for programs: unread, parked, unattended, unowned, blocked, behind, dead_letters."""
+    """A word for programs: empty, unread, parked, unattended, unowned, blocked, behind, dead_letters."""
     text: str
     count: int
     group: str | None = None
@@ -38,12 +38,19 @@ class Attention:
     age: timedelta | None = None
 
 
+_EMPTY = Attention(
+    urgency=Urgency.LOOK,
+    kind="empty",
+    text="The lake has no topics: it is a new one, another one than you meant, or gone.",
+    count=0,
+)
 _ORDER = [Urgency.ACT, Urgency.LOOK, Urgency.NOTE]
 
 
 def attention(looked: Looked) -> tuple[Attention, ...]:
     """All of it that the last look tells."""
-    found = [*map(_unread, looked.unread), *(one for row in group_rows(looked) for one in _of_group(row))]
+    empty = [] if looked.topics else [_EMPTY]
+    found = [*empty, *map(_unread, looked.unread), *(one for row in group_rows(looked) for one in _of_group(row))]
     return tuple(sorted(found, key=lambda one: (_ORDER.index(one.urgency), -one.count, one.text)))
 
 
@@ -54,26 +61,28 @@ def _unread(thing: UnreadThing) -> Attention:
 
 
 def _of_group(row: GroupRow) -> Iterator[Attention]:
-    where = {"group": row.group, "topic": row.topic, "age": row.age}
+    for urgency, kind, count, text in _troubles(row):
+        yield Attention(urgency=urgency, kind=kind, text=text, count=count, group=row.group, topic=row.topic, age=row.age)
+
+
+def _troubles(row: GroupRow) -> Iterator[tuple[Urgency, str, int, str]]:
     if row.parked:
         groups = _counted(row.parked, "message group is parked", "message groups are parked")
-        yield Attention(urgency=Urgency.ACT, kind="parked", text=f"{groups} until you release or skip", count=row.parked, **where)
+        yield Urgency.ACT, "parked", row.parked, f"{groups} until you release or skip"
     if row.lag and not row.consumers:
         waiting = _counted(row.lag, "message waits", "messages wait")
-        yield Attention(urgency=Urgency.ACT, kind="unattended", text=f"{waiting}, and no consumer runs", count=row.lag, **where)
+        yield Urgency.ACT, "unattended", row.lag, f"{waiting}, and no consumer runs"
     elif row.lag and row.queues_owned < row.queues:
         unowned = row.queues - row.queues_owned
-        text = _counted(unowned, "queue has no live owner", "queues have no live owner")
-        yield Attention(urgency=Urgency.LOOK, kind="unowned", text=text, count=unowned, **where)
+        yield Urgency.LOOK, "unowned", unowned, _counted(unowned, "queue has no live owner", "queues have no live owner")
     if row.blocked:
         text = _counted(row.blocked, "message group waits for a retry", "message groups wait for a retry")
-        yield Attention(urgency=Urgency.LOOK, kind="blocked", text=text, count=row.blocked, **where)
+        yield Urgency.LOOK, "blocked", row.blocked, text
     if row.consumers and row.age is not None and row.age >= LATE:
-        text = _counted(row.lag, "message is not settled", "messages are not settled")
-        yield Attention(urgency=Urgency.LOOK, kind="behind", text=text, count=row.lag, **where)
+        yield Urgency.LOOK, "behind", row.lag, _counted(row.lag, "message is not settled", "messages are not settled")
     if row.dead_letters:
         text = _counted(row.dead_letters, "dead letter was written", "dead letters were written")
-        yield Attention(urgency=Urgency.NOTE, kind="dead_letters", text=text, count=row.dead_letters, **where)
+        yield Urgency.NOTE, "dead_letters", row.dead_letters, text
 
 
 def _counted(count: int, one: str, several: str) -> str:

@@ -1,0 +1,61 @@
+"""A lake for the console's tests: a topic, groups that stand still, hostile names."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from penstock import aio, connect
+from penstock.coordinator.cells.keys import queue_key
+from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.log import Message
+from tests.cells import change_cell, parked
+
+HOSTILE = "<img src=x onerror=alert(1)>'\"&"
+"""A message group that would act in a page that prints it as it is."""
+
+
+def fill(folder: Path) -> None:
+    """Topic orders of two queues with five messages, and group billing that has begun on it."""
+    with connect(folder) as lake:
+        lake.create_topic("orders", message_type="FIFO", queues=2)
+        lake.create_topic("mails", queues=1)
+        with lake.producer("orders", linger=timedelta(0)) as producer:
+            for queue, group in ((0, "ann"), (0, HOSTILE), (0, "ann"), (0, HOSTILE), (1, "cid")):
+                producer.send(Message(b"body", message_group=group), queue=queue)
+        lake.create_group("billing", dead_letter_policy="park")
+        lake.reset_offsets("billing", "orders", "earliest")
+
+
+def park(folder: Path) -> None:
+    """Let the hostile message group and cid's be parked in group billing."""
+    for queue, head in ((0, 1), (1, 0)):
+        marker, listed = parked(head), OffsetSet.of([(0, head + 1)])
+        change_cell(
+            lambda: aio.connect(folder),
+            queue,
+            lambda cell, m=marker, behind=listed: replace(cell.with_listed(behind), markers={7: m}),  # type: ignore[misc]
+        )
+
+
+def still_parked(folder: Path) -> list[str | None]:
+    """The message groups of billing that are parked."""
+
+    async def run() -> list[str | None]:
+        async with aio.connect(folder, read_only=True) as lake:
+            return [one.message_group for one in await lake.parked("billing")]
+
+    return asyncio.run(run())
+
+
+def write_cell(folder: Path, content: bytes) -> None:
+    """Put something else in the place of billing's cell of queue 0."""
+
+    async def run() -> None:
+        async with aio.connect(folder) as lake:
+            key, cells = queue_key("billing", "orders", 0), lake.coordination.cells
+            await cells.write(key, content, on=await cells.read(key), deadline_s=9e18)
+
+    asyncio.run(run())

@@ -1,0 +1,125 @@
+"""Actions: what they show first, that they do it once, and what the audit topic then says."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from penstock import aio
+from penstock.infra.web.actions.all import ACTIONS
+from penstock.infra.web.actions.audit import AUDIT_TOPIC
+from tests.infra.web.conftest import Open
+from tests.infra.web.shop import HOSTILE, still_parked
+
+ONE = f"/actions/release?{urlencode({'group': 'billing', 'topic': 'orders', 'queue': 0, 'message_group': HOSTILE})}"
+ALL = "/actions/skip?group=billing"
+RESET = "/actions/reset?group=billing&topic=orders&to=latest"
+
+
+def audited(folder: Path) -> list[dict[str, Any]]:
+    """The lines of the audit topic."""
+
+    async def run() -> list[dict[str, Any]]:
+        async with aio.connect(folder, read_only=True) as lake:
+            reader = await lake.reader(AUDIT_TOPIC)
+            return [json.loads(message.body or b"") async for message in reader.messages()]
+
+    return asyncio.run(run())
+
+
+def test_one_parked_message_group_is_released(console: Open, stuck: Path) -> None:
+    browser = console()
+    page = html.unescape(browser.page(ONE))
+    assert "1 message group of billing will be tried again" in page
+    assert HOSTILE in page
+    assert "penstock group release billing --topic orders --queue 0 --message-group" in page
+    assert "1 message group released" in browser.submit(ONE)
+    assert still_parked(stuck) == ["cid"]
+    assert [one["message_group"] for one in browser.api("/groups/billing")["parked"]["value"]["rows"]] == ["cid"]
+
+
+def test_who_did_what_when_and_how_it_ended_is_in_the_lake(console: Open, stuck: Path) -> None:
+    console().submit(ONE)
+    began, ended = audited(stuck)
+    assert (began["state"], ended["state"], began["id"]) == ("began", "done", ended["id"])
+    assert (began["who"], began["role"], began["address"], began["action"]) == ("local", "operator", "127.0.0.1", "release")
+    assert began["arguments"] == {"group": "billing", "topic": "orders", "queue": "0", "message_group": HOSTILE}
+    assert ended["outcome"].startswith("1 message group released")
+    assert began["at"] <= ended["at"]
+
+
+def test_skipping_asks_for_the_name_of_the_group(console: Open, stuck: Path) -> None:
+    browser = console()
+    assert "was not typed" in browser.submit(ALL, status=400)
+    assert "was not typed" in browser.submit(ALL, status=400, typed="Billing")
+    assert len(still_parked(stuck)) == 2
+    assert "2 message groups skipped" in browser.submit(ALL, typed="billing")
+    assert not still_parked(stuck)
+
+
+def test_of_two_operators_the_second_is_shown_what_changed(console: Open, stuck: Path) -> None:
+    first, second = console(), console()
+    seen = second.form(ALL)
+    first.submit(ONE)
+    answer = second.client.post(f"/l/lake{ALL}", data={**seen, "typed": "billing"})
+    assert answer.status_code == 409
+    assert "has changed since it was shown" in answer.text
+    assert "1 message group of billing" in answer.text
+    assert still_parked(stuck) == ["cid"]
+
+
+def test_an_action_is_not_done_twice(console: Open, stuck: Path) -> None:
+    browser = console()
+    seen = browser.form(ONE)
+    assert browser.client.post(f"/l/lake{ONE}", data=seen).status_code == 200
+    assert browser.client.post(f"/l/lake{ONE}", data=seen).status_code == 409
+    assert len(audited(stuck)) == 2
+
+
+def test_a_reset_shows_what_is_left_out_and_what_runs_again(console: Open, folder: Path) -> None:
+    browser = console()
+    shown = browser.api(RESET)
+    assert shown["counts"] == [{"name": "messages again", "value": 0}, {"name": "messages left out", "value": 5}]
+    queues, left_out = shown["samples"]
+    assert queues["rows"] == [[0, 0, 4, 0, 4], [1, 0, 1, 0, 1]]
+    assert [row[3] for row in left_out["rows"]] == ["ann", HOSTILE, "ann", HOSTILE, "cid"]
+    browser.submit(RESET, typed="billing")
+    back = RESET.replace("latest", "earliest")
+    shown = browser.api(back)
+    assert shown["counts"][0] == {"name": "messages again", "value": 5}
+    assert shown["samples"][1]["title"] == "The first messages that run again"
+    browser.submit(back, typed="billing")
+    assert browser.api("/groups/billing")["standing"]["value"]["lag"] == 5
+
+
+def test_programs_act_by_the_same_two_steps(console: Open, stuck: Path) -> None:
+    browser = console()
+    token = browser.client.get("/api/session").json()["form_token"]
+    stamp = browser.api(ALL)["stamp"]
+    confirmed = {"stamp": stamp, "typed": "billing"}
+    assert browser.client.post(f"/api/l/lake{ALL}", json=confirmed).status_code == 403
+    answer = browser.client.post(f"/api/l/lake{ALL}", json=confirmed, headers={"x-form-token": token})
+    assert (answer.status_code, answer.json()["counts"]) == (200, [{"name": "message groups", "value": 2}])
+    answer = browser.client.post(f"/api/l/lake{ALL}", json=confirmed, headers={"x-form-token": token})
+    assert (answer.status_code, answer.json()["error"]) == (409, "changed_since_preview")
+
+
+def test_large_or_strange_forms_are_refused(console: Open) -> None:
+    browser = console()
+    path = f"/api/l/lake{ALL}"
+    assert browser.client.post(path, content=b"x" * 100_000, headers={"content-type": "application/json"}).status_code == 400
+    assert browser.client.post(path, content=b"[1]", headers={"content-type": "application/json"}).status_code == 400
+    assert browser.client.post(path, content=b"stamp=1", headers={"content-type": "text/plain"}).status_code == 400
+    assert (
+        browser.client.post(path, content=b"\xff", headers={"content-type": "application/x-www-form-urlencoded"}).status_code == 400
+    )
+
+
+def test_every_action_says_what_it_is() -> None:
+    for name, action in ACTIONS.items():
+        assert action.name == name
+        assert action.about.endswith(".")

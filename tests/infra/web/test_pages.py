@@ -1,0 +1,178 @@
+"""What the pages show of a lake, as HTML and as JSON, also where a part of it is damaged or gone."""
+
+from __future__ import annotations
+
+import html
+import shutil
+from pathlib import Path
+
+import pytest
+
+from penstock.infra.web.lakes.lakes import LakeOptions
+from penstock.infra.web.views.pages import PAGES
+from penstock.log.paths import TopicPaths
+from tests.infra.web.conftest import REFRESH, Browser, Open
+from tests.infra.web.shop import HOSTILE, fill, park, write_cell
+from tests.waiting import wait_until
+
+
+def test_the_overview_names_first_what_needs_somebody(console: Open, stuck: Path) -> None:
+    browser = console()
+    found = browser.api("/")
+    assert (found["topics"], found["groups"], found["parked"]) == (2, 1, 2)
+    assert [one["kind"] for one in found["attention"]] == ["parked", "unattended"] or [
+        one["kind"] for one in found["attention"]
+    ] == ["unattended", "parked"]
+    (row,) = found["furthest_behind"]
+    assert (row["group"], row["topic"], row["consumers"], row["queues"]) == ("billing", "orders", 0, 2)
+    assert "2 message groups are parked until you release or skip" in browser.page("/")
+
+
+def test_topics_show_their_size_and_readers(console: Open) -> None:
+    browser = console()
+    rows = {row["topic"]: row for row in browser.api("/topics")["rows"]}
+    assert rows.keys() == {"orders", "mails"}
+    assert rows["orders"]["facts"]["value"]["messages"] == 5
+    assert (rows["orders"]["groups"], rows["orders"]["lag"]) == (1, 5)
+    assert [row["topic"] for row in browser.api("/topics?filter=MAI")["rows"]] == ["mails"]
+    assert browser.api("/topics?page=99")["span"] == {"page": 1, "pages": 1, "first": 1, "last": 2, "total": 2}
+
+
+def test_a_topic_shows_each_group_beside_what_is_kept(console: Open) -> None:
+    found = console().api("/topics/orders")
+    assert [(one["queue"], one["messages"]) for one in found["stored"]["value"]["queues"]] == [(0, 4), (1, 1)]
+    (position,) = found["positions"]["value"]
+    assert (position["group"], position["kept"], position["behind"], position["lag"]) == ("billing", 5, 0, 5)
+    assert 0 < position["left_s"] <= found["stored"]["value"]["retention_s"]
+
+
+def test_a_group_shows_what_holds_it_up_and_what_to_do(console: Open, stuck: Path) -> None:
+    browser = console()
+    found = browser.api("/groups/billing")
+    assert [one["message_group"] for one in found["parked"]["value"]["rows"]] == [HOSTILE, "cid"]
+    assert [one["parked"] for one in found["standing"]["value"]["queues"]] == [1, 1]
+    page = browser.page("/groups/billing")
+    assert html.escape(HOSTILE, quote=False).partition("&#39;")[0][:20] in page
+    assert f"penstock group describe billing --lake file://{stuck}" in html.unescape(page)
+    assert "Release all" in page
+
+
+@pytest.mark.parametrize("page", [page.name for page in PAGES])
+def test_every_page_has_what_people_find_their_way_by(console: Open, stuck: Path, page: str) -> None:
+    (one,) = [known for known in PAGES if known.name == page]
+    text = console().page(one.path.format(topic="orders", group="billing"))
+    assert text.count("<h1>") == 1
+    assert all(
+        part in text
+        for part in ('<html lang="en">', "<main ", 'class="skip"', 'aria-label="Way here"', "<code data-copy>penstock ")
+    )
+    assert text.count("<table>") == text.count("<caption>") == text.count('role="region"')
+
+
+def test_programs_find_every_page_described(console: Open) -> None:
+    browser = console()
+    document = browser.client.get("/api/openapi.json").json()
+    for page in PAGES:
+        described = document["paths"][f"/api/l/{{lake}}{page.path}"]["get"]
+        assert described["operationId"] == page.name
+        name = described["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        shown = browser.api(page.path.format(topic="orders", group="billing"))
+        assert set(document["components"]["schemas"][name]["properties"]) == set(shown)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/topics/none", 404, "there is no such topic"),
+        ("/topics/a%2Fb", 404, "There is no such page"),
+        ("/topics/a%00b", 400, "bad topic name"),
+        ("/topics/%DLQ%25", 400, "bad topic name"),
+        ("/groups/none", 404, "there is no such consumer group"),
+        ("/topics?page=0", 400, "a whole number, 1 to"),
+        ("/topics?page=99999999999999999999999", 400, "a whole number, 1 to"),
+        ("/topics?page=x", 400, "a whole number, 1 to"),
+        ("/topics?page=1&page=2", 400, "given twice"),
+        ("/topics?nothing=1", 400, "no such parameter"),
+        (f"/topics?filter={'x' * 5000}", 400, "at most 4096 characters"),
+        ("/actions/none?group=billing", 400, "there is no such action"),
+        ("/actions/release", 400, "an argument is missing"),
+        ("/actions/release?group=billing&queue=-1", 400, "no whole number"),
+        ("/actions/release?group=billing&queue=99", 400, "queue"),
+        ("/actions/reset?group=billing&topic=orders&to=yesterday", 400, "is no position"),
+        ("/actions/reset?group=billing&topic=orders&to=77", 400, "offset"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said_and_never_a_traceback(console: Open, path: str, status: int, said: str) -> None:
+    page = html.unescape(console().page(path, status=status))
+    assert said in page
+    assert "Traceback" not in page
+
+
+def test_a_lake_that_is_not_served_is_named(console: Open) -> None:
+    answer = console().client.get("/l/other/")
+    assert answer.status_code == 404
+    assert "serves no such lake" in answer.text
+
+
+def test_several_lakes_are_listed(console: Open, folder: Path, tmp_path: Path) -> None:
+    lakes = (
+        LakeOptions(name="shop", url=str(folder), refresh=REFRESH),
+        LakeOptions(name="other", url=str(tmp_path / "other"), refresh=REFRESH),
+    )
+    browser = console(lakes=lakes)
+    page = browser.client.get("/").text
+    assert '<a href="/l/shop/">' in page
+    assert browser.client.get("/api/l/shop/").json()["topics"] == 2
+    assert browser.client.get("/api/l/other/").json()["topics"] == 0
+
+
+def test_the_only_lake_is_where_one_begins(console: Open) -> None:
+    assert console().client.get("/").headers["location"] == "/l/lake/"
+
+
+def test_a_damaged_topic_is_told_and_the_rest_works(console: Open, stuck: Path) -> None:
+    (stuck / TopicPaths.of("mails").record).write_bytes(b"\xff not what was written")
+    browser = console()
+    rows = {row["topic"]: row for row in browser.api("/topics")["rows"]}
+    assert rows["mails"]["facts"]["fault"]["kind"] in ("data_damaged", "foreign_object")
+    assert rows["orders"]["facts"]["value"]["messages"] == 5
+    browser.page("/topics")
+    browser.page("/groups/billing")
+
+
+def test_a_damaged_cell_is_what_needs_attention_first(console: Open, stuck: Path) -> None:
+    write_cell(stuck, b"\xff not what was written")
+    browser = console()
+    assert browser.api("/")["attention"][0]["kind"] == "unread"
+    browser.page("/topics/orders")
+
+
+def test_a_lake_that_vanishes_and_comes_back_is_shown_again(console: Open, stuck: Path) -> None:
+    browser = console()
+    assert browser.api("/")["topics"] == 2
+    shutil.rmtree(stuck)
+    wait_until(lambda: browser.api("/")["topics"] == 0, "the lake gone")
+    assert browser.api("/")["attention"][0]["kind"] == "empty"
+    browser.page("/topics/orders", status=404)
+    fill(stuck)
+    park(stuck)
+    wait_until(lambda: browser.api("/")["parked"] == 2, "the lake back")
+    assert browser.api("/topics/orders")["stored"]["value"]["messages"] == 5
+
+
+def live_values(browser: Browser, path: str) -> str:
+    """The first event of a page's values."""
+    with browser.client.stream("GET", f"/live/l/lake{path}") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        browser.site.ending.set()
+        return "".join(answer.iter_text())
+
+
+def test_live_values_are_those_of_the_page(console: Open, stuck: Path) -> None:
+    browser = console()
+    page = browser.page("/groups/billing")
+    assert '<span data-live="parked">2</span>' in page
+    events = live_values(browser, "/groups/billing")
+    assert "event: values\n" in events
+    assert '"parked": "2"' in events
+    assert browser.site.streams == 0

@@ -1,0 +1,72 @@
+"""Foreign text on a page: harmless, and nothing of it unseen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from penstock.infra.web.documents import document
+from penstock.infra.web.server.render import body, environment
+from penstock.infra.web.texts import body_text, shown, visible
+
+
+def drawn(template: str, **values: object) -> str:
+    return environment().from_string(template).render(**values)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("plain — ünï ☃ 順", "plain — ünï ☃ 順"),
+        ("\x1b[31mred\x07\x00", "␛[31mred␇␀"),
+        ("a\u202eb\u2066c\u200f", "a[U+202E]b[U+2066]c[U+200F]"),
+        ("zero\u200bwidth\ufeff", "zero[U+200B]width[U+FEFF]"),
+        ("\x7f\x85\u2028", "␡[U+0085][U+2028]"),
+        ("lone \ud800", "lone [U+D800]"),
+        ("two\nlines\tand a tab\r", "two\nlines\tand a tab␍"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown(text: str, seen: str) -> None:
+    assert visible(text) == seen
+    assert drawn("{{ text }}", text=text) == seen
+
+
+def test_everything_that_is_printed_is_escaped() -> None:
+    assert drawn("<p title='{{ text }}'>{{ text }}</p>", text="<script>'\"&") == (
+        "<p title='&lt;script&gt;&#39;&#34;&amp;'>&lt;script&gt;&#39;&#34;&amp;</p>"
+    )
+    assert drawn('<input value="{{ text | exact }}">', text='"\u202e>') == '<input value="&#34;\u202e&gt;">'
+
+
+def test_values_are_shown_as_people_read_them() -> None:
+    at = datetime(2026, 1, 31, 13, 0, 5, tzinfo=timezone(timedelta(hours=1)))
+    assert drawn("{{ at }}", at=at) == '<time datetime="2026-01-31T12:00:05.000Z">2026-01-31 12:00:05Z</time>'
+    assert [shown(value) for value in (None, True, 1234567, 0.25, timedelta(days=3, hours=2, minutes=1))] == [
+        "-",
+        "yes",
+        "1,234,567",
+        "0.2",
+        "3d 2h",
+    ]
+
+
+def test_bodies_of_any_bytes_are_shown_and_large_ones_cut() -> None:
+    assert body_text('{"a": "ü"}'.encode()) == ('{"a": "ü"}', True)
+    assert body_text(b"\xff\x00\x10") == ("ff 00 10", True)
+    text, is_whole = body_text("ü".encode() * 2**21)
+    assert (len(text), is_whole) == (2**15, False)
+    text, is_whole = body_text(b"\xff" * 4 * 2**20)
+    assert len(text) < 2**17
+    assert not is_whole
+    page = body(b"<script>alert(1)</script>" + b"x" * 4 * 2**20)
+    assert page.startswith('<pre class="body">&lt;script&gt;')
+    assert page.endswith('</pre><p class="note">Cut: the body has 4.0 MiB.</p>')
+
+
+def test_documents_name_seconds_and_keep_bytes() -> None:
+    assert document({"at": datetime(2026, 1, 1, tzinfo=UTC), "data": b"\xff", "rows": (1, None)}) == {
+        "at": "2026-01-01T00:00:00+00:00",
+        "data": "/w==",
+        "rows": [1, None],
+    }
