@@ -28,6 +28,7 @@ HEAVY = {
     "fastavro",
     "google",
     "grpc",
+    "jinja2",
     "moto",
     "opentelemetry",
     "pandas",
@@ -37,6 +38,8 @@ HEAVY = {
     "pyspark",
     "pytest",
     "rich",
+    "starlette",
+    "uvicorn",
 }
 
 FOUND_BY_SPARK = ROOT / "pyspark_penstock.py"

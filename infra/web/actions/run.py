@@ -31,7 +31,7 @@ class NotConfirmed(CallError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Who acts."""
+    """The one who acts."""
 
     name: str
     role: str

@@ -1,4 +1,4 @@
-"""Who a request comes from: somebody who logged in, whom a trusted proxy names, or the user of this machine."""
+"""The caller of a request: somebody who logged in, whom a trusted proxy names, or the user of this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AT_ONCE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """Who calls, and the session by which forms are protected."""
+    """The caller, and the session by which forms are protected."""
 
     name: str
     role: Role
@@ -83,7 +83,7 @@ class Login:
         return self._file is not None
 
     def viewer(self, cookie: str | None, headers: Headers, address: str) -> Viewer | None:
-        """Who calls; None: somebody who must log in first. Raises `PermissionDenied` for a call past the trusted proxy."""
+        """The caller; None: somebody who must log in first. Raises `PermissionDenied` for a call past the trusted proxy."""
         now_s = self._runtime.clock.wall_ms() / 1000
         session = None if cookie is None else self.signer.session(cookie, now_s=now_s)
         if session is not None and session.id in self._ended:

@@ -117,7 +117,7 @@ async def described(request: Request) -> Response:
 
 
 def session(site: Site) -> Endpoint:
-    """Who calls, for programs that act."""
+    """The caller, for programs that act."""
 
     async def answer(request: Request) -> Response:
         viewer = viewer_of(request)

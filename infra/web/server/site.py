@@ -79,7 +79,7 @@ class Site:
         return viewer is not None and viewer.role is Role.OPERATOR and not self.options.read_only
 
     def actor(self, request: Request) -> Actor:
-        """Who acts by a request."""
+        """The caller of a request, as one who acts."""
         viewer = viewer_of(request)
         return Actor(name=viewer.name, role=str(viewer.role), address=address_of(request))
 
@@ -156,7 +156,7 @@ def _links(lake: str | None) -> dict[str, Any]:
 
 
 def viewer_of(request: Request) -> Viewer:
-    """Who calls. The gate in front lets nobody through unnamed."""
+    """The caller. The gate in front lets nobody through unnamed."""
     viewer = request.scope.get("viewer")
     if not isinstance(viewer, Viewer):
         raise PermissionDenied("log in first", operation=request.url.path)

@@ -74,7 +74,7 @@ class Position:
     kept: int
     """The messages that are kept, in the queues that the group has begun."""
     behind: int
-    """Those of them that lie before the group's floors: retention may drop them without loss to the group."""
+    """The part of them that lies before the group's floors: retention may drop them without loss to the group."""
     lag: int
     age: timedelta | None
     lost: int

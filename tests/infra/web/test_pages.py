@@ -10,7 +10,6 @@ import pytest
 
 from penstock.infra.web.lakes.lakes import LakeOptions
 from penstock.infra.web.views.pages import PAGES
-from penstock.log.paths import TopicPaths
 from tests.infra.web.conftest import REFRESH, Browser, Open
 from tests.infra.web.shop import HOSTILE, fill, park, write_cell
 from tests.waiting import wait_until
@@ -131,7 +130,7 @@ def test_the_only_lake_is_where_one_begins(console: Open) -> None:
 
 
 def test_a_damaged_topic_is_told_and_the_rest_works(console: Open, stuck: Path) -> None:
-    (stuck / TopicPaths.of("mails").record).write_bytes(b"\xff not what was written")
+    (stuck / "topics" / "mails" / "topic.json").write_bytes(b"\xff not what was written")
     browser = console()
     rows = {row["topic"]: row for row in browser.api("/topics")["rows"]}
     assert rows["mails"]["facts"]["fault"]["kind"] in ("data_damaged", "foreign_object")
