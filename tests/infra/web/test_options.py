@@ -36,7 +36,11 @@ def test_a_proxy_s_header_comes_with_who_may_act() -> None:
     given = {**GIVEN, "trust_header": "X-User", "operators": ("ann",), "proxies": ("10.0.0.7",), "host": "0.0.0.0"}
     options = options_of(Session(Signals(), url="memory://shop"), given)
     assert options.trusted is not None
-    assert (options.trusted.header, options.trusted.operators, options.trusted.proxies) == ("X-User", {"ann"}, {"10.0.0.7"})
+    assert (options.trusted.header, options.trusted.operators, options.trusted.proxies) == (
+        "X-User",
+        frozenset({"ann"}),
+        frozenset({"10.0.0.7"}),
+    )
 
 
 def test_a_line_of_the_password_file_is_printed(penstock: Penstock) -> None:
