@@ -14,7 +14,7 @@ from ..actions.all import ACTIONS
 from ..documents import Json, Schemas
 from ..faults import Fault
 from ..views.page import Page, Parameter
-from ..views.pages import PAGES
+from ..views.pages import DOWNLOADS, PAGES
 
 
 @functools.cache
@@ -25,6 +25,17 @@ def openapi() -> Json:
     paths: Json = {}
     for page in PAGES:
         paths[f"/api/l/{{lake}}{_path(page.path)}"] = {"get": _of_page(page, schemas, failed)}
+    for file in DOWNLOADS:
+        names = [_name_in_path(name) for name in ("lake", *file.names)]
+        given = {"description": file.about, "content": {"application/octet-stream": {}}}
+        paths[f"/files/l/{{lake}}{_path(file.path)}"] = {
+            "get": {
+                "operationId": file.name,
+                "summary": file.about,
+                "parameters": names,
+                "responses": {"200": given, "default": failed},
+            }
+        }
     for action in ACTIONS.values():
         paths[f"/api/l/{{lake}}/actions/{action.name}"] = _of_action(action, schemas, failed)
     return {

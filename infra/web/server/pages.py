@@ -13,11 +13,11 @@ from starlette.routing import Route
 from ....log.errors import InvalidArgument
 from ..documents import document
 from ..faults import PATIENCE_S, late
-from ..views.page import Asked, Page, Scene, shell_line
-from ..views.pages import PAGES
+from ..views.page import Asked, Download, Page, Place, Scene, shell_line
+from ..views.pages import DOWNLOADS, PAGES
 from .events import stream
 from .openapi import openapi
-from .site import Site, json_response, viewer_of
+from .site import Site, download, json_response, viewer_of
 from .urls import page_url
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -30,10 +30,10 @@ def routes(site: Site) -> list[Route]:
         found.append(Route(f"/l/{{lake}}{page.path}", html(site, page), name=page.name))
         found.append(Route(f"/api/l/{{lake}}{page.path}", api(site, page)))
         found.append(Route(f"/live/l/{{lake}}{page.path}", live(site, page)))
-    return found
+    return found + [Route(f"/files/l/{{lake}}{one.path}", file(site, one)) for one in DOWNLOADS]
 
 
-def asked_of(page: Page[Any], request: Request) -> Asked:
+def asked_of(page: Place, request: Request) -> Asked:
     """What a request asks a page for. Raises `InvalidArgument`."""
     names = list(dict(request.query_params))
     if len(request.query_params.multi_items()) != len(names):
@@ -95,6 +95,21 @@ def live(site: Site, page: Page[Any]) -> Endpoint:
             return dict(page.live(await shown_of(page, scene, asked)))
 
         return stream(site, values, every=scene.source.refresh)
+
+    return answer
+
+
+def file(site: Site, one: Download) -> Endpoint:
+    """A file to keep."""
+
+    async def answer(request: Request) -> Response:
+        scene, asked = site.scene(request), asked_of(one, request)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                given = await one.gather(scene, asked)
+        except TimeoutError:
+            raise late(PATIENCE_S) from None
+        return download(given.data, given.name)
 
     return answer
 

@@ -7,19 +7,21 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 from ....log.errors import InternalError
+from ..views.page import Download
 from ..views.pages import BY_NAME
 
 _NAME = re.compile(r"\{(\w+)(?::path)?\}")
 
 
 def page_url(lake: str, page: str, values: Mapping[str, object], *, below: str = "") -> str:
-    """The URL of a page. Values that its path does not name are its query; None and the empty text are left out.
+    """The URL of a page or file. Values that its path does not name are its query; None and the empty text are left out.
 
     ``below`` is ``/api`` for the JSON, and ``/live`` for the values that change.
     """
     found = BY_NAME.get(page)
     if found is None:
         raise InternalError("a link names no page; please report it", operation="url", object=page)
+    below = "/files" if isinstance(found, Download) else below
     left = {name: value for name, value in values.items() if value is not None and value != ""}
     path = _NAME.sub(lambda match: quote(str(left.pop(match[1])), safe=""), found.path)
     return f"{below}/l/{quote(lake, safe='')}{path}{_query(left)}"

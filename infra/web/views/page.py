@@ -2,6 +2,7 @@
 
 To add a page: write a module with a frozen dataclass, an asynchronous function that gathers it, and a `Page`. Name it in `pages.py`, and
 write `templates/NAME.html`. Its HTML, its JSON below ``/api``, its part of the OpenAPI document and its live values follow.
+A file to keep is a `Download` there.
 """
 
 from __future__ import annotations
@@ -117,31 +118,16 @@ def _nothing_live(shown: Any) -> Mapping[str, object]:  # noqa: ANN401 - of any 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page(Generic[T]):
-    """A page of a lake."""
+class Place:
+    """Something of a lake that has a URL."""
 
     name: str
-    """The name of its template without ``.html``, of its operation in the OpenAPI document, and for `url`."""
+    """The name for `url`, in the OpenAPI document, and of a page's template without ``.html``."""
     path: str
     """The path below ``/l/{lake}``, such as ``/topics/{topic}``."""
-    title: str
-    """The title; names of the path may stand in it."""
     about: str
     """A sentence on what it shows, for the OpenAPI document and other programs."""
-    shows: type[T]
-    gather: Callable[[Scene, Asked], Awaitable[T]]
-    """Gathers what it shows. Parts that may fail alone are `Part`s; an error that is raised is the whole page's."""
-    command: Callable[[Asked], Sequence[str]]
-    """The words behind ``penstock`` that show the same in a shell."""
     parameters: tuple[Parameter, ...] = ()
-    menu: str | None = None
-    """The label in the menu; None: it is not in the menu."""
-    crumbs: Callable[[Asked], Sequence[Crumb]] = lambda asked: ()
-    """The pages above it, below the overview."""
-    live: Callable[[T], Mapping[str, object]] = _nothing_live
-    """The values that change while a viewer watches, by the key of their place: the template shows them by ``live(key)``."""
-    is_kept: bool = True
-    """Whether a look is shared with who asks for the same within a moment. Not for what is large."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -161,6 +147,42 @@ class Page(Generic[T]):
             )
         names = {name: path[name] for name in self.names}
         return Asked(path=names, query={one.name: one.parsed(query.get(one.name)) for one in self.parameters})
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A file for the viewer to keep."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download(Place):
+    """A file of a lake, below ``/files``. No browser shows it as a page."""
+
+    gather: Callable[[Scene, Asked], Awaitable[Given]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Place, Generic[T]):
+    """A page of a lake."""
+
+    title: str
+    """The title; names of the path may stand in it."""
+    shows: type[T]
+    gather: Callable[[Scene, Asked], Awaitable[T]]
+    """Gathers what it shows. Parts that may fail alone are `Part`s; an error that is raised is the whole page's."""
+    command: Callable[[Asked], Sequence[str]]
+    """The words behind ``penstock`` that show the same in a shell."""
+    menu: str | None = None
+    """The label in the menu; None: it is not in the menu."""
+    crumbs: Callable[[Asked], Sequence[Crumb]] = lambda asked: ()
+    """The pages above it, below the overview."""
+    live: Callable[[T], Mapping[str, object]] = _nothing_live
+    """The values that change while a viewer watches, by the key of their place: the template shows them by ``live(key)``."""
+    is_kept: bool = True
+    """Whether a look is shared with who asks for the same within a moment. Not for what is large."""
 
     async def shown(self, scene: Scene, asked: Asked) -> T:
         """What the page shows now, shared with others who ask the same."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import group, groups, overview, topic, topics
-from .page import Page
+from . import body, group, groups, overview, topic, topics
+from .page import Download, Page, Place
 
 PAGES: tuple[Page[Any], ...] = (
     overview.PAGE,
@@ -15,4 +15,6 @@ PAGES: tuple[Page[Any], ...] = (
     group.PAGE,
 )
 
-BY_NAME = {page.name: page for page in PAGES}
+DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD,)
+
+BY_NAME: dict[str, Place] = {place.name: place for place in (*PAGES, *DOWNLOADS)}

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import html
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from penstock import connect
 from penstock.infra.web.lakes.lakes import LakeOptions
+from penstock.infra.web.server.urls import page_url
 from penstock.infra.web.views.pages import PAGES
+from penstock.log import Message
 from tests.infra.web.conftest import REFRESH, Browser, Open
 from tests.infra.web.shop import HOSTILE, fill, park, write_cell
 from tests.waiting import wait_until
@@ -105,6 +109,20 @@ def test_what_is_asked_wrongly_is_said_and_never_a_traceback(console: Open, path
     page = html.unescape(console().page(path, status=status))
     assert said in page
     assert "Traceback" not in page
+
+
+def test_a_body_is_a_file_and_never_a_page(console: Open, folder: Path) -> None:
+    hostile = b"<script>alert(1)</script>" + bytes(range(256)) * 4096
+    with connect(folder) as lake, lake.producer("mails", linger=timedelta(0)) as producer:
+        producer.send(Message(hostile))
+    browser = console()
+    answer = browser.client.get(page_url("lake", "body", {"topic": "mails", "queue": 0, "offset": 0}))
+    assert answer.content == hostile
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == 'attachment; filename="mails-0-0.bin"'
+    for offset, status in (("1", 404), ("x", 400), ("9" * 30, 400)):
+        url = page_url("lake", "body", {"topic": "mails", "queue": 0, "offset": offset})
+        assert browser.client.get(url).status_code == status
 
 
 def test_a_lake_that_is_not_served_is_named(console: Open) -> None:

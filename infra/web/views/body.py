@@ -1,0 +1,37 @@
+"""The body of one message, as a file: a page shows the beginning of a large one alone."""
+
+from __future__ import annotations
+
+from ....aio import Lake
+from ....log.errors import InvalidArgument, MessageNotFound
+from .page import Asked, Download, Given, Scene
+
+_NUMBER_DIGITS_MAX = 18
+
+
+async def gather(scene: Scene, asked: Asked) -> Given:
+    topic, queue, offset = asked["topic"], _number(asked, "queue"), _number(asked, "offset")
+
+    async def read(lake: Lake) -> bytes:
+        reader = await lake.reader(topic)
+        async for batch in reader.read(queue=queue, start=offset, end=offset + 1, columns=["body"]):
+            for body in batch.column("body").to_pylist():
+                return bytes(body or b"")
+        raise MessageNotFound("there is no such message", operation="read", object=f"{topic}, queue {queue}, offset {offset}")
+
+    return Given(f"{topic}-{queue}-{offset}.bin", await scene.using(read))
+
+
+def _number(asked: Asked, name: str) -> int:
+    text = asked[name]
+    if not (text.isascii() and text.isdecimal() and len(text) <= _NUMBER_DIGITS_MAX):
+        raise InvalidArgument("this is no number", operation="read", object=name, expected="a whole number", observed=text[:200])
+    return int(text)
+
+
+DOWNLOAD = Download(
+    name="body",
+    path="/topics/{topic}/queues/{queue}/messages/{offset}/body",
+    about="The body of one message, as it was sent.",
+    gather=gather,
+)
