@@ -48,6 +48,7 @@ COMMANDS = {
     "repair": _Command("lake.repair", "Let a log go on that stops at a damaged entry."),
     "gateway": _Command("gateway.gateway", "Serve RocketMQ 5's clients of any language."),
     "console": _Command("console.console", "Serve the console of lakes to browsers: see what blocks, and act."),
+    "mcp": _Command("console.mcp", "Serve a lake to a program that speaks the Model Context Protocol."),
     "maintain": _Command("lake.maintain", "Publish, compact, expire, trim and collect, until stopped."),
     "doctor": _Command("setup.doctor", "Check a store and this machine, with a fix for every problem."),
     "cost": _Command("setup.cost", "Estimate a workload's requests, storage and money."),

@@ -17,6 +17,7 @@ HEAVY = {
     "deltalake",
     "fsspec",
     "jinja2",
+    "mcp",
     "numpy",
     "obstore",
     "pandas",
