@@ -15,6 +15,7 @@ from penstock.log.errors import MissingDependency
 from penstock.spark.java import Java, find_java
 from tests.figures import Figures
 from tests.gateway.sdk import GO, JAVA, NODE, PYTHON
+from tests.infra.web.journeys.found import CHROMIUM
 from tests.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.racing import Racers
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
@@ -35,6 +36,7 @@ TOOLS = {
     "java_sdk": "mvn",
     "node_sdk": "npm",
     "python_sdk": "python3",
+    "chromium": "chromium",
 }
 # The server that tests with a mark need, and the name of what it comes with. `make setup` finds it, or builds it with its compiler.
 SERVERS = {
@@ -45,6 +47,7 @@ SERVERS = {
     "java_sdk": (JAVA, "Maven and a JDK"),
     "node_sdk": (NODE, "npm"),
     "python_sdk": (PYTHON, "Python"),
+    "chromium": (CHROMIUM, "Chromium"),
 }
 
 

@@ -142,16 +142,12 @@ class Shop:
     def send(self, topic: str, message: Message) -> None:
         self.producers[topic].send(message)
 
-    @contextmanager
-    def open_transaction(self) -> Iterator[None]:
+    def undecided(self) -> penstock.Transaction:
         """A payment whose cashier never says what became of it."""
-        transaction = self.lake.transaction(producer_group="cashiers", first_check=timedelta(minutes=50))
-        transaction.send("payments", Message.json({"order": "order-1042", "amount": 349}, keys=["order-1042"]))
-        transaction.send("payments", Message.json({"order": "order-1042", "refund": 19}, keys=["order-1042"]))
-        try:
-            yield
-        finally:
-            transaction.rollback()
+        transaction = self.lake.transaction(producer_group="cashiers", checker=unknown, first_check=timedelta(minutes=50))
+        for body in ({"order": "order-1042", "amount": 349}, {"order": "order-1042", "refund": 19}):
+            transaction.send("payments", Message.json(body, keys=["order-1042"]))
+        return transaction
 
     # --- Who works on it ----------------------------------------------------------------------------------------------------------
 
@@ -284,7 +280,8 @@ def kinds_of(url: str) -> dict[str, re.Pattern[str]]:
     """The pages by name, with what their paths look like."""
     with urllib.request.urlopen(f"{url}api/openapi.json", timeout=PATIENCE_S) as answer:
         paths = json.load(answer)["paths"]
-    parts = {one["get"]["operationId"]: re.split(r"\{\w+\}", path.removeprefix("/api")) for path, one in paths.items()}
+    shown = {path: one["get"] for path, one in paths.items() if "application/json" in one["get"]["responses"]["200"]["content"]}
+    parts = {one["operationId"]: re.split(r"\{\w+\}", path.removeprefix("/api")) for path, one in shown.items()}
     return {name: re.compile("[^/]+".join(map(re.escape, texts))) for name, texts in parts.items()}
 
 
@@ -339,7 +336,7 @@ def run(given: argparse.Namespace, folder: Path) -> bool:
         shop.build()
         shop.work()
         shop.fill(given.orders)
-        stack.enter_context(shop.open_transaction())
+        stack.callback(shop.undecided().rollback)
         wait_until(shop.has_failed, "what fails in the shop")
         stack.callback(shop.ended.set)
         url = stack.enter_context(console(lake_url, given.port, folder / "console.log"))

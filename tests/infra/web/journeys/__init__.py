@@ -1,0 +1,1 @@
+"""Journeys through the web console in a real browser."""

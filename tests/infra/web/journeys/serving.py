@@ -1,0 +1,45 @@
+"""A console that listens, in a thread of this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.infra.console.stopper import Stopper
+from penstock.infra.web.lakes.lakes import LakeOptions
+from penstock.infra.web.server.options import ConsoleOptions
+from penstock.infra.web.server.serve import serve
+from penstock.log.runtime.portal import Portal
+from penstock.log.runtime.runtime import Runtime
+from tests.infra.web.conftest import REFRESH
+
+PATIENCE_S = 30.0
+
+
+@contextmanager
+def served(folder: Path, **options: Any) -> Iterator[str]:
+    """Its URL."""
+    stated = ConsoleOptions(lakes=(LakeOptions(name="lake", url=str(folder), refresh=REFRESH),), port=0, **options)
+    stopper, portal, port = Stopper(), Portal(), Future[int]()
+
+    def run() -> None:
+        try:
+            portal.run(lambda: serve(stated, Runtime(), stopper.attach(), started=port.set_result))
+        except BaseException as error:
+            if not port.done():
+                port.set_exception(error)
+            raise
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{port.result(PATIENCE_S)}"
+    finally:
+        stopper.stop()
+        thread.join(PATIENCE_S)
+        portal.stop()
+        assert not thread.is_alive()

@@ -1,0 +1,72 @@
+"""Every page of the console in a browser: accessible in light and dark, no wider than a phone, silent, and usable by keyboard."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import axe_playwright_python
+import pytest
+
+from penstock.infra.web.actions.all import ACTIONS
+from penstock.infra.web.views.pages import PAGES
+from tests.infra.web.journeys.chromium import LARGE, PHONE, Window
+from tests.infra.web.journeys.conftest import Open
+
+pytestmark = [pytest.mark.slow, pytest.mark.chromium]
+
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+KINDS = {page.name: re.compile(re.sub(r"\\\{\w+(:path)?\\\}", "[^/]+", re.escape(f"/l/lake{page.path}"))) for page in PAGES}
+KINDS |= {name: re.compile(f"/l/lake/actions/{name}") for name in ACTIONS}
+VIOLATIONS = """async () => (await axe.run()).violations.map(
+  (one) => `${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html).join(" ; ")}`)"""
+
+
+def one_of_each(window: Window) -> dict[str, str]:
+    """A URL of each kind of page, as links lead to them from the overview on."""
+    found: dict[str, str] = {}
+    waiting, seen = ["/l/lake/"], {"/l/lake/"}
+    while waiting:
+        path = waiting.pop(0)
+        kind = next((name for name, pattern in KINDS.items() if pattern.fullmatch(path.partition("?")[0])), None)
+        if kind is None or kind in found:
+            continue
+        found[kind] = path
+        window.go(path.removeprefix("/l/lake"))
+        links: list[str] = window.page.eval_on_selector_all("a[href^='/l/']", "all => all.map(one => one.getAttribute('href'))")
+        fresh = [one for one in dict.fromkeys(links) if one not in seen]
+        waiting += fresh
+        seen.update(fresh)
+    return found
+
+
+def violations(window: Window) -> list[str]:
+    """The rules of axe-core that the page breaks."""
+    window.page.evaluate(AXE)
+    found: list[str] = window.page.evaluate(VIOLATIONS)
+    return found
+
+
+def too_wide(window: Window) -> Any:
+    """How many pixels the page is wider than the window."""
+    return window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
+def test_every_page_is_accessible_and_fits_a_phone(look: Open, scheme: str) -> None:
+    window = look(color_scheme=scheme)
+    pages = one_of_each(window)
+    assert pages.keys() >= {page.name for page in PAGES}
+    odd: dict[str, object] = {}
+    for name, path in pages.items():
+        window.page.set_viewport_size(LARGE)  # type: ignore[arg-type] # a dict of its keys
+        window.go(path.removeprefix("/l/lake"))
+        if found := violations(window):
+            odd[f"{name} ({scheme})"] = found
+        window.shot(f"{name}-{scheme}")
+        window.page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+        if (pixels := too_wide(window)) > 0:
+            odd[f"{name} (phone)"] = f"{pixels} pixels too wide"
+        window.shot(f"{name}-{scheme}-phone")
+    assert not odd, "\n".join(f"{name}: {what}" for name, what in odd.items())
