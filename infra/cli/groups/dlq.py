@@ -15,7 +15,6 @@ from ...console.session import Session, command_options, exit_code_option
 from ..lake.stored import run_async
 
 if TYPE_CHECKING:
-    from ....consumers import RedriveReport
     from ....lake import Lake
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -31,6 +30,9 @@ def chosen(function: F) -> F:
     for option in reversed(
         (
             click.option("--topic", shell_complete=completion.topics, help="Only dead letters of messages of this topic."),
+            click.option(
+                "--reason", metavar="TEXT", help="Only dead letters whose reason holds this text, in upper or lower case."
+            ),
             click.option("--message-group", help="Only messages of this message group."),
             click.option("--key", help="Only messages with this key."),
             click.option("--tag", "tags", metavar="FILTER", help="Only messages with one of these tags: 'paid || refunded'."),
@@ -94,12 +96,21 @@ def _standing(lake: Lake, topic: str) -> dict[str, Any]:
 @command_options
 @click.pass_obj
 @exit_code_option
-def read(session: Session, /, group: str, file: str | None, topic: str | None, limit: int | None, **where: Any) -> bool:  # noqa: ANN401 - as click parsed them
+def read(
+    session: Session,
+    /,
+    group: str,
+    file: str | None,
+    topic: str | None,
+    reason: str | None,
+    limit: int | None,
+    **where: Any,  # noqa: ANN401 - as click parsed them
+) -> bool:
     """Show the dead letters of a group, oldest first, with their origins and the reasons of their last failures."""
     from ....consumers.dead_letters.writer import dead_letter_topic, no_dead_letters
     from ..messages.export import export, written
     from ..messages.selection import Selection
-    from .letters import at_most, of_topic, show, show_json
+    from .letters import at_most, of_origin, show, show_json
 
     letters = dead_letter_topic(group)
     with session.connect(read_only=True) as lake:
@@ -108,7 +119,7 @@ def read(session: Session, /, group: str, file: str | None, topic: str | None, l
         except TopicNotFound:
             raise no_dead_letters(group) from None
         selection = Selection(group=where.pop("message_group"), **where)
-        batches = at_most(limit, of_topic(topic, selection.batches(reader)))
+        batches = at_most(limit, of_origin(topic, reason, selection.batches(reader)))
         if file is not None:
             with export(file, letters) as sink:
                 count = written(batches, sink)
@@ -123,6 +134,13 @@ def read(session: Session, /, group: str, file: str | None, topic: str | None, l
 @command.command("redrive")
 @click.argument("group", shell_complete=completion.groups)
 @chosen
+@click.option(
+    "--offset",
+    "offsets",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only the dead letter at this offset of its queue; may be repeated.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would go back, and send nothing.")
 @command_options
 @click.pass_obj
@@ -142,7 +160,7 @@ def send_back(
     later. Every group that reads the topic gets the messages that go back.
     """
     from ....consumers.dead_letters.redrive import redrive
-    from .letters import condition
+    from ...operating.letters import condition, redriven_sentence
 
     wanted = condition(**where)
     report = run_async(
@@ -151,16 +169,7 @@ def send_back(
     if session.as_json:
         output.emit({"group": group, **({"dry_run": True} if dry_run else {}), **output.fields(report)})
         return bool(report.sent)
-    output.say(_sentence(group, report, dry_run=dry_run))
+    output.say(redriven_sentence(group, report, dry_run=dry_run))
     for reason, count in report.refused.items():
         output.note(f"{count:,} skipped: {reason}.")
     return bool(report.sent)
-
-
-def _sentence(group: str, report: RedriveReport, *, dry_run: bool) -> str:
-    to = ", ".join(f"{count:,} to {topic}" for topic, count in sorted(report.topics.items()))
-    done = "would go back" if dry_run else "sent back"
-    parts = [f"{report.sent:,} dead letters of {group} {done}{f' ({to})' if dry_run and to else ''}"]
-    parts += [f"{report.duplicates:,} had been before"] * bool(report.duplicates)
-    parts += [f"{report.skipped:,} skipped"] * bool(report.skipped)
-    return "; ".join(parts) + "."

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import click
 import pyarrow as pa
 
-from ....consumers.dead_letters.writer import ORIGIN_TOPIC, origin_of
-from ....log import MessageView, TagFilter, views
+from ....consumers.dead_letters.writer import origin_of
+from ....log import MessageView, views
 from ...console import output
-from ..messages.rendering import document
+from ...operating.letters import is_of, letter_document
 
 _REASON_CELLS, _BODY_CELLS_MIN = 36, 20
 
 
-def condition(
-    *, topic: str | None, message_group: str | None, key: str | None, tags: str | None, message_id: str | None
-) -> Callable[[MessageView], bool] | None:
-    """The condition that all given options hold; None for no condition."""
-    allowed = TagFilter.parse(tags).tags
-    if all(one is None for one in (topic, message_group, key, message_id, allowed)):
-        return None
-
-    def holds(letter: MessageView) -> bool:
-        return (
-            (topic is None or letter.properties.get(ORIGIN_TOPIC) == topic)
-            and (message_group is None or letter.message_group == message_group)
-            and (key is None or key in letter.keys)
-            and (message_id is None or letter.message_id == message_id)
-            and (allowed is None or letter.tag in allowed)
-        )
-
-    return holds
-
-
-def of_topic(topic: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The dead letters of messages of this topic; None: all."""
+def of_origin(topic: str | None, reason: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The dead letters of messages of this topic whose reason holds this text; None: all."""
     for batch in batches:
-        if topic is None:
+        if topic is None and reason is None:
             yield batch
         else:
-            mine = [dict(pairs or ()).get(ORIGIN_TOPIC) == topic for pairs in batch.column("properties").to_pylist()]
+            mine = [is_of(dict(pairs or ()), topic, reason) for pairs in batch.column("properties").to_pylist()]
             yield batch.filter(pa.array(mine, pa.bool_()))
 
 
@@ -76,7 +56,7 @@ def show_json(topic: str, batches: Iterator[pa.RecordBatch]) -> int:
     for batch in batches:
         count += batch.num_rows
         for letter in views(topic, batch):
-            output.emit({**document(letter), "origin": _origin(letter)})
+            output.emit(letter_document(letter))
     return count
 
 
@@ -113,8 +93,3 @@ def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
 
 def _joined(row: dict[str, str], cells: dict[str, int]) -> str:
     return "  ".join(output.fitted(row[name], width) for name, width in cells.items()).rstrip()
-
-
-def _origin(letter: MessageView) -> dict[str, object] | None:
-    origin = origin_of(letter.properties)
-    return None if origin is None else origin._asdict()

@@ -13,7 +13,8 @@ from ...console import completion, output
 from ...console.listing import CommandGroup
 from ...console.session import Session, command_options, exit_code_option
 from ...console.values import Instant
-from ..messages.rendering import body_fields, body_start
+from ...operating.documents import body_fields
+from ..messages.rendering import body_start
 
 if TYPE_CHECKING:
     from ....log import WaitingMessage

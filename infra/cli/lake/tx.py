@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import click
 
-from ....log import InvalidArgument
 from ...console import output
 from ...console.exit_codes import OTHER
 from ...console.listing import CommandGroup
 from ...console.session import Session, confirm_options, confirmed, exit_code_option, group_options
-from ..messages.rendering import body_fields, body_start
+from ...operating.documents import body_fields
+from ...operating.transactions import WHO, Found, entry_of, gone_sentence, rows_of, sentence, state_of, time_of
+from ..messages.rendering import body_start
 from .stored import run_async
 
 if TYPE_CHECKING:
     from ....aio import Lake
-    from ....coordinator.transactions.members.state import Decision, Destination, TransactionRow
+    from ....coordinator.transactions.members.state import Decision, TransactionRow
     from ....log import MessageView
-
-Found: TypeAlias = "tuple[str, TransactionRow]"
-"""A producer group, and a transaction of one of its members."""
-
-_WHO = {
-    "NOBODY": None,
-    "OWNER": "its sender",
-    "CHECKER": "a check-back",
-    "OPERATOR": "an operator",
-    "CHECKS": "too many check-backs",
-    "AGE": "its age",
-    "ACKS": "whether its messages could be settled",
-}
 
 
 @click.group(cls=CommandGroup)
@@ -53,7 +39,9 @@ def list_transactions(session: Session, groups: tuple[str, ...], everything: boo
     A producer group is known from its first transaction on, for good; one that never had any is an error.
     """
     found = [
-        one for one in run_async(session, lambda lake: _rows(lake, groups), read_only=True) if everything or not one[1].is_finished
+        one
+        for one in run_async(session, lambda lake: rows_of(lake, groups), read_only=True)
+        if everything or not one[1].is_finished
     ]
     if session.as_json:
         for group, row in found:
@@ -87,7 +75,7 @@ def describe(session: Session, transaction: str, shows_messages: bool) -> None:
         return
     for name, value in _facts(group, row):
         output.say(f"{name + ':':<13}{output.shown(value)}")
-    rows = [(one.topic, one.messages, _entry(one), "gone" if one.topic in gone else None) for one in row.destinations]
+    rows = [(one.topic, one.messages, entry_of(one), "gone" if one.topic in gone else None) for one in row.destinations]
     output.table(("topic", "messages", "entry", ""), rows)
     if messages:
         output.table(
@@ -150,74 +138,35 @@ def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool
     done = ("Would commit" if commits else "Would roll back") if dry_run else ("Committed" if commits else "Rolled back")
     if not dry_run:
         if row.is_open:
-            what = _sentence("Commit" if commits else "Roll back", group, row, gone)
-            confirmed(f"{what} {_gone_sentence(row, gone)}Go on?", yes=yes)
+            what = sentence("Commit" if commits else "Roll back", group, row, gone)
+            confirmed(f"{what} {gone_sentence(row, gone)}Go on?", yes=yes)
         row, gone = run_async(session, work)
     if session.as_json:
         output.emit({**_document(group, row, gone), **({"dry_run": True} if dry_run else {})})
     elif dry_run and not row.is_open:
-        output.say(f"Transaction {row.id} is {_state(row)}.")
+        output.say(f"Transaction {row.id} is {state_of(row)}.")
     else:
-        output.say(_sentence(done, group, row, gone))
+        output.say(sentence(done, group, row, gone))
     if gone and not session.as_json:
-        output.note(_gone_sentence(row, gone).rstrip())
+        output.note(gone_sentence(row, gone).rstrip())
     return OTHER if gone else 0
 
 
-def _sentence(done: str, group: str, row: TransactionRow, gone: frozenset[str]) -> str:
-    """A sentence about the messages whose topics are there."""
-    there = [one for one in row.destinations if one.topic not in gone]
-    topics = [one.topic if (entry := _entry(one)) is None else f"{one.topic} (entry {entry:,})" for one in there]
-    return f"{done} {sum(one.messages for one in there):,} messages of producer group {group} to {', '.join(topics) or 'no topic'}."
-
-
-def _gone_sentence(row: TransactionRow, gone: frozenset[str]) -> str:
-    """A sentence about the messages whose topics are gone."""
-    lost = sum(one.messages for one in row.destinations if one.topic in gone)
-    return f"Deleted, and {lost:,} messages with it: {', '.join(sorted(gone))}. " if gone else ""
-
-
-def _entry(destination: Destination) -> int | None:
-    """The entry that made the messages visible, where it is known."""
-    return destination.linked.entry if destination.linked else None
-
-
-async def _rows(lake: Lake, groups: Sequence[str]) -> list[Found]:
-    from ....coordinator.transactions.ids import check_producer_group
-
-    service = lake.transactions
-    for group in groups:
-        check_producer_group(group)
-    known = await service.groups.groups()
-    for group in groups:
-        if group not in known:
-            raise InvalidArgument(
-                "no transaction of this producer group is known",
-                operation="tx list",
-                object=group,
-                hint="`penstock tx list` lists those of all producer groups; a topic is not one",
-            )
-    names = groups or sorted(known)
-    rows = await asyncio.gather(*(service.rows(group) for group in names))
-    found = [(group, row) for group, some in zip(names, rows, strict=True) for row in some]
-    return sorted(found, key=lambda one: (one[1].created_ms, one[1].id))
-
-
 def _columns(group: str, row: TransactionRow) -> tuple[object, ...]:
-    next_check = _time(row.next_check_ms) if row.is_open else None
-    return row.id, group, _state(row), row.messages, _topics(row), _time(row.created_ms), row.checks, next_check
+    next_check = time_of(row.next_check_ms) if row.is_open else None
+    return row.id, group, state_of(row), row.messages, _topics(row), time_of(row.created_ms), row.checks, next_check
 
 
 def _facts(group: str, row: TransactionRow) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = [
         ("transaction", row.id),
         ("group", group),
-        ("state", _state(row)),
-        ("decided by", _WHO[row.by.name]),
-        ("begun", _time(row.created_ms)),
-        ("finished", _time(row.finished_ms or None)),
+        ("state", state_of(row)),
+        ("decided by", WHO[row.by.name]),
+        ("begun", time_of(row.created_ms)),
+        ("finished", time_of(row.finished_ms or None)),
         ("checks", row.checks),
-        ("next check", _time(row.next_check_ms) if row.is_open else None),
+        ("next check", time_of(row.next_check_ms) if row.is_open else None),
     ]
     if row.acks is not None:
         acks = row.acks
@@ -230,17 +179,17 @@ def _document(group: str, row: TransactionRow, gone: frozenset[str] = frozenset(
         "transaction": row.id,
         "producer_group": group,
         "state": row.decision.name.lower(),
-        "finished": _time(row.finished_ms or None),
+        "finished": time_of(row.finished_ms or None),
         "decided_by": row.by.name.lower() if row.by else None,
-        "begun": _time(row.created_ms),
+        "begun": time_of(row.created_ms),
         "checks": row.checks,
-        "next_check": _time(row.next_check_ms) if row.is_open else None,
+        "next_check": time_of(row.next_check_ms) if row.is_open else None,
         "messages": row.messages,
         "topics": [
             {
                 "topic": one.topic,
                 "messages": one.messages,
-                "entry": _entry(one),
+                "entry": entry_of(one),
                 "gone": one.topic in gone or bool(one.linked and one.linked.gone),
             }
             for one in row.destinations
@@ -268,21 +217,5 @@ def _message(message: MessageView) -> dict[str, object]:
     }
 
 
-def _state(row: TransactionRow) -> str:
-    from ....coordinator.transactions.members.state import Decision
-
-    match row.decision:
-        case Decision.OPEN:
-            return "open" if row.acks is None else "committing"
-        case Decision.COMMITTED:
-            return "committed" if row.is_finished else "committed, not finished"
-        case _:
-            return "rolled back"
-
-
 def _topics(row: TransactionRow) -> str:
     return ", ".join(one.topic for one in row.destinations)
-
-
-def _time(ms: int | None) -> datetime | None:
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)

@@ -17,8 +17,9 @@ from ....log.message.message import OF_A_DELIVERY, VALUE
 from ...console import output
 from ...console.session import Session
 from ...files import is_packed, open_file, plain_name
+from ...operating.documents import document
 from .fields import FieldCells, csv_cell, documents_asked_for
-from .rendering import Sink, document
+from .rendering import Sink
 
 _ROW_GROUP_BYTES = 64 * 2**20
 CSV_COLUMNS = (*(name for name in MessageView._fields if name not in {*OF_A_DELIVERY, "key", "headers", VALUE}), "body_base64")

@@ -13,7 +13,7 @@ from ....consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, 
 from ....coordinator.timers.tracing import Delay
 from ....coordinator.transactions.tracing import TransactionTrace
 from ...console import output
-from .rendering import document
+from ...operating.documents import document
 
 if TYPE_CHECKING:
     from rich.table import Table

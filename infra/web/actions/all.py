@@ -6,6 +6,8 @@ from typing import Any
 
 from .action import Action
 from .parked import RELEASE, SKIP
+from .redrive import REDRIVE
 from .reset import RESET
+from .transactions import COMMIT, ROLL_BACK
 
-ACTIONS: dict[str, Action[Any]] = {one.name: one for one in (RELEASE, SKIP, RESET)}
+ACTIONS: dict[str, Action[Any]] = {one.name: one for one in (RELEASE, SKIP, RESET, REDRIVE, COMMIT, ROLL_BACK)}

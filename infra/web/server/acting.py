@@ -21,14 +21,14 @@ def routes(site: Site) -> list[Route]:
 
     async def shown(request: Request) -> Response:
         action, scene = action_of(site, request), site.scene(request)
-        arguments = action.given(dict(request.query_params))
+        arguments = action.given(_given(request))
         return _page(site, request, action, scene, arguments, await action.preview(scene, arguments))
 
     async def done(request: Request) -> Response:
         action, scene, actor = action_of(site, request), site.scene(request), site.actor(request)
         form = await site.form(request)
         site.runner.check_allowed(action, actor)
-        arguments = action.given(dict(request.query_params))
+        arguments = action.given(_given(request))
         try:
             result = await site.runner.run(
                 action, scene, arguments, actor, stamp=form.get("stamp", ""), typed=form.get("typed", "").strip()
@@ -47,12 +47,12 @@ def routes(site: Site) -> list[Route]:
 
     async def api_shown(request: Request) -> Response:
         action, scene = action_of(site, request), site.scene(request)
-        return json_response(document(await action.preview(scene, action.given(dict(request.query_params)))))
+        return json_response(document(await action.preview(scene, action.given(_given(request)))))
 
     async def api_done(request: Request) -> Response:
         action, scene, actor = action_of(site, request), site.scene(request), site.actor(request)
         form = await site.form(request)
-        arguments = action.given(dict(request.query_params))
+        arguments = action.given(_given(request))
         result = await site.runner.run(action, scene, arguments, actor, stamp=form.get("stamp", ""), typed=form.get("typed"))
         return json_response(document(result))
 
@@ -63,6 +63,12 @@ def routes(site: Site) -> list[Route]:
         Route(f"/api{path}", api_shown, methods=["GET"]),
         Route(f"/api{path}", api_done, methods=["POST"]),
     ]
+
+
+def _given(request: Request) -> dict[str, str]:
+    """The arguments in a URL. One that is given several times, as by the boxes that a viewer ticks, is a list with commas."""
+    query = request.query_params
+    return {name: ",".join(query.getlist(name)) for name in query}
 
 
 def _page(

@@ -197,9 +197,13 @@ def json_response(content: object, *, status: int = 200) -> Response:
 
 def download(data: bytes, name: str) -> Response:
     """Bytes of anybody's as a file. No browser shows them as a page."""
+    return Response(data, media_type="application/octet-stream", headers=attachment(name))
+
+
+def attachment(name: str) -> dict[str, str]:
+    """The header that makes a file of an answer."""
     plain = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)[:100] or "download"
-    headers = {"content-disposition": f'attachment; filename="{plain}"'}
-    return Response(data, media_type="application/octet-stream", headers=headers)
+    return {"content-disposition": f'attachment; filename="{plain}"'}
 
 
 async def read_form(request: Request) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import body, group, groups, overview, topic, topics
+from . import body, dead_letters, group, groups, letter, letters, overview, topic, topics, transactions
 from .page import Download, Page, Place
 
 PAGES: tuple[Page[Any], ...] = (
@@ -13,6 +13,10 @@ PAGES: tuple[Page[Any], ...] = (
     topic.PAGE,
     groups.PAGE,
     group.PAGE,
+    dead_letters.PAGE,
+    letters.PAGE,
+    letter.PAGE,
+    transactions.PAGE,
 )
 
 DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD,)

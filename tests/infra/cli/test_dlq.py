@@ -88,6 +88,8 @@ def test_people_see_where_a_dead_letter_comes_from_and_why(buried: Penstock) -> 
         (["--tag", "made"], ["order 1", "order 3", "order 5"]),
         (["--tag", "made || paid", "--limit", "2"], ["order 0", "order 1"]),
         (["--limit", "7"], [*(f"order {n}" for n in range(6)), "refund 0"]),
+        (["--reason", "NO SUCH"], ["order 0", "order 2", "order 4"]),
+        (["--reason", "skipped", "--topic", "orders"], []),
     ],
 )
 def test_the_same_conditions_choose_what_is_read_and_what_goes_back(buried: Penstock, args: list[str], expected: list[str]) -> None:
@@ -119,6 +121,14 @@ def test_one_first_and_then_the_rest(buried: Penstock) -> None:
     assert buried("dlq", "redrive", "billing", "--key", "k3").out == "1 dead letters of billing sent back; 7 skipped.\n"
     assert buried("dlq", "redrive", "billing").out == "7 dead letters of billing sent back; 1 had been before.\n"
     assert sent_back(buried, "orders") == [f"order {n}" for n in (3, 0, 1, 2, 4, 5)]
+
+
+def test_letters_go_back_by_their_offsets(buried: Penstock) -> None:
+    assert (
+        buried("dlq", "redrive", "billing", "--offset", "1", "--offset", "7").out
+        == "2 dead letters of billing sent back; 6 skipped.\n"
+    )
+    assert (sent_back(buried, "orders"), sent_back(buried, "refunds")) == (["order 1"], ["refund 1"])
 
 
 def test_a_redrive_that_is_repeated_says_what_had_gone_back(buried: Penstock) -> None:

@@ -1,0 +1,1 @@
+"""What operators look at and do, for the command line and the web console alike."""

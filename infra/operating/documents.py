@@ -1,0 +1,44 @@
+"""Messages as JSON values. Pure."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...log import MessageView
+
+
+def document(message: MessageView) -> dict[str, object]:
+    """A message as JSON values."""
+    found = {**message.stored(), "keys": list(message.keys), **body_fields(message.body)}
+    for name in ("key", "headers", "value"):  # most messages have none of them
+        del found[name]
+    if message.key is not None:
+        found |= key_fields(message.key)
+    if message.headers:
+        found["headers"] = header_list(message.headers)
+    if message.value is not None:
+        found["value"] = message.json()
+    return found
+
+
+def body_fields(body: bytes | None) -> dict[str, object]:
+    """A body as JSON values; ``body_base64`` tells whether it is text or base64."""
+    if body is None:
+        return {"body": None, "body_base64": False}
+    try:
+        return {"body": body.decode(), "body_base64": False}
+    except UnicodeDecodeError:
+        return {"body": base64.b64encode(body).decode(), "body_base64": True}
+
+
+def key_fields(key: bytes | None) -> dict[str, object]:
+    """A key as JSON values."""
+    return {"key_base64": None if key is None else base64.b64encode(key).decode()}
+
+
+def header_list(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, object]]:
+    """Headers as JSON values."""
+    return [{"key": name, "value_base64": None if value is None else base64.b64encode(value).decode()} for name, value in headers]

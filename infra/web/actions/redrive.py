@@ -1,0 +1,169 @@
+"""Redrive of dead letters: chosen ones, or all that match, back to the topics that they came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+from ....aio import Lake
+from ....consumers.dead_letters.redrive import RedriveReport, redrive
+from ....consumers.dead_letters.writer import no_dead_letters, origin_of
+from ....log import MessageView
+from ....log.errors import InvalidArgument
+from ...operating.letters import condition, redriven_sentence
+from ..views.letters import letters_topic, redriven_cell, words
+from ..views.page import Crumb, Scene
+from .action import Action, Count, Done, Preview, Sample
+
+SENT_MAX = 10_000
+"""The letters that one action sends at most; the next one sends the rest."""
+LOOKED_MAX = 100_000
+"""The letters that one action looks through at most."""
+CHOSEN_MAX = 1000
+SAMPLE = 10
+_COLUMNS = ("offset", "goes to", "message group", "message id", "stored", "reason")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Dead letters of a group: all, those that match, or those at some offsets."""
+
+    group: str
+    topic: str | None = None
+    reason: str | None = None
+    message_group: str | None = None
+    key: str | None = None
+    tags: str | None = None
+    message_id: str | None = None
+    offset: str | None = None
+    """Offsets with commas between them."""
+    until: int | None = None
+    """Only letters before this offset: what dies after a page was shown is not meant by it."""
+
+    @property
+    def given(self) -> dict[str, str | None]:
+        """The conditions, without those that are empty, as fields of a form may be."""
+        return {name: value or None for name, value in asdict(self).items() if name not in ("group", "offset", "until")}
+
+    @property
+    def offsets(self) -> frozenset[int]:
+        """The chosen offsets. Raises `InvalidArgument`."""
+        texts = [one for one in (self.offset or "").split(",") if one]
+        if len(texts) > CHOSEN_MAX or not all(one.isascii() and one.isdecimal() and len(one) <= 18 for one in texts):
+            raise InvalidArgument(
+                "the offsets of dead letters cannot be read",
+                operation="redrive",
+                object=self.group,
+                expected=f"at most {CHOSEN_MAX} whole numbers with commas between them",
+                observed=(self.offset or "")[:200],
+            )
+        return frozenset(map(int, texts))
+
+
+@dataclass
+class _Watched:
+    """The condition of a redrive, which notes what it lets through."""
+
+    holds: Callable[[MessageView], bool]
+    is_settled: Callable[[int], bool]
+    group: str
+    looked: int = 0
+    offsets: list[int] = field(default_factory=list)
+    samples: list[tuple[object, ...]] = field(default_factory=list)
+
+    def __call__(self, letter: MessageView) -> bool:
+        self.looked += 1
+        if self.looked > LOOKED_MAX:
+            raise InvalidArgument(
+                "these are too many dead letters to look through here",
+                operation="redrive",
+                object=self.group,
+                expected=f"at most {LOOKED_MAX:,}",
+                hint=f"use `penstock dlq redrive {self.group}`, which goes through any number",
+            )
+        if not self.holds(letter):
+            return False
+        if not self.is_settled(letter.offset):
+            self.offsets.append(letter.offset)
+            if len(self.samples) < SAMPLE:
+                self.samples.append(_sample(letter))
+        return True
+
+
+def _sample(letter: MessageView) -> tuple[object, ...]:
+    origin = origin_of(letter.properties)
+    topic, reason = (None, None) if origin is None else (origin.topic, origin.reason)
+    return letter.offset, topic, letter.message_group, letter.message_id, letter.store_timestamp, reason
+
+
+async def _run(scene: Scene, chosen: Chosen, *, dry_run: bool) -> tuple[RedriveReport, _Watched]:
+    offsets, until = chosen.offsets, chosen.until
+    matches = condition(**chosen.given, offsets=offsets)
+
+    def holds(letter: MessageView) -> bool:
+        return (until is None or letter.offset < until) and (matches is None or matches(letter))
+
+    async def work(lake: Lake) -> tuple[RedriveReport, _Watched]:
+        topic = await letters_topic(lake, chosen.group)
+        if topic is None:
+            raise no_dead_letters(chosen.group)
+        redriven = await redriven_cell(lake, chosen.group, topic.life)
+        watched = _Watched(holds, lambda offset: offset in redriven.settled, chosen.group)
+        report = await redrive(lake, chosen.group, limit=SENT_MAX, where=watched, damaged="skip", dry_run=dry_run)
+        return report, watched
+
+    return await scene.using(work)
+
+
+async def preview(scene: Scene, chosen: Chosen) -> Preview:
+    report, watched = await _run(scene, chosen, dry_run=True)
+    topics = tuple((name, count) for name, count in sorted(report.topics.items()))
+    refused = tuple((reason, count) for reason, count in report.refused.items())
+    samples = (
+        Sample(title="Where they go", columns=("topic", "messages"), rows=topics),
+        Sample(title="Left where they are", columns=("reason", "messages"), rows=refused),
+        Sample(title="The first of them", columns=_COLUMNS, rows=tuple(watched.samples)),
+    )
+    return Preview(
+        summary=f"{redriven_sentence(chosen.group, report, dry_run=True)} Every group that reads the topic gets them.",
+        stamp=hashlib.sha256(repr((watched.offsets, topics, refused)).encode()).hexdigest()[:16],
+        counts=_counts(report, "would go back"),
+        samples=tuple(one for one in samples if one.rows),
+        is_nothing=not report.sent,
+    )
+
+
+async def do(scene: Scene, chosen: Chosen) -> Done:
+    report, _ = await _run(scene, chosen, dry_run=False)
+    return Done(summary=redriven_sentence(chosen.group, report, dry_run=False), counts=_counts(report, "sent back"))
+
+
+def _counts(report: RedriveReport, sent: str) -> tuple[Count, ...]:
+    refused = sum(report.refused.values())
+    counts = (
+        (sent, report.sent),
+        ("sent back before", report.duplicates),
+        ("cannot go back", refused),
+        ("not chosen", report.skipped - refused),
+    )
+    return tuple(Count(name=name, value=value) for name, value in counts)
+
+
+def _words(chosen: Chosen) -> list[str]:
+    found = words("redrive", chosen.group, chosen.given)
+    for offset in sorted(chosen.offsets):
+        found += ["--offset", str(offset)]
+    return found
+
+
+REDRIVE = Action(
+    name="redrive",
+    title="Send dead letters back",
+    about="Sends dead letters of a group back to the topics that they came from, each once: chosen ones, or all that match.",
+    arguments=Chosen,
+    preview=preview,
+    do=do,
+    command=_words,
+    back=lambda chosen: Crumb(f"Dead letters of {chosen.group}", "letters", {"group": chosen.group}),
+)

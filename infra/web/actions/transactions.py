@@ -1,0 +1,124 @@
+"""The decision of an open transaction by an operator, with what it would send."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ....aio import Lake
+from ....coordinator.transactions.members.state import By, Decision, TransactionRow
+from ....log import MessageView
+from ...operating.transactions import gone_sentence, sentence, state_of
+from ..views.page import Crumb, Scene
+from ..views.transactions import first_messages, half_of
+from .action import Action, Count, Done, Preview, Sample
+
+_COLUMNS = ("topic", "queue", "message id", "message group", "tag", "bytes", "body")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """A transaction, by its id."""
+
+    transaction: str
+
+
+async def _gone(lake: Lake, row: TransactionRow, decision: Decision) -> frozenset[str]:
+    """The topics whose messages would be lost. A transaction that is rolled back sends nothing anyway."""
+    return await lake.transactions.gone(row) if decision is Decision.COMMITTED else frozenset()
+
+
+def previewing(decision: Decision) -> Callable[[Scene, Transaction], Awaitable[Preview]]:
+    """The preview of one decision."""
+
+    async def preview(scene: Scene, chosen: Transaction) -> Preview:
+        async def look(lake: Lake) -> Preview:
+            group, _ = await lake.transactions.find(chosen.transaction)
+            row = await lake.transactions.check(chosen.transaction, decision, By.OPERATOR)
+            gone = await _gone(lake, row, decision)
+            return _preview_of(decision, group, row, gone, tuple(map(_sample, await first_messages(lake, row))))
+
+        return await scene.using(look)
+
+    return preview
+
+
+def _sample(message: MessageView) -> tuple[object, ...]:
+    half = half_of(message)
+    body = half.body.decode(errors="replace")
+    return half.topic, half.queue, half.message_id, half.message_group, half.tag, half.body_bytes, body
+
+
+def _preview_of(
+    decision: Decision, group: str, row: TransactionRow, gone: frozenset[str], samples: tuple[tuple[object, ...], ...]
+) -> Preview:
+    commits = decision is Decision.COMMITTED
+    if row.is_open:
+        done = "Would commit" if commits else "Would roll back"
+        summary = f"{sentence(done, group, row, gone)} {gone_sentence(row, gone)}".rstrip()
+    else:
+        summary = f"Transaction {row.id} is {state_of(row)}."
+    state = (row.id, row.decision, row.is_finished, sorted(gone), [(one.topic, one.messages) for one in row.destinations])
+    title = "What it would send" if commits else "What nobody will ever see"
+    topics = tuple((one.topic, one.messages, "gone" if one.topic in gone else "") for one in row.destinations)
+    return Preview(
+        summary=summary,
+        stamp=hashlib.sha256(repr(state).encode()).hexdigest()[:16],
+        counts=(Count(name="messages", value=row.messages), Count(name="questions to its checker", value=row.checks)),
+        samples=tuple(
+            one
+            for one in (
+                Sample(title="Topics", columns=("topic", "messages", ""), rows=topics),
+                Sample(title=f"{title}: the first messages", columns=_COLUMNS, rows=samples),
+            )
+            if one.rows
+        ),
+        is_nothing=row.is_finished,
+        type_name=group,
+    )
+
+
+def doing(decision: Decision) -> Callable[[Scene, Transaction], Awaitable[Done]]:
+    """The doing of one decision."""
+
+    async def do(scene: Scene, chosen: Transaction) -> Done:
+        async def work(lake: Lake) -> Done:
+            group, _ = await lake.transactions.find(chosen.transaction)
+            await lake.transactions.decide(chosen.transaction, decision, By.OPERATOR)
+            row = await lake.transactions.finish(chosen.transaction)
+            gone = await _gone(lake, row, decision)
+            done = "Committed" if decision is Decision.COMMITTED else "Rolled back"
+            summary = f"{sentence(done, group, row, gone)} {gone_sentence(row, gone)}".rstrip()
+            return Done(summary=summary, counts=(Count(name="messages", value=row.messages),))
+
+        return await scene.using(work)
+
+    return do
+
+
+def _back(chosen: Transaction) -> Crumb:
+    return Crumb("Transactions", "transactions")
+
+
+COMMIT = Action(
+    name="commit",
+    title="Commit the transaction",
+    about="Commits an open transaction, as its checker would: its messages become visible.",
+    arguments=Transaction,
+    preview=previewing(Decision.COMMITTED),
+    do=doing(Decision.COMMITTED),
+    command=lambda chosen: ["tx", "commit", chosen.transaction],
+    back=_back,
+)
+
+ROLL_BACK = Action(
+    name="rollback",
+    title="Roll the transaction back",
+    about="Rolls an open transaction back, as its checker would: none of its messages ever becomes visible.",
+    arguments=Transaction,
+    preview=previewing(Decision.ROLLED_BACK),
+    do=doing(Decision.ROLLED_BACK),
+    command=lambda chosen: ["tx", "rollback", chosen.transaction],
+    back=_back,
+)

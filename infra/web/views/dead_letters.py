@@ -1,0 +1,110 @@
+"""The consumer groups that have dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+
+from ....aio import Lake
+from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic
+from ....coordinator.queues.cell import QueueCell
+from ....log import views
+from ....log.paths import DLQ_PREFIX
+from ....log.read.reader import Reader
+from ..faults import Part
+from ..lakes.source import Looked
+from .letters import Tally, row_of, tallies
+from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+
+ROWS = 8
+"""The groups on a page: each costs two or three requests."""
+_NOT_ASKED = QueueCell()
+SAMPLE = 20
+"""The newest letters of each group from which reasons and origins are told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """What the queue of a group's dead letters tells."""
+
+    kept: int
+    last: datetime | None
+    sampled: int
+    by_reason: tuple[Tally, ...]
+    """The reasons of the newest letters."""
+    by_origin: tuple[Tally, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLetters:
+    """A group that has a dead-letter queue."""
+
+    group: str
+    written: int
+    """The letters ever written; 0 for a group that is deleted by now."""
+    newest: Part[Newest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetters:
+    """What the page shows."""
+
+    at: datetime
+    span: Span
+    rows: tuple[GroupLetters, ...]
+
+
+async def gather(scene: Scene, asked: Asked) -> DeadLetters:
+    looked = await scene.source.look()
+    wanted = (asked.text("filter") or "").lower()
+    written = written_by_group(looked)
+    names = [name.removeprefix(DLQ_PREFIX) for name in looked.topics if name.startswith(DLQ_PREFIX)]
+    names = sorted((name for name in names if wanted in name.lower()), key=lambda name: (-written.get(name, 0), name))
+    span = Span.of(len(names), asked.number("page"), rows=ROWS)
+
+    async def row(name: str) -> GroupLetters:
+        newest = await scene.part(lambda lake: _newest(lake, name))
+        return GroupLetters(group=name, written=written.get(name, 0), newest=newest)
+
+    return DeadLetters(at=looked.at, span=span, rows=tuple(await asyncio.gather(*map(row, names[span.slice]))))
+
+
+def written_by_group(looked: Looked) -> dict[str, int]:
+    """The dead letters ever written, by group."""
+    found: dict[str, int] = {}
+    for one in looked.seen.groups:
+        found[one.group] = found.get(one.group, 0) + one.dead_letters
+    return found
+
+
+async def _newest(lake: Lake, group: str) -> Newest:
+    topic = await lake.topic(dead_letter_topic(group))
+    reader = Reader(topic)
+    earliest, following = (await reader.offsets())[QUEUE]
+    start = max(earliest, following - SAMPLE)
+    rows = []
+    if start < following:
+        async for batch in reader.read(queue=QUEUE, start=start, end=following, damaged="skip"):
+            rows += [row_of(one, _NOT_ASKED) for one in views(reader.topic, batch)]
+    return Newest(
+        kept=following - earliest,
+        last=rows[-1].stored if rows else None,
+        sampled=len(rows),
+        by_reason=tallies(one.reason for one in rows),
+        by_origin=tallies(one.topic or "" for one in rows),
+    )
+
+
+PAGE = Page(
+    name="dead_letters",
+    path="/dead-letters",
+    title="Dead letters",
+    about="The consumer groups that have dead letters, with the reasons and origins of the newest; 8 a page.",
+    shows=DeadLetters,
+    gather=gather,
+    command=lambda asked: ["dlq", "list"],
+    parameters=(FILTER, NUMBER),
+    menu="Dead letters",
+    live=lambda shown: {f"written:{row.group}": row.written for row in shown.rows},
+)

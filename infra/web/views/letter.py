@@ -1,0 +1,189 @@
+"""One dead letter beside the message that it was, where that is still stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from ....aio import Lake
+from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, no_dead_letters, origin_of, original_properties
+from ....log import MessageView, TopicNotFound
+from ....log.errors import InvalidArgument, MessageNotFound
+from ....log.message.message import views
+from ....log.read.reader import Reader
+from ..faults import Part
+from .letters import LetterRow, letters_topic, redriven_cell, row_of
+from .page import Asked, Crumb, Page, Parameter, Scene
+
+BODY_SHOWN_BYTES = 64 * 1024 + 1
+"""The part of a body that is told here: one more than a page shows, so that it says that it is cut. The export has all of it."""
+
+DIFFERENCE_BYTES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A part that is not the same in both."""
+
+    name: str
+    letter: str
+    original: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Original:
+    """The message that a letter was."""
+
+    state: Literal["same", "differs", "another", "gone", "unknown"]
+    """same: it is stored as the letter has it; another: another message stands at its place; gone: nothing does any more; unknown: the
+    letter does not say where it comes from."""
+    stored: datetime | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A letter in full."""
+
+    row: LetterRow
+    properties: Mapping[str, str]
+    """The properties that the message had."""
+    born: datetime
+    producer: str
+    body: bytes | None
+    """The beginning of the body, or of the row as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """What the page shows."""
+
+    group: str
+    offset: int
+    letter: Part[Opened]
+    original: Part[Original]
+
+
+async def gather(scene: Scene, asked: Asked) -> Letter:
+    group, offset = asked["group"], asked.number("offset")
+    held: list[MessageView] = []
+
+    async def letter(lake: Lake) -> Opened:
+        topic = await letters_topic(lake, group)
+        if topic is None:
+            raise no_dead_letters(group)
+        found = await message_at(Reader(topic), QUEUE, offset)
+        if found is None:
+            raise MessageNotFound(
+                "there is no dead letter at this offset",
+                operation="show a dead letter",
+                object=dead_letter_topic(group),
+                observed=offset,
+            )
+        held.append(found)
+        return opened(found, row_of(found, await redriven_cell(lake, group, topic.life)))
+
+    part = await scene.part(letter)
+    original: Part[Original] = Part(value=Original(state="unknown"))
+    if held:
+        original = await scene.part(lambda lake: _original(lake, held[0]))
+    return Letter(group=group, offset=offset, letter=part, original=original)
+
+
+def opened(letter: MessageView, row: LetterRow) -> Opened:
+    """A letter as the page shows it."""
+    return Opened(
+        row=row,
+        properties=original_properties(letter.properties),
+        born=letter.born_timestamp,
+        producer=letter.producer,
+        body=None if letter.body is None and letter.value is None else letter.content[:BODY_SHOWN_BYTES],
+    )
+
+
+async def message_at(reader: Reader, queue: int, offset: int) -> MessageView | None:
+    """The message at a place; None: it is not kept there, or cannot be read any more."""
+    earliest, following = (await reader.offsets()).get(queue, (0, 0))
+    if not earliest <= offset < following:
+        return None
+    async for batch in reader.read(queue=queue, start=offset, end=offset + 1, damaged="skip"):
+        return next(iter(views(reader.topic, batch)))
+    return None
+
+
+async def _original(lake: Lake, letter: MessageView) -> Original:
+    origin = origin_of(letter.properties)
+    if origin is None:
+        return Original(state="unknown")
+    try:
+        reader = await lake.reader(origin.topic)
+    except (TopicNotFound, InvalidArgument):
+        return Original(state="gone")
+    return compared(letter, await message_at(reader, origin.queue, origin.offset))
+
+
+def compared(letter: MessageView, original: MessageView | None) -> Original:
+    """A letter beside the message at its place. Pure."""
+    if original is None:
+        return Original(state="gone")
+    if original.message_id != letter.message_id:
+        return Original(state="another", stored=original.store_timestamp)
+    mine, its = _parts(letter, original_properties(letter.properties)), _parts(original, original.properties)
+    differences = [
+        Difference(name=name, letter=mine.get(name, "-"), original=its.get(name, "-"))
+        for name in dict.fromkeys((*mine, *its))
+        if mine.get(name) != its.get(name)
+    ]
+    if not _is_same_body(letter, original):
+        differences.insert(0, Difference(name="body", letter=_start(letter.content), original=_start(original.content)))
+    return Original(state="differs" if differences else "same", stored=original.store_timestamp, differences=tuple(differences))
+
+
+def _parts(message: MessageView, properties: Mapping[str, str]) -> dict[str, str]:
+    found = {
+        "message group": message.message_group,
+        "tag": message.tag,
+        "keys": ", ".join(message.keys),
+        "key": None if message.key is None else repr(message.key),
+        **{f"property {name}": value for name, value in properties.items()},
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_same_body(letter: MessageView, original: MessageView) -> bool:
+    """Whether the bodies are the same. A row of a typed topic is JSON in its letter."""
+    if original.value is None:
+        return letter.body == original.body
+    try:
+        return bool(letter.json() == original.json())
+    except InvalidArgument:
+        return False
+
+
+def _start(body: bytes) -> str:
+    more = f" … and {len(body) - DIFFERENCE_BYTES:,} bytes" if len(body) > DIFFERENCE_BYTES else ""
+    return body[:DIFFERENCE_BYTES].decode(errors="replace") + more
+
+
+def _words(asked: Asked) -> list[str]:
+    place = ["--start", str(asked.number("offset")), "--queue", str(QUEUE), "--limit", "1", "--json"]
+    return ["read", dead_letter_topic(asked["group"]), *place]
+
+
+PAGE = Page(
+    name="letter",
+    path="/dead-letters/{group}/letter",
+    title="A dead letter of {group}",
+    about="One dead letter with its reason, origin and body, and where it differs from the message that is still stored.",
+    shows=Letter,
+    gather=gather,
+    command=_words,
+    parameters=(Parameter(name="offset", help="The offset of the letter.", kind=int, default=0, least=0),),
+    crumbs=lambda asked: [
+        Crumb("Dead letters", "dead_letters"),
+        Crumb(f"Dead letters of {asked['group']}", "letters", {"group": asked["group"]}),
+    ],
+    is_kept=False,
+)

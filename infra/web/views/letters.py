@@ -1,0 +1,224 @@
+"""The dead letters of one consumer group, the newest first: by reason, origin and age, a bounded number at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ....aio import Lake
+from ....consumers.dead_letters.redrive_cell import RedriveCell
+from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, origin_of
+from ....coordinator.queues.cell import QueueCell
+from ....log import MessageView, TopicNotFound, views
+from ....log.read.reader import Reader
+from ....log.topic.topics import Topic
+from ...operating.letters import condition
+from ..faults import Part
+from .page import Asked, Crumb, Page, Parameter, Scene
+
+LOOKED = 500
+"""The letters that one page looks through."""
+SHOWN = 50
+TALLIES = 10
+AGES = (
+    ("the last hour", timedelta(hours=1)),
+    ("the last day", timedelta(days=1)),
+    ("the last week", timedelta(weeks=1)),
+)
+OLDER = "older"
+NO_DEAD_LETTER = "no dead letter"
+"""What stands for the reason and the origin of a message that somebody sent into the dead-letter queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterRow:
+    """One dead letter."""
+
+    offset: int
+    stored: datetime
+    message_id: str
+    message_group: str | None
+    tag: str | None
+    keys: tuple[str, ...]
+    body_bytes: int
+    topic: str | None
+    """The topic that it comes from; None: it does not say."""
+    queue: int | None
+    origin_offset: int | None
+    deliveries: int | None
+    """The deliveries after the first."""
+    reason: str
+    redrive: str
+    """Whether it was sent back: no, sent, on its way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """A number of letters that have something in common."""
+
+    name: str
+    letters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The letters that match, of those looked through."""
+
+    kept: int
+    """All letters that are kept."""
+    end: int
+    """The offset behind the last letter."""
+    looked: int
+    """The letters looked through, the newest before the asked offset."""
+    unreadable: int
+    """The number of them that cannot be read any more."""
+    matching: int
+    by_reason: tuple[Tally, ...]
+    by_origin: tuple[Tally, ...]
+    by_age: tuple[Tally, ...]
+    rows: tuple[LetterRow, ...]
+    older: int | None
+    """The offset before which the next page begins; None: there are none before these."""
+
+
+NOTHING = Found(kept=0, end=0, looked=0, unreadable=0, matching=0, by_reason=(), by_origin=(), by_age=(), rows=(), older=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letters:
+    """What the page shows."""
+
+    group: str
+    found: Part[Found]
+
+
+FILTERS = (
+    Parameter(name="topic", help="Only dead letters of messages of this topic."),
+    Parameter(name="reason", help="Only dead letters whose reason holds this text."),
+    Parameter(name="message_group", help="Only messages of this message group."),
+    Parameter(name="key", help="Only messages with this key."),
+    Parameter(name="tags", help="Only messages with one of these tags: paid || refunded."),
+    Parameter(name="message_id", help="Only the dead letter of the message with this id."),
+)
+BEFORE = Parameter(name="before", help="Only letters before this offset; 0: from the newest on.", kind=int, default=0, least=0)
+
+
+async def letters_topic(lake: Lake, group: str) -> Topic | None:
+    """The dead-letter queue of a group; None: it has none."""
+    with suppress(TopicNotFound):
+        return await lake.topic(dead_letter_topic(group))
+    return None
+
+
+async def gather(scene: Scene, asked: Asked) -> Letters:
+    wanted = condition(**{one.name: asked.text(one.name) for one in FILTERS})  # type: ignore[arg-type] # by name
+
+    async def found(lake: Lake) -> Found:
+        topic = await letters_topic(lake, asked["group"])
+        if topic is None:
+            return NOTHING
+        return await _found(scene, lake, asked["group"], topic, wanted, before=asked.number("before"))
+
+    return Letters(group=asked["group"], found=await scene.part(found))
+
+
+async def _found(
+    scene: Scene, lake: Lake, group: str, topic: Topic, wanted: Callable[[MessageView], bool] | None, *, before: int
+) -> Found:
+    reader = Reader(topic)
+    earliest, following = (await reader.offsets())[QUEUE]
+    end = min(before or following, following)
+    start = max(earliest, end - LOOKED)
+    redriven = await redriven_cell(lake, group, topic.life)
+    rows: list[LetterRow] = []
+    if start < end:
+        async for batch in reader.read(queue=QUEUE, start=start, end=end, damaged="skip"):
+            rows += [row_of(one, redriven) for one in views(reader.topic, batch) if wanted is None or wanted(one)]
+    rows.reverse()
+    shown = rows[:SHOWN]
+    older = shown[-1].offset if len(shown) < len(rows) else start if start > earliest else None
+    return Found(
+        kept=following - earliest,
+        end=following,
+        looked=max(0, end - start),
+        unreadable=sum(one.messages for one in reader.left_out),
+        matching=len(rows),
+        by_reason=tallies(one.reason for one in rows),
+        by_origin=tallies(one.topic or NO_DEAD_LETTER for one in rows),
+        by_age=by_age([one.stored for one in rows], scene.now),
+        rows=tuple(shown),
+        older=older,
+    )
+
+
+async def redriven_cell(lake: Lake, group: str, life: int) -> QueueCell:
+    """What is remembered of the redrives of a group's dead letters."""
+    cell = RedriveCell(lake, group, life)
+    try:
+        await cell.read()
+        return cell.cell
+    finally:
+        await cell.close()
+
+
+def redrive_of(offset: int, redriven: QueueCell) -> str:
+    """Whether a letter was sent back."""
+    if offset in redriven.dead_letters.assigned:
+        return "on its way"
+    return "sent" if offset in redriven.settled else "no"
+
+
+def row_of(letter: MessageView, redriven: QueueCell) -> LetterRow:
+    """A dead letter as a row."""
+    origin = origin_of(letter.properties)
+    return LetterRow(
+        offset=letter.offset,
+        stored=letter.store_timestamp,
+        message_id=letter.message_id,
+        message_group=letter.message_group,
+        tag=letter.tag,
+        keys=letter.keys,
+        body_bytes=len(letter.content),
+        topic=None if origin is None else origin.topic,
+        queue=None if origin is None else origin.queue,
+        origin_offset=None if origin is None else origin.offset,
+        deliveries=None if origin is None else origin.reconsume_times,
+        reason=NO_DEAD_LETTER if origin is None else origin.reason,
+        redrive=redrive_of(letter.offset, redriven),
+    )
+
+
+def tallies(names: Iterable[str]) -> tuple[Tally, ...]:
+    """The most frequent names."""
+    return tuple(Tally(name=name, letters=count) for name, count in Counter(names).most_common(TALLIES))
+
+
+def by_age(times: Sequence[datetime], now: datetime) -> tuple[Tally, ...]:
+    """The number of times in each span of age; spans without any are left out."""
+    counts = Counter(next((name for name, age in AGES if now - time < age), OLDER) for time in times)
+    return tuple(Tally(name=name, letters=counts[name]) for name in [*(name for name, _ in AGES), OLDER] if counts[name])
+
+
+def words(command: str, group: str, given: dict[str, str | None]) -> list[str]:
+    """The words of a command on dead letters that these choose."""
+    options = {"message_id": "id", "tags": "tag"}
+    found = ["dlq", command, group]
+    for name, value in given.items():
+        found += [] if value is None else [f"--{options.get(name, name).replace('_', '-')}", value]
+    return found
+
+
+PAGE = Page(
+    name="letters",
+    path="/dead-letters/{group}",
+    title="Dead letters of {group}",
+    about="The dead letters of a group by reason, origin and age: the newest 500 before an offset, 50 of them in full.",
+    shows=Letters,
+    gather=gather,
+    command=lambda asked: words("read", asked["group"], {one.name: asked.text(one.name) for one in FILTERS}),
+    parameters=(*FILTERS, BEFORE),
+    crumbs=lambda asked: [Crumb("Dead letters", "dead_letters")],
+)
