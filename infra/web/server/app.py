@@ -15,7 +15,7 @@ from ....log.runtime.runtime import Runtime
 from ..actions.all import ACTIONS
 from ..actions.run import Runner
 from ..lakes.lakes import Lakes
-from . import acting, exports, pages
+from . import acting, pages
 from .gate import Faults, Gate, login_routes
 from .login import Login
 from .options import ConsoleOptions
@@ -42,7 +42,6 @@ def app_of(site: Site) -> ASGIApp:
 
     routes: list[Route | Mount] = [
         *acting.routes(site),
-        *exports.routes(site),
         *pages.routes(site),
         *login_routes(site),
         Mount("/static", StaticFiles(directory=STATIC)),

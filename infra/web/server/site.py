@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from jinja2 import Environment
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from ....log.errors import (
     CallError,
@@ -195,15 +195,13 @@ def json_response(content: object, *, status: int = 200) -> Response:
     return Response(text.encode("utf-8", "backslashreplace"), status_code=status, media_type="application/json")
 
 
-def download(data: bytes, name: str) -> Response:
+def download(data: bytes | AsyncIterator[bytes], name: str) -> Response:
     """Bytes of anybody's as a file. No browser shows them as a page."""
-    return Response(data, media_type="application/octet-stream", headers=attachment(name))
-
-
-def attachment(name: str) -> dict[str, str]:
-    """The header that makes a file of an answer."""
     plain = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)[:100] or "download"
-    return {"content-disposition": f'attachment; filename="{plain}"'}
+    headers = {"content-disposition": f'attachment; filename="{plain}"'}
+    if isinstance(data, bytes):
+        return Response(data, media_type="application/octet-stream", headers=headers)
+    return StreamingResponse(data, media_type="application/octet-stream", headers=headers)
 
 
 async def read_form(request: Request) -> dict[str, str]:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ....aio import Lake
 from ....consumers.dead_letters.redrive_cell import RedriveCell
-from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, origin_of
+from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, no_dead_letters, origin_of
 from ....coordinator.queues.cell import QueueCell
 from ....log import MessageView, TopicNotFound, views
 from ....log.read.reader import Reader
 from ....log.topic.topics import Topic
-from ...operating.letters import condition
+from ...operating.letters import condition, letter_document
+from ..documents import document
 from ..faults import Part
-from .page import Asked, Crumb, Page, Parameter, Scene
+from .page import Asked, Crumb, Download, Given, Page, Parameter, Scene
 
 LOOKED = 500
 """The letters that one page looks through."""
 SHOWN = 50
+EXPORTED_MAX = 100_000
+"""The letters of one file."""
 TALLIES = 10
 AGES = (
     ("the last hour", timedelta(hours=1)),
@@ -113,8 +117,13 @@ async def letters_topic(lake: Lake, group: str) -> Topic | None:
     return None
 
 
+def wanted_of(asked: Asked) -> Callable[[MessageView], bool] | None:
+    """The condition that a viewer gives; None: all letters."""
+    return condition(**{one.name: asked.text(one.name) for one in FILTERS})  # type: ignore[arg-type] # by name
+
+
 async def gather(scene: Scene, asked: Asked) -> Letters:
-    wanted = condition(**{one.name: asked.text(one.name) for one in FILTERS})  # type: ignore[arg-type] # by name
+    wanted = wanted_of(asked)
 
     async def found(lake: Lake) -> Found:
         topic = await letters_topic(lake, asked["group"])
@@ -202,6 +211,31 @@ def by_age(times: Sequence[datetime], now: datetime) -> tuple[Tally, ...]:
     return tuple(Tally(name=name, letters=counts[name]) for name in [*(name for name, _ in AGES), OLDER] if counts[name])
 
 
+async def exported(scene: Scene, asked: Asked) -> Given:
+    """The dead letters that match as JSON lines, the oldest first. Raises `TopicNotFound`."""
+    group, wanted = asked["group"], wanted_of(asked)
+
+    async def open_it(lake: Lake) -> Reader:
+        topic = await letters_topic(lake, group)
+        if topic is None:
+            raise no_dead_letters(group)
+        return Reader(topic)
+
+    reader = await scene.using(open_it)
+
+    async def lines() -> AsyncIterator[bytes]:
+        left = EXPORTED_MAX
+        async with aclosing(reader.messages(queue=QUEUE, damaged="skip")) as letters:
+            async for letter in letters:
+                if wanted is None or wanted(letter):
+                    yield json.dumps(document(letter_document(letter))).encode() + b"\n"
+                    left -= 1
+                    if not left:
+                        return
+
+    return Given(f"dead-letters-of-{group}.jsonl", lines())
+
+
 def words(command: str, group: str, given: dict[str, str | None]) -> list[str]:
     """The words of a command on dead letters that these choose."""
     options = {"message_id": "id", "tags": "tag"}
@@ -221,4 +255,12 @@ PAGE = Page(
     command=lambda asked: words("read", asked["group"], {one.name: asked.text(one.name) for one in FILTERS}),
     parameters=(*FILTERS, BEFORE),
     crumbs=lambda asked: [Crumb("Dead letters", "dead_letters")],
+)
+
+EXPORT = Download(
+    name="letters_export",
+    path="/dead-letters/{group}/export",
+    about="The dead letters of a group that match as JSON lines, at most 100,000.",
+    gather=exported,
+    parameters=(*FILTERS, BEFORE),
 )

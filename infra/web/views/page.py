@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -154,7 +154,8 @@ class Given:
     """A file for the viewer to keep."""
 
     name: str
-    data: bytes
+    data: bytes | AsyncIterator[bytes]
+    """All of it, or part by part where it may be large."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,6 @@ PAGES: tuple[Page[Any], ...] = (
     transactions.PAGE,
 )
 
-DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD,)
+DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD, letters.EXPORT)
 
 BY_NAME: dict[str, Place] = {place.name: place for place in (*PAGES, *DOWNLOADS)}
