@@ -28,6 +28,7 @@ from ..queues.cell import QueueCell, parted
 from ..queues.codec import decode_cell
 from ..queues.commands import begin, caught_up
 from ..workers.lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighted
+from ..workers.liveness import WorkerSeen, WorkerState, state_of
 from .describe import QueueStanding, oldest_unsettled, standing
 from .store_times import Mark, StoreTimes
 
@@ -80,6 +81,8 @@ class LakeSeen:
     groups: tuple[GroupSeen, ...] = ()
     timers: Mapping[str, int] = field(default_factory=dict)
     """The delayed messages that wait, by topic."""
+    workers: tuple[WorkerSeen, ...] = ()
+    """The processes with a heartbeat, without those that ended in order. One is silent until a look has seen its heart beat."""
     ended_s: float
     """The end of the look, by the monotonic clock."""
     took_s: float
@@ -138,6 +141,7 @@ class LakeView:
         self._stored: dict[str, Stored | PenstockError] = {}
         self._decoded: dict[str, tuple[Stored, QueueCell]] = {}
         self._sightings: dict[str, Sighting] = {}
+        self._workers: dict[str, WorkerSeen] = {}
         self._ends: dict[str, _End] = {}
         self._first_read = 0
         self.unread: Counter[tuple[Unread, str]] = Counter()
@@ -170,7 +174,13 @@ class LakeView:
             groups.append(self._seen(claim, members))
             await asyncio.sleep(0)  # thousands of queues must not hold up what else this process does
         ended_s = clock.monotonic_s()
-        return LakeSeen(groups=tuple(groups), timers=timers, ended_s=ended_s, took_s=ended_s - began_s)
+        return LakeSeen(
+            groups=tuple(groups),
+            timers=timers,
+            workers=tuple(one for one in self._workers.values() if one.state is not WorkerState.LEFT),
+            ended_s=ended_s,
+            took_s=ended_s - began_s,
+        )
 
     # --- Cells ------------------------------------------------------------------------------------------------------------------
 
@@ -178,6 +188,7 @@ class LakeView:
         """The consumers of all workers that are not known to be dead."""
         now_s = self._lake.runtime.clock.monotonic_s()
         before, self._sightings = self._sightings, {}
+        known, self._workers = self._workers, {}
         found: list[Member] = []
         for key, stored in self._under(WORKERS):
             worker = key.removeprefix(WORKERS)
@@ -187,6 +198,10 @@ class LakeView:
                 note(Unread.WORKER, worker, error)
                 continue
             sighting = self._sightings[worker] = sighted(before.get(worker), heartbeat, now_s)
+            state = state_of(heartbeat, before.get(worker), sighting, now_s)
+            if state is WorkerState.SILENT and worker in known and known[worker].state is WorkerState.LIVES:
+                state = WorkerState.LIVES  # its lease still runs since its heart beat
+            self._workers[worker] = WorkerSeen(worker, state, heartbeat)
             if not heartbeat.fenced and not is_expired(sighting, now_s):
                 found += members_of(heartbeat)
         return found

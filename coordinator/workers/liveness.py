@@ -106,7 +106,7 @@ async def watched(
             before, now_s = sightings.get(name), clock.monotonic_s()
             if found is not None:
                 sightings[name] = sighted(before, found, now_s)
-            seen[name] = WorkerSeen(name, _state(found, before, sightings.get(name), now_s), found)
+            seen[name] = WorkerSeen(name, state_of(found, before, sightings.get(name), now_s), found)
             if enough(seen[name]):
                 return list(seen.values())
         if all(one.state is not WorkerState.SILENT for one in seen.values()) or clock.monotonic_s() + _LOOK_S > until_s:
@@ -114,7 +114,8 @@ async def watched(
         await asyncio.sleep(_LOOK_S)
 
 
-def _state(found: Heartbeat | None, before: Sighting | None, now: Sighting | None, now_s: float) -> WorkerState:
+def state_of(found: Heartbeat | None, before: Sighting | None, now: Sighting | None, now_s: float) -> WorkerState:
+    """What two sightings of a worker's heartbeat tell, the last of them at ``now_s``."""
     if found is None:
         return WorkerState.LEFT
     if found.fenced:  # a worker that leaves fences itself once nobody lives in it

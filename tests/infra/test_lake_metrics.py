@@ -28,6 +28,7 @@ from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import encode_cell
 from penstock.coordinator.tables.objectstore import FOLDER
 from penstock.infra.cli.lake.upkeep import maintain_once
+from penstock.infra.lake_metrics import view_of
 from penstock.log import Message, MessageType, StoreUnavailable, TopicSettings
 from penstock.log.metrics import Metric
 from penstock.log.stores import ObjectStore, Put
@@ -97,6 +98,28 @@ def test_a_group_whose_last_worker_died_is_told_as_before() -> None:
         assert exporter.values(GROUP_CONSUMERS) == {ORDERS: 1}
         assert total(exporter, LAG_MESSAGES, *ORDERS) == total(exporter, LAG_LATENCY, *ORDERS) == 0
         await heir.close()
+
+    play(script)
+
+
+def test_looks_tell_which_workers_live() -> None:
+    async def script(shop: Shop) -> None:
+        operator = await shop.operator("orders")
+        worker, other = await shop.worker("billing"), await shop.worker("billing")
+        view = view_of(operator, precise=INTERVAL)
+
+        async def states() -> list[str]:
+            return [str(one.state) for one in (await view.look()).workers]
+
+        assert await states() == ["silent", "silent"]
+        await shop.pass_time(20)
+        assert await states() == ["lives", "lives"]
+        assert await states() == ["lives", "lives"]
+        await other.close()
+        worker.crash()
+        assert await states() == ["lives"]
+        await shop.pass_time(20)
+        assert await states() == ["expired"]
 
     play(script)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
 from ...console import output
 from ...console.session import Session, exit_code_option, group_options
 from ...console.values import Duration
-
-if TYPE_CHECKING:
-    from ....coordinator.workers.lease import Listed
+from ...operating.workers import consumed
 
 
 @click.command()
@@ -44,15 +41,8 @@ def command(session: Session, patience: timedelta) -> bool:
         if session.as_json:
             document: dict[str, object] = {"worker": one.worker, "label": heartbeat.label, "state": one.state.value}
             output.emit({**document, "lease_s": lease, "members": members})
-        consumed = ", ".join(map(_consumed, heartbeat.members))
-        rows.append((one.worker, heartbeat.label or None, one.state.value, lease, consumed or None))
+        consumes = ", ".join(map(consumed, heartbeat.members))
+        rows.append((one.worker, heartbeat.label or None, one.state.value, lease, consumes or None))
     if not session.as_json:
         output.table(("worker", "process", "state", "lease", "consumes"), rows)
     return bool(rows)
-
-
-def _consumed(member: Listed) -> str:
-    """A member's part. One without a group only maintains topics, and lets delayed messages go."""
-    if not member.group:
-        return "upkeep"
-    return f"{member.group}: {' '.join(member.topics)}" if member.topics else member.group

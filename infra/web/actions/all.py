@@ -6,8 +6,9 @@ from typing import Any
 
 from .action import Action
 from .parked import RELEASE, SKIP
+from .recall import RECALL
 from .redrive import REDRIVE
 from .reset import RESET
 from .transactions import COMMIT, ROLL_BACK
 
-ACTIONS: dict[str, Action[Any]] = {one.name: one for one in (RELEASE, SKIP, RESET, REDRIVE, COMMIT, ROLL_BACK)}
+ACTIONS: dict[str, Action[Any]] = {one.name: one for one in (RELEASE, SKIP, RESET, REDRIVE, COMMIT, ROLL_BACK, RECALL)}

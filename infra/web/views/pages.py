@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import body, dead_letters, group, groups, letter, letters, overview, topic, topics, transactions
+from . import body, dead_letters, group, groups, letter, letters, overview, timers, topic, topics, transactions, workers
 from .page import Download, Page, Place
 
 PAGES: tuple[Page[Any], ...] = (
@@ -17,6 +17,8 @@ PAGES: tuple[Page[Any], ...] = (
     letters.PAGE,
     letter.PAGE,
     transactions.PAGE,
+    timers.PAGE,
+    workers.PAGE,
 )
 
 DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD, letters.EXPORT)

@@ -1,0 +1,15 @@
+"""What is told of workers. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...coordinator.workers.lease import Listed
+
+
+def consumed(member: Listed) -> str:
+    """A member's part. One without a group only maintains topics, and lets delayed messages go."""
+    if not member.group:
+        return "upkeep"
+    return f"{member.group}: {' '.join(member.topics)}" if member.topics else member.group

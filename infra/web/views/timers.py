@@ -1,0 +1,156 @@
+"""Delayed messages that wait: how many for each topic, which is due next, and which are late."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ....aio import Lake
+from ....log import WaitingMessage
+from ..faults import Part
+from .page import NUMBER, Asked, Page, Parameter, Scene, Span
+
+TOPICS = 8
+"""The topics on a page: each costs a few requests."""
+SHOWN = 20
+BODY_BYTES = 200
+LATE = timedelta(minutes=1)
+"""The time after which a message that is due and still waits is said to be late. Timers take a second or two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """The first message that waits."""
+
+    due: datetime
+    late: timedelta | None
+    """The time since it was due; None: it is not late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTimers:
+    """The timers of a topic."""
+
+    topic: str
+    waiting: int
+    """The messages that wait. It includes messages that were recalled and whose time is over."""
+    next: Part[Next | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delayed:
+    """A message that waits."""
+
+    message_id: str
+    message_group: str | None
+    tag: str | None
+    queue: int | None
+    born: datetime
+    due: datetime
+    late: timedelta | None
+    body_bytes: int
+    body: bytes
+    """The beginning of the body."""
+    recall_handle: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The first messages of a topic that wait."""
+
+    rows: tuple[Delayed, ...]
+    more: bool
+    """Whether others wait behind these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimersShown:
+    """What the page shows."""
+
+    at: datetime
+    waiting: int
+    """The messages that wait, of all topics."""
+    span: Span
+    topics: tuple[TopicTimers, ...]
+    listed: Part[Listed] | None
+    """The messages of the topic that was asked for."""
+
+
+async def gather(scene: Scene, asked: Asked) -> TimersShown:
+    looked, topic, now = await scene.source.look(), asked.text("topic"), scene.now
+    counts = looked.seen.timers
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    span = Span.of(len(names), asked.number("page"), rows=TOPICS)
+
+    async def of(name: str) -> TopicTimers:
+        return TopicTimers(topic=name, waiting=counts[name], next=await scene.part(lambda lake: next_of(lake, name, now)))
+
+    listed = None if topic is None else await scene.part(lambda lake: _listed(lake, topic, asked.number("limit"), now))
+    return TimersShown(
+        at=looked.at,
+        waiting=sum(counts.values()),
+        span=span,
+        topics=tuple(await asyncio.gather(*map(of, names[span.slice]))),
+        listed=listed,
+    )
+
+
+async def next_of(lake: Lake, topic: str, now: datetime) -> Next | None:
+    """The first message of a topic that waits; None: there is none."""
+    found = await lake.waiting(topic, limit=1)
+    return Next(due=found[0].delivery_timestamp, late=late_by(found[0].delivery_timestamp, now)) if found else None
+
+
+async def _listed(lake: Lake, topic: str, limit: int, now: datetime) -> Listed:
+    found = await lake.waiting(topic, limit=limit + 1)
+    return Listed(rows=tuple(delayed_of(one, now) for one in found[:limit]), more=len(found) > limit)
+
+
+def late_by(due: datetime, now: datetime) -> timedelta | None:
+    """The time since a message was due; None: it is not late."""
+    return now - due if now - due >= LATE else None
+
+
+def delayed_of(message: WaitingMessage, now: datetime) -> Delayed:
+    """A message that waits, as the page shows it."""
+    body = message.body or b""
+    return Delayed(
+        message_id=message.message_id,
+        message_group=message.message_group,
+        tag=message.tag,
+        queue=message.queue,
+        born=message.born_timestamp,
+        due=message.delivery_timestamp,
+        late=late_by(message.delivery_timestamp, now),
+        body_bytes=len(body),
+        body=body[:BODY_BYTES],
+        recall_handle=message.recall_handle,
+    )
+
+
+def live(shown: TimersShown) -> dict[str, object]:
+    return {"waiting": shown.waiting, "at": shown.at, **{f"waiting:{one.topic}": one.waiting for one in shown.topics}}
+
+
+def _words(asked: Asked) -> list[str]:
+    topic = asked.text("topic")
+    return ["top", "--count", "1"] if topic is None else ["timer", "list", topic, "--limit", str(asked.number("limit"))]
+
+
+PAGE = Page(
+    name="timers",
+    path="/timers",
+    title="Delayed messages",
+    about="The topics with delayed messages that wait, with the next due and whether it is late; and the first messages of one topic.",
+    shows=TimersShown,
+    gather=gather,
+    command=_words,
+    parameters=(
+        Parameter(name="topic", help="The topic whose first messages are listed."),
+        Parameter(name="limit", help="The number of messages that are listed.", kind=int, default=SHOWN, least=1, most=200),
+        NUMBER,
+    ),
+    menu="Timers",
+    live=live,
+)

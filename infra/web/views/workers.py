@@ -1,0 +1,168 @@
+"""The processes that consume: whether each lives, what it holds, and how often its queues changed hands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ....coordinator.operators.lake_view import LakeSeen
+from ....coordinator.workers.liveness import WorkerSeen, WorkerState
+from ...operating.workers import consumed
+from ..lakes.source import Looked
+from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+
+HELD_SHOWN = 12
+_ORDER = [WorkerState.FENCED, WorkerState.EXPIRED, WorkerState.SILENT, WorkerState.LIVES, WorkerState.LEFT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The queues that a process holds of a group's topic."""
+
+    group: str
+    topic: str
+    queues: int
+    lag: int
+    """The messages in them that are not settled."""
+    in_flight: int
+    takes: int
+    """The takes of these queues, ever: by this process, and by all before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    """One process."""
+
+    worker: str
+    label: str
+    state: WorkerState
+    lease: timedelta
+    consumes: tuple[str, ...]
+    """The groups of its consumers with their topics; upkeep: it only maintains topics."""
+    held: tuple[Held, ...]
+    """The first of what it holds."""
+    queues: int
+    """All queues that it holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """A group's topic whose queues changed hands since the look before."""
+
+    group: str
+    topic: str
+    queues: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """What the page shows."""
+
+    at: datetime
+    lives: int
+    not_known: int
+    """Those whose hearts no look has seen beat yet, and whose leases may still run."""
+    dead: int
+    hand_overs: tuple[HandOver, ...]
+    """What changed hands since the look before."""
+    since: timedelta | None
+    """The time between the two looks; None: this is the first."""
+    unowned: int
+    """The queues without a live owner that have messages which are not settled."""
+    span: Span
+    rows: tuple[WorkerRow, ...]
+
+
+async def gather(scene: Scene, asked: Asked) -> Workers:
+    return workers_of(await scene.source.look(), (asked.text("filter") or "").lower(), asked.number("page"))
+
+
+def workers_of(looked: Looked, wanted: str, page: int) -> Workers:
+    """What one look tells."""
+    held = holdings(looked.seen)
+    rows = [_row(one, held.get(one.worker, [])) for one in looked.seen.workers]
+    states = [one.state for one in rows]
+    chosen = [one for one in rows if any(wanted in text.lower() for text in (one.worker, one.label, *one.consumes))]
+    chosen.sort(key=lambda one: (_ORDER.index(one.state), one.label, one.worker))
+    span = Span.of(len(chosen), page)
+    before = looked.before
+    return Workers(
+        at=looked.at,
+        lives=states.count(WorkerState.LIVES),
+        not_known=states.count(WorkerState.SILENT),
+        dead=states.count(WorkerState.EXPIRED) + states.count(WorkerState.FENCED),
+        hand_overs=() if before is None else hand_overs(before, looked.seen),
+        since=None if before is None else timedelta(seconds=round(looked.seen.ended_s - before.ended_s, 1)),
+        unowned=sum(len(one.queues) - one.owned for one in looked.seen.groups if any(queue.standing.lag for queue in one.queues)),
+        span=span,
+        rows=tuple(chosen[span.slice]),
+    )
+
+
+def holdings(seen: LakeSeen) -> dict[str, list[Held]]:
+    """What each process holds, the greatest lag first."""
+    found: dict[str, list[Held]] = {}
+    for group in seen.groups:
+        standings = [one.standing for one in group.queues]
+        for worker in {one.owner.rpartition("/")[0] for one in standings if one.owner}:
+            mine = [one for one in standings if one.owner.rpartition("/")[0] == worker]
+            found.setdefault(worker, []).append(
+                Held(
+                    group=group.group,
+                    topic=group.topic,
+                    queues=len(mine),
+                    lag=sum(one.lag for one in mine),
+                    in_flight=sum(one.in_flight for one in mine),
+                    takes=sum(one.epoch for one in mine),
+                )
+            )
+    return {worker: sorted(some, key=lambda one: (-one.lag, one.group, one.topic)) for worker, some in found.items()}
+
+
+def hand_overs(before: LakeSeen, now: LakeSeen) -> tuple[HandOver, ...]:
+    """The queues that were taken between two looks."""
+    epochs = {(one.group, one.topic, queue.standing.queue): queue.standing.epoch for one in before.groups for queue in one.queues}
+    found = []
+    for one in now.groups:
+        taken = sum(
+            queue.standing.epoch > epochs.get((one.group, one.topic, queue.standing.queue), queue.standing.epoch)
+            for queue in one.queues
+        )
+        if taken:
+            found.append(HandOver(group=one.group, topic=one.topic, queues=taken))
+    return tuple(found)
+
+
+def _row(seen: WorkerSeen, held: list[Held]) -> WorkerRow:
+    heartbeat = seen.heartbeat
+    assert heartbeat is not None, "a look tells of those that have one"
+    return WorkerRow(
+        worker=seen.worker,
+        label=heartbeat.label,
+        state=seen.state,
+        lease=timedelta(milliseconds=heartbeat.lease_ms),
+        consumes=tuple(sorted(set(map(consumed, heartbeat.members)))),
+        held=tuple(held[:HELD_SHOWN]),
+        queues=sum(one.queues for one in held),
+    )
+
+
+def live(shown: Workers) -> dict[str, object]:
+    rows: Iterable[WorkerRow] = shown.rows
+    totals = {name: getattr(shown, name) for name in ("at", "lives", "not_known", "dead", "unowned")}
+    return {**totals, **{f"state:{one.worker}": one.state for one in rows}, **{f"queues:{one.worker}": one.queues for one in rows}}
+
+
+PAGE = Page(
+    name="workers",
+    path="/workers",
+    title="Workers",
+    about="The processes that consume: whether each lives, what it holds, and what changed hands since the look before.",
+    shows=Workers,
+    gather=gather,
+    command=lambda asked: ["workers"],
+    parameters=(FILTER, NUMBER),
+    menu="Workers",
+    live=live,
+)
