@@ -78,7 +78,7 @@ class StateStore:
             self._version = None
             return None
         self._version = found.version
-        return _parse(found.data, self.key)
+        return parse_state(found.data, self.key)
 
     def others(self) -> dict[str, CaptureState]:
         """The states of other slots' captures into this topic. Raises as `load` does."""
@@ -86,10 +86,10 @@ class StateStore:
         return found
 
     async def _others(self) -> dict[str, CaptureState]:
-        keys = [one.key for one in await self._store.list(self._folder)]
-        others = [key for key in keys if key.endswith(".json") and "/" not in key.removeprefix(self._folder) and key != self.key]
+        others = [key for key in await state_keys(self._store, self._folder) if key != self.key]
         return {
-            key.removeprefix(self._folder).removesuffix(".json"): _parse((await self._store.get(key)).data, key) for key in others
+            key.removeprefix(self._folder).removesuffix(".json"): parse_state((await self._store.get(key)).data, key)
+            for key in others
         }
 
     def save(self, state: CaptureState) -> None:
@@ -106,6 +106,12 @@ class StateStore:
             if found.data != data:  # our own write, whose answer was lost, would be the same
                 raise FencedError("another capture of this slot runs", operation="capture", object=self.key) from error
             self._version = found.version
+
+
+async def state_keys(store: ObjectStore, folder: str = CAPTURES) -> list[str]:
+    """The keys of the states of captures: of a topic by its folder, or of all. A key is ``captures/TOPIC/SLOT.json``."""
+    keys = [one.key for one in await store.list(folder)]
+    return [key for key in keys if key.endswith(".json") and key.removeprefix(CAPTURES).count("/") == 1]
 
 
 class TypesStore:
@@ -142,7 +148,8 @@ class _Form(Stored, frozen=True):
     chunk: _ChunkForm | None = None
 
 
-def _parse(data: bytes, where: str) -> CaptureState:
+def parse_state(data: bytes, where: str) -> CaptureState:
+    """The state of a capture. Raises `DataDamaged`, `NewerFormatError`."""
     form = parse_stored(data, _Form, what="the state of a capture", where=where, operation="capture")
     found = form.chunk
     return CaptureState(

@@ -20,9 +20,9 @@ from ...coordinator.queues.codec import decode_cell
 from ...coordinator.queues.keeper import OwnershipLost, QueueKeeper, take
 from ...coordinator.workers.lease import MARGIN
 from ...coordinator.workers.worker import LeaseLost, Member
-from ...log.errors import CallError, InvalidArgument, OffsetOutOfRange
+from ...log.errors import CallError, InvalidArgument, OffsetOutOfRange, PenstockError
 from ...log.format.stored_json import Number, Stored, damaged, parse_stored
-from ...log.paths import topic_folder
+from ...log.paths import topic_folder, topic_name
 from ...log.runtime.runtime import Runtime
 from ..events.sources import Source, divided
 from ..fold.folded import NamedTypes
@@ -31,6 +31,7 @@ from ..targets import Progress
 _LOOK_S = 0.3
 _FORMAT = 1
 _WHAT = "the record of a sync"
+_SIZE = "~size"
 SYNCS = "syncs/"
 """The folder of the records."""
 _GONE = "retention has removed events that the table lacks, since it stopped"
@@ -90,7 +91,7 @@ def record_key(topic: str, name: str) -> str:
 
 def size_key(topic: str, name: str) -> str:
     """The key of the record of how small the sync's batches are: no name of a sync has a ``~``."""
-    return f"{record_key(topic, name)}~size"
+    return f"{record_key(topic, name)}{_SIZE}"
 
 
 def encode_record(record: SyncRecord) -> bytes:
@@ -163,6 +164,24 @@ async def read_record(cells: Cells, topic: str, name: str) -> SyncRecord | None:
     key = record_key(topic, name)
     stored = await cells.read(key)
     return None if stored is None else decode_record(stored.data, where=key)
+
+
+async def read_records(cells: Cells) -> dict[tuple[str, str], SyncRecord | PenstockError]:
+    """The records of all syncs of a lake, by topic and name; of one that cannot be read, the error."""
+    found: dict[tuple[str, str], SyncRecord | PenstockError] = {}
+    for key, stored in sorted((await cells.read_all([SYNCS], {})).items()):
+        folder, _, name = key.removeprefix(SYNCS).partition("/")
+        if _SIZE in name:
+            continue
+        try:
+            place = (topic_name(folder), name)
+        except PenstockError:  # somebody else's
+            continue
+        try:
+            found[place] = stored if isinstance(stored, PenstockError) else decode_record(stored.data, where=key)
+        except PenstockError as error:
+            found[place] = error
+    return found
 
 
 def check_folder(record: SyncRecord, into: str, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import body, dead_letters, group, groups, letter, letters, overview, timers, topic, topics, transactions, workers
+from . import body, changes, dead_letters, group, groups, letter, letters, overview, timers, topic, topics, transactions, workers
 from .page import Download, Page, Place
 
 PAGES: tuple[Page[Any], ...] = (
@@ -19,6 +19,7 @@ PAGES: tuple[Page[Any], ...] = (
     transactions.PAGE,
     timers.PAGE,
     workers.PAGE,
+    changes.PAGE,
 )
 
 DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD, letters.EXPORT)

@@ -1,0 +1,322 @@
+"""Change data: the captures and syncs that the lake knows of, how far each sync is, and which of its tables stand still at which event.
+
+What only the database or the target tables know is not here: the page opens neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from ....aio import Lake
+from ....cdc.events.table_types import CAPTURES
+from ....cdc.postgres.state import CaptureState, parse_state, state_keys
+from ....cdc.sync.lease import SyncRecord, read_records, sync_group
+from ....coordinator.cells.keys import role_key, worker_of
+from ....coordinator.queues.codec import decode_cell
+from ....coordinator.workers.liveness import WorkerState
+from ....log.errors import OffsetOutOfRange, PenstockError, TopicDeleted, TopicNotFound
+from ....log.message.message import from_ms
+from ....log.paths import topic_name
+from ....log.read.reader import Reader
+from ..faults import Fault, Part
+from ..lakes.source import Looked
+from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+
+SYNCS_SHOWN = 6
+"""The syncs on a page: each costs two or three requests."""
+CAPTURES_SHOWN = 10
+TABLES_SHOWN = 100
+STOPS_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A table that stands still at an event of one queue."""
+
+    table: str
+    queue: int
+    offset: int
+    reason: str
+    since: datetime | None
+    """When the event was stored; None: it is not kept any more, or was not looked up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of a sync that goes on."""
+
+    table: str
+    folder: str
+    """The name of its target below the sync's folder."""
+    commits: int
+    """The number of its last commit by the sync."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    """A sync, as its record says, which whoever drove it wrote last."""
+
+    topic: str
+    name: str
+    into: str
+    state: str
+    """runs, silent, does not run; its topic is gone, or was made anew."""
+    lag: int | None
+    """The events that it has not applied, of all tables that go on; None: not known, as of a topic that is gone."""
+    age: timedelta | None
+    """The age of the oldest of them."""
+    chosen: tuple[str, ...] | None
+    """The tables that it was run for; None: all."""
+    tables_total: int
+    tables: tuple[Table, ...]
+    stopped_total: int
+    stopped: tuple[Stopped, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRow:
+    """A sync by its name; the part says why its record cannot be read."""
+
+    topic: str
+    name: str
+    sync: Part[Sync]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """A capture of a PostgreSQL."""
+
+    database: str
+    publication: str
+    tables: int
+    """The tables whose snapshot is whole, or was not wanted."""
+    snapshot: str | None
+    """The table whose rows are being read; None: no snapshot runs."""
+    last_stored: datetime | None
+    """When the last message of the topic was stored; None: never, or the topic is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureRow:
+    """A capture by its topic and replication slot."""
+
+    topic: str
+    slot: str
+    capture: Part[Capture]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Syncs:
+    """The syncs of a page: those with tables that stand still first."""
+
+    standing_still: int
+    """The syncs with such tables, of all."""
+    span: Span
+    rows: tuple[SyncRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captures:
+    """The captures."""
+
+    total: int
+    rows: tuple[CaptureRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What the page shows."""
+
+    at: datetime
+    syncs: Part[Syncs]
+    captures: Part[Captures]
+
+
+Records = Mapping[tuple[str, str], SyncRecord | PenstockError]
+
+
+async def gather(scene: Scene, asked: Asked) -> Changes:
+    looked = await scene.source.look()
+    wanted = (asked.text("filter") or "").lower()
+
+    async def syncs(lake: Lake) -> Syncs:
+        records = await read_records(lake.coordination.cells)
+        chosen = ordered({place: one for place, one in records.items() if any(wanted in text.lower() for text in place)})
+        span = Span.of(len(chosen), asked.number("page"), rows=SYNCS_SHOWN)
+
+        async def row(place: tuple[str, str], record: SyncRecord | PenstockError) -> SyncRow:
+            if isinstance(record, PenstockError):
+                return SyncRow(topic=place[0], name=place[1], sync=Part(fault=Fault.of(record)))
+            sync = await scene.part(lambda lake: _sync(lake, looked, *place, record))
+            return SyncRow(topic=place[0], name=place[1], sync=sync)
+
+        rows = await asyncio.gather(*(row(place, record) for place, record in chosen[span.slice]))
+        return Syncs(standing_still=sum(map(stands_still, records.values())), span=span, rows=tuple(rows))
+
+    return Changes(at=looked.at, syncs=await scene.part(syncs), captures=await scene.part(lambda lake: _captures(scene, lake)))
+
+
+def stands_still(record: SyncRecord | PenstockError) -> bool:
+    """Whether a table of a sync stands still."""
+    return isinstance(record, SyncRecord) and bool(record.stopped)
+
+
+def ordered(records: Records) -> list[tuple[tuple[str, str], SyncRecord | PenstockError]]:
+    """Syncs that cannot be read or stand still first, then by topic and name."""
+    return sorted(records.items(), key=lambda item: (isinstance(item[1], SyncRecord) and not item[1].stopped, item[0]))
+
+
+async def _sync(lake: Lake, looked: Looked, topic: str, name: str, record: SyncRecord) -> Sync:
+    stopped = list(stops_of(record))
+    state = await _state(lake, looked, topic, name)
+    lag, age = progress_of(looked, topic, name)
+    try:
+        opened = await lake.topic(topic)
+    except (TopicNotFound, TopicDeleted):
+        state = "its topic is gone"
+    else:
+        if opened.life != record.life:
+            state = "its topic was made anew"
+        else:
+            stopped = await _dated(Reader(opened), stopped)
+    return Sync(
+        topic=topic,
+        name=name,
+        into=record.into,
+        state=state,
+        lag=lag,
+        age=age,
+        chosen=None if record.chosen is None else tuple(sorted(record.chosen)),
+        tables_total=len(record.tables),
+        tables=tables_of(record),
+        stopped_total=len(record.stopped),
+        stopped=tuple(stopped[:STOPS_SHOWN]),
+    )
+
+
+def stops_of(record: SyncRecord) -> Iterator[Stopped]:
+    """The events at which tables stand still."""
+    for table, stops in sorted(record.stopped.items()):
+        for one in stops:
+            yield Stopped(table=table, queue=one.queue, offset=one.offset, reason=one.reason, since=None)
+
+
+def tables_of(record: SyncRecord) -> tuple[Table, ...]:
+    """The first tables of a sync, by folder."""
+    return tuple(
+        Table(
+            table=record.tables[folder].names[0],
+            folder=folder,
+            commits=record.progress[folder].commits if folder in record.progress else 0,
+        )
+        for folder in sorted(record.tables)[:TABLES_SHOWN]
+    )
+
+
+def progress_of(looked: Looked, topic: str, name: str) -> tuple[int | None, timedelta | None]:
+    """How far a sync is behind, as its consumer group tells."""
+    mine = [one for one in looked.group(sync_group(name)) if one.topic == topic]
+    if not mine:
+        return None, None
+    ages = [queue.lag_ms for one in mine for queue in one.queues if queue.lag_ms is not None]
+    lag = sum(queue.standing.lag for one in mine for queue in one.queues)
+    return lag, timedelta(milliseconds=max(ages)) if ages and lag else None
+
+
+async def _state(lake: Lake, looked: Looked, topic: str, name: str) -> str:
+    """Whether somebody drives a sync."""
+    key = role_key(topic, sync_group(name))
+    stored = await lake.coordination.cells.read(key)
+    owner = "" if stored is None else decode_cell(stored.data, where=key).owner
+    return driven(looked, owner)
+
+
+def driven(looked: Looked, owner: str) -> str:
+    """Whether the holder of a sync lives."""
+    states = {one.worker: one.state for one in looked.seen.workers}
+    match states.get(worker_of(owner)) if owner else None:
+        case WorkerState.LIVES:
+            return "runs"
+        case WorkerState.SILENT:
+            return "silent"
+    return "does not run"
+
+
+async def _dated(reader: Reader, stopped: Sequence[Stopped]) -> list[Stopped]:
+    """The events with their times: of each queue the first is looked up."""
+    first: dict[int, int] = {}
+    for one in stopped:
+        if one.queue < reader.queues:
+            first[one.queue] = min(one.offset, first.get(one.queue, one.offset))
+    if not first:
+        return list(stopped)
+    try:
+        times = await reader.stored_at(first)
+    except OffsetOutOfRange:
+        times = {}
+    return [replace(one, since=times.get(one.queue)) if first.get(one.queue) == one.offset else one for one in stopped]
+
+
+async def _captures(scene: Scene, lake: Lake) -> Captures:
+    keys = await state_keys(lake.store)
+
+    async def row(key: str) -> CaptureRow:
+        folder, _, file = key.removeprefix(CAPTURES).partition("/")
+        topic = topic_name(folder)
+        return CaptureRow(
+            topic=topic, slot=file.removesuffix(".json"), capture=await scene.part(lambda lake: _capture(lake, topic, key))
+        )
+
+    rows = await asyncio.gather(*map(row, sorted(keys)[:CAPTURES_SHOWN]))
+    return Captures(total=len(keys), rows=tuple(rows))
+
+
+async def _capture(lake: Lake, topic: str, key: str) -> Capture:
+    state = parse_state((await lake.store.get(key)).data, key)
+    last_ms = 0
+    try:
+        opened = await lake.topic(topic)
+        await opened.tail.catch_up()
+        last_ms = opened.tail.state.store_time_ms
+    except (TopicNotFound, TopicDeleted):
+        pass  # the capture's state is left
+    return capture_of(state, last_ms)
+
+
+def capture_of(state: CaptureState, last_ms: int) -> Capture:
+    """A capture as the page shows it."""
+    return Capture(
+        database=state.database,
+        publication=state.publication,
+        tables=len(state.done),
+        snapshot=None if state.chunk is None else state.chunk.table,
+        last_stored=from_ms(last_ms) if last_ms else None,
+    )
+
+
+def live(shown: Changes) -> dict[str, object]:
+    found: dict[str, object] = {"at": shown.at}
+    if shown.syncs.value is not None:
+        found["standing_still"] = shown.syncs.value.standing_still
+        for row in shown.syncs.value.rows:
+            if row.sync.value is not None:
+                at = f"{row.topic}:{row.name}"
+                found |= {f"lag:{at}": row.sync.value.lag, f"age:{at}": row.sync.value.age, f"state:{at}": row.sync.value.state}
+    return found
+
+
+PAGE = Page(
+    name="changes",
+    path="/changes",
+    title="Change data",
+    about="Captures and syncs: who runs, how far each sync is behind, and the events at which tables stand still; 6 syncs a page.",
+    shows=Changes,
+    gather=gather,
+    command=lambda asked: ["group", "lag"],
+    parameters=(FILTER, NUMBER),
+    menu="Change data",
+    live=live,
+)
