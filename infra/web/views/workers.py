@@ -62,7 +62,7 @@ class Workers:
     at: datetime
     lives: int
     not_known: int
-    """Those whose hearts no look has seen beat yet, and whose leases may still run."""
+    """The processes whose hearts no look has seen beat yet, and whose leases may still run."""
     dead: int
     hand_overs: tuple[HandOver, ...]
     """What changed hands since the look before."""
