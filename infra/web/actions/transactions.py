@@ -61,7 +61,7 @@ def _preview_of(
         summary = f"Transaction {row.id} is {state_of(row)}."
     state = (row.id, row.decision, row.is_finished, sorted(gone), [(one.topic, one.messages) for one in row.destinations])
     title = "What it would send" if commits else "What nobody will ever see"
-    topics = tuple((one.topic, one.messages, "gone" if one.topic in gone else "") for one in row.destinations)
+    topics = tuple((one.topic, one.messages, "gone" if one.topic in gone else "is there") for one in row.destinations)
     return Preview(
         summary=summary,
         stamp=hashlib.sha256(repr(state).encode()).hexdigest()[:16],
@@ -69,7 +69,7 @@ def _preview_of(
         samples=tuple(
             one
             for one in (
-                Sample(title="Topics", columns=("topic", "messages", ""), rows=topics),
+                Sample(title="Topics", columns=("topic", "messages", "state"), rows=topics),
                 Sample(title=f"{title}: the first messages", columns=_COLUMNS, rows=samples),
             )
             if one.rows

@@ -69,7 +69,7 @@ def test_every_page_has_what_people_find_their_way_by(console: Open, stuck: Path
         part in text
         for part in ('<html lang="en">', "<main ", 'class="skip"', 'aria-label="Way here"', "<code data-copy>penstock ")
     )
-    assert text.count("<table>") == text.count("<caption>") == text.count('role="region"')
+    assert text.count("<table>") == text.count("<caption>") == text.count('class="table" role="group"')
 
 
 def test_programs_find_every_page_described(console: Open) -> None:
