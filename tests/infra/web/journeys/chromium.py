@@ -31,7 +31,7 @@ def browser() -> Iterator[Browser]:
 class Window:
     """One window on a console, which notes everything that a careful site never causes."""
 
-    def __init__(self, browser: Browser, url: str, shots: Path, **options: Any) -> None:
+    def __init__(self, browser: Browser, url: str, shots: Path | None, **options: Any) -> None:
         settings = {"viewport": LARGE, "timezone_id": "Europe/Vienna", "locale": "en-GB", **options}
         self.context = browser.new_context(base_url=url, **settings)
         self.context.set_default_timeout(PATIENCE_MS)
@@ -55,8 +55,9 @@ class Window:
             self.faults = [one for one in self.faults if f"status of {status}" not in one]
 
     def shot(self, name: str) -> None:
-        """Keep a picture of the whole page."""
-        self.page.screenshot(path=self._shots / f"{name}.png", full_page=True)
+        """Keep a picture of the whole page, if pictures are kept."""
+        if self._shots is not None:
+            self.page.screenshot(path=self._shots / f"{name}.png", full_page=True)
 
     @property
     def text(self) -> str:

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser
 import penstock
 from tests.infra.web.journeys.chromium import Window, browser
 from tests.infra.web.journeys.serving import served
+from tests.thorough import THOROUGH
 from tests.tree import ROOT
 
 Open = Callable[..., Window]
@@ -64,16 +65,18 @@ def lake(filled: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of pictures: that of PENSTOCK_SCREENSHOTS, or a temporary one."""
+def shots(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The folder of pictures: that of PENSTOCK_SCREENSHOTS, or a temporary one. None: a quick run takes none."""
     named = os.environ.get("PENSTOCK_SCREENSHOTS")
+    if not named and not THOROUGH:
+        return None
     folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 @pytest.fixture
-def window(chromium: Browser, shots: Path) -> Iterator[Open]:
+def window(chromium: Browser, shots: Path | None) -> Iterator[Open]:
     """Open a window at a console of a lake: ``window(lake)``, with options of the console, and ``of_browser`` for the window's own."""
     with ExitStack() as ends:
 
@@ -94,7 +97,7 @@ def shared(filled: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def look(chromium: Browser, shots: Path, shared: str) -> Iterator[Open]:
+def look(chromium: Browser, shots: Path | None, shared: str) -> Iterator[Open]:
     """Open a window at the console that only looks."""
     with ExitStack() as ends:
 

@@ -21,8 +21,8 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.chromium]
 
 
-class Mended:
-    """A worker whose parser is mended: it takes everything, and notes what it took."""
+class Worker:
+    """A worker that is mended: it takes everything, and notes what it took."""
 
     def __init__(self) -> None:
         self.bodies: list[tuple[str | None, bytes]] = []
@@ -38,10 +38,10 @@ class Mended:
 
 
 @contextmanager
-def at_work(folder: Path) -> Iterator[Mended]:
-    """The mended worker in the group of the warehouse."""
-    worker = Mended()
-    with penstock.connect(folder) as lake, lake.push_consumer("orders", group="warehouse", listener=worker.listen):
+def at_work(folder: Path, topic: str, group: str) -> Iterator[Worker]:
+    """The mended worker in a group."""
+    worker = Worker()
+    with penstock.connect(folder) as lake, lake.push_consumer(topic, group=group, listener=worker.listen):
         yield worker
 
 
@@ -67,7 +67,7 @@ def test_from_a_poison_message_to_released(window: Open, lake: Path) -> None:
     expect(page.locator(".summary")).to_contain_text("1 message group of warehouse will be tried again")
     expect(page.get_by_role("cell", name="basket-31")).to_be_visible()
     seen.shot("release-preview")
-    with at_work(lake) as worker:
+    with at_work(lake, "orders", "warehouse") as worker:
         page.get_by_role("button", name="Release parked message groups").click()
         expect(page.get_by_role("status").first).to_contain_text("1 message group released")
         wait_until(lambda: worker.took("basket-31") == 2, "both messages of basket-31 are handled")
@@ -96,7 +96,7 @@ def test_a_message_is_given_up_only_by_its_groups_name(window: Open, lake: Path)
     seen.faults.clear()  # a browser tells of the status 400 in its console
     expect(page.get_by_role("alert")).to_contain_text("was not typed")
     page.get_by_label("Type warehouse to confirm").fill("warehouse")
-    with at_work(lake):
+    with at_work(lake, "orders", "warehouse"):
         confirm.click()
         expect(page.get_by_role("status").first).to_contain_text("1 message group skipped")
         with penstock.connect(lake, read_only=True) as again:
@@ -125,6 +125,7 @@ def test_a_reset_shows_first_what_would_run_again(window: Open, lake: Path) -> N
     expect(page.locator(".summary")).to_contain_text("0 messages again, 0 left out")
 
 
+@pytest.mark.thorough
 def test_a_viewer_looks_and_cannot_act(window: Open, lake: Path, tmp_path: Path) -> None:
     file = tmp_path / "passwords"
     lines = [
@@ -163,6 +164,55 @@ def test_read_only_has_nothing_to_act_by(window: Open, lake: Path) -> None:
     seen.go("/actions/skip?group=warehouse")
     expect(seen.page.get_by_text("This console was started with --read-only.")).to_be_visible()
     expect(seen.page.get_by_role("button", name="Skip parked messages")).to_have_count(0)
+
+
+def test_chosen_dead_letters_are_sent_back_and_run(window: Open, lake: Path) -> None:
+    seen = window(lake)
+    page = seen.page
+    seen.go("/")
+    page.get_by_role("link", name="Dead letters", exact=True).click()
+    page.get_by_role("rowheader", name="mailer").get_by_role("link").click()
+    choices = page.get_by_role("checkbox")
+    before = choices.count()
+    assert before >= 3
+    seen.shot("dead-letters")
+    choices.nth(0).check()
+    choices.nth(2).check()
+    page.get_by_role("button", name="Send the chosen back").click()
+    expect(page.locator("main")).to_contain_text("550 no such host")
+    seen.shot("redrive-preview")
+    with at_work(lake, "mails", "mailer") as worker:
+        page.get_by_role("button", name="Send dead letters back").click()
+        expect(page.get_by_role("status").first).to_contain_text("2")
+        wait_until(lambda: len(worker.bodies) == 2, "both mails are sent")
+    assert all(b"no-such-host" in body for _, body in worker.bodies)
+    page.get_by_role("link", name="Back to").click()
+    expect(page.get_by_role("checkbox")).to_have_count(before - 2)  # what was sent back is not offered again
+
+
+def payments(folder: Path) -> list[bytes]:
+    """The payments that readers see."""
+    with penstock.connect(folder, read_only=True) as lake:
+        return [one.body for one in lake.reader("payments").messages()]
+
+
+def test_a_transaction_is_decided_with_what_it_would_send_in_view(window: Open, lake: Path) -> None:
+    seen = window(lake)
+    page = seen.page
+    before = payments(lake)
+    seen.go("/transactions")
+    page.get_by_role("link", name="Commit").click()
+    expect(page.locator("main")).to_contain_text("What it would send")
+    seen.shot("commit-preview")
+    page.get_by_label("Type cashiers to confirm").fill("cashiers")
+    page.get_by_role("button", name="Commit the transaction").click()
+    expect(page.get_by_role("status").first).to_contain_text("Committed")
+    assert sorted(one for one in payments(lake) if one not in before) == [
+        b'{"order":"order-1042","amount":349}',
+        b'{"order":"order-1042","refund":19}',
+    ]
+    page.get_by_role("link", name="Back to").click()
+    expect(page.locator("main")).to_contain_text("No transaction is open.")
 
 
 @pytest.mark.thorough
@@ -208,6 +258,7 @@ def tab_to(seen: Window, name: str) -> None:
     raise AssertionError(f"the keyboard does not reach {name}")
 
 
+@pytest.mark.thorough
 def test_a_group_is_released_by_keyboard_alone(window: Open, lake: Path) -> None:
     seen = window(lake)
     page = seen.page
