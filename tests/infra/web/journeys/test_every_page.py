@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +24,23 @@ VIOLATIONS = """async () => (await axe.run()).violations.map(
   (one) => `${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html).join(" ; ")}`)"""
 
 
-def one_of_each(window: Window) -> dict[str, str]:
-    """A URL of each kind of page, as links lead to them from the overview on."""
-    found: dict[str, str] = {}
+def one_of_each(window: Window) -> Iterator[str]:
+    """Open a page of each kind, as links lead to them from the overview on: their names."""
+    done: set[str] = set()
     waiting, seen = ["/l/lake/"], {"/l/lake/"}
     while waiting:
         path = waiting.pop(0)
         kind = next((name for name, pattern in KINDS.items() if pattern.fullmatch(path.partition("?")[0])), None)
-        if kind is None or kind in found:
+        if kind is None or kind in done:
             continue
-        found[kind] = path
+        done.add(kind)
+        window.page.set_viewport_size(LARGE)  # type: ignore[arg-type] # a dict of its keys
         window.go(path.removeprefix("/l/lake"))
         links: list[str] = window.page.eval_on_selector_all("a[href^='/l/']", "all => all.map(one => one.getAttribute('href'))")
         fresh = [one for one in dict.fromkeys(links) if one not in seen]
         waiting += fresh
         seen.update(fresh)
-    return found
+        yield kind
 
 
 def violations(window: Window) -> list[str]:
@@ -56,12 +58,9 @@ def too_wide(window: Window) -> Any:
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
 def test_every_page_is_accessible_and_fits_a_phone(look: Open, scheme: str) -> None:
     window = look(color_scheme=scheme)
-    pages = one_of_each(window)
-    assert pages.keys() >= {page.name for page in PAGES}
-    odd: dict[str, object] = {}
-    for name, path in pages.items():
-        window.page.set_viewport_size(LARGE)  # type: ignore[arg-type] # a dict of its keys
-        window.go(path.removeprefix("/l/lake"))
+    pages, odd = set[str](), dict[str, object]()
+    for name in one_of_each(window):
+        pages.add(name)
         if found := violations(window):
             odd[f"{name} ({scheme})"] = found
         window.shot(f"{name}-{scheme}")
@@ -70,3 +69,4 @@ def test_every_page_is_accessible_and_fits_a_phone(look: Open, scheme: str) -> N
             odd[f"{name} (phone)"] = f"{pixels} pixels too wide"
         window.shot(f"{name}-{scheme}-phone")
     assert not odd, "\n".join(f"{name}: {what}" for name, what in odd.items())
+    assert pages >= {page.name for page in PAGES}
