@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ....log import DataDamaged, ForeignObject, NewerFormatError, PenstockError, TopicNotFound
-from ....log.paths import TopicPaths
+from ....log import TopicNotFound
 from ...console import completion, output
 from ...console.exit_codes import DAMAGED
 from ...console.session import Session, command_options
 from .stored import run_async, stored
 
 if TYPE_CHECKING:
-    from ....log import Lake, TopicRecord
+    from ....log import Lake
     from ....log.verify import Finding, VerifyReport
 
 
@@ -28,6 +27,7 @@ def command(session: Session, topics: tuple[str, ...]) -> int:
     Reads all of it once and changes nothing. Ranges that an earlier repair names as lost are shown and are no damage.
     """
     from ....log.verify import VerifyReport
+    from ...operating.verify import finding_of, verified
 
     async def check(lake: Lake) -> bool:
         found = await stored(lake.store, topics)
@@ -36,33 +36,16 @@ def command(session: Session, topics: tuple[str, ...]) -> int:
             raise TopicNotFound("there are no topics to verify", operation="verify", object=lake.store.url, hint=hint)
         ok = True
         for name, error in found.unreadable.items():
-            _show(session, VerifyReport(name, findings=(_finding(error),)))
+            _show(session, VerifyReport(name, findings=(finding_of(error),)))
             ok = False
         for name, record in found.records.items():
-            report = await _verified(lake, name, record)
+            report = await verified(lake, name, record)
             _show(session, report)
             ok = ok and report.ok
         return ok
 
     with output.progress("verifying"):
         return 0 if run_async(session, check, read_only=True) else DAMAGED
-
-
-async def _verified(lake: Lake, name: str, record: TopicRecord) -> VerifyReport:
-    """The findings. Damage that ends the check of one topic is a finding, so that the others are checked all the same."""
-    from ....log.verify import VerifyReport, verify
-
-    try:
-        return await verify(lake.store, TopicPaths.of(name), record, lake.runtime)
-    except (DataDamaged, NewerFormatError) as error:
-        return VerifyReport(name, findings=(_finding(error),))
-
-
-def _finding(error: PenstockError) -> Finding:
-    from ....log.verify import Finding
-
-    kind = "foreign" if isinstance(error, ForeignObject) else "damaged"
-    return Finding(kind, error.object or "-", f"{error.message}. {error.hint}" if error.hint else error.message)
 
 
 def _show(session: Session, report: VerifyReport) -> None:

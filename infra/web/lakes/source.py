@@ -17,6 +17,7 @@ from ....log.runtime.runtime import Runtime
 from ....log.topic.records import topic_names
 from ...lake_metrics import view_of
 from ..faults import Fault
+from .jobs import Jobs
 from .memo import Memo
 
 T = TypeVar("T")
@@ -83,11 +84,14 @@ class LakeSource:
     memo: Memo = field(init=False)
     shown: str = field(init=False)
     """The lake for people and shells: its URL without secrets."""
+    jobs: Jobs = field(init=False)
+    """Work on the lake that takes longer than a page may."""
     _opened: _Opened | None = field(init=False, default=None)
     _endings: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.memo = Memo(self.runtime.clock.monotonic_s)
+        self.jobs = Jobs(self.runtime.clock)
         self.shown = self._open().lake.url  # a URL that is none is told at once; nothing is asked of the store
 
     async def using(self, work: Callable[[Lake], Awaitable[T]]) -> T:
@@ -113,7 +117,8 @@ class LakeSource:
         self.memo.clear()
 
     async def close(self) -> None:
-        """Close the lake."""
+        """Close the lake. Jobs under way are broken off."""
+        await self.jobs.close()
         if self._opened is not None:
             opened, self._opened = self._opened, None
             await opened.lake.close()

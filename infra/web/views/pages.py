@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import body, changes, dead_letters, group, groups, letter, letters, overview, timers, topic, topics, transactions, workers
+from . import (
+    body,
+    changes,
+    check,
+    dead_letters,
+    group,
+    groups,
+    letter,
+    letters,
+    overview,
+    timers,
+    topic,
+    topics,
+    transactions,
+    upkeep,
+    workers,
+)
 from .page import Download, Page, Place
 
 PAGES: tuple[Page[Any], ...] = (
@@ -20,6 +36,8 @@ PAGES: tuple[Page[Any], ...] = (
     timers.PAGE,
     workers.PAGE,
     changes.PAGE,
+    upkeep.PAGE,
+    check.PAGE,
 )
 
 DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD, letters.EXPORT)

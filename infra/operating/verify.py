@@ -1,0 +1,21 @@
+"""The check of everything that a topic has stored."""
+
+from __future__ import annotations
+
+from ...log import DataDamaged, ForeignObject, Lake, NewerFormatError, PenstockError, TopicRecord
+from ...log.paths import TopicPaths
+from ...log.verify import Finding, VerifyReport, verify
+
+
+async def verified(lake: Lake, name: str, record: TopicRecord) -> VerifyReport:
+    """The findings. Damage that ends the check of one topic is a finding, so that the others are checked all the same."""
+    try:
+        return await verify(lake.store, TopicPaths.of(name), record, lake.runtime)
+    except (DataDamaged, NewerFormatError) as error:
+        return VerifyReport(name, findings=(finding_of(error),))
+
+
+def finding_of(error: PenstockError) -> Finding:
+    """An error that ended a check, as a finding."""
+    kind = "foreign" if isinstance(error, ForeignObject) else "damaged"
+    return Finding(kind, error.object or "-", f"{error.message}. {error.hint}" if error.hint else error.message)

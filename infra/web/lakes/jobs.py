@@ -1,0 +1,75 @@
+"""Work that takes longer than a page may: begun by one viewer, and its outcome shown to all for as long as the console runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ....log.errors import BackPressureError
+from ....log.message.message import from_ms
+from ....log.runtime.runtime import Clock
+
+KEPT = 20
+"""The jobs whose outcome is kept: the oldest goes first."""
+
+
+@dataclass(slots=True)
+class Job:
+    """One job."""
+
+    began: datetime
+    began_s: float
+    task: asyncio.Task[Any]
+    took_s: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        return not self.task.done()
+
+
+class Jobs:
+    """The jobs of one lake, of which one runs at a time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._jobs: dict[str, Job] = {}
+
+    def get(self, key: str) -> Job | None:
+        """The job of this key that was begun last."""
+        return self._jobs.get(key)
+
+    def took(self, job: Job) -> timedelta:
+        """How long a job took, or has taken so far."""
+        return timedelta(seconds=job.took_s if job.took_s is not None else self._clock.monotonic_s() - job.began_s)
+
+    def start(self, key: str, work: Callable[[], Awaitable[Any]]) -> Job:
+        """The job of this key, begun now unless it runs. Raises `BackPressureError` while another one runs."""
+        known = self._jobs.get(key)
+        if known is not None and known.runs:
+            return known
+        if other := next((name for name, one in self._jobs.items() if one.runs), None):
+            raise BackPressureError(
+                "another check of this lake runs", operation="start", object=key, observed=other, hint="wait until it has ended"
+            )
+        self._jobs.pop(key, None)
+        while len(self._jobs) >= KEPT:
+            del self._jobs[next(iter(self._jobs))]
+        task = asyncio.ensure_future(work())
+        job = self._jobs[key] = Job(from_ms(self._clock.wall_ms()), self._clock.monotonic_s(), task)
+        task.add_done_callback(lambda done: self._ended(job, done))
+        return job
+
+    async def close(self) -> None:
+        """Break off what runs."""
+        running = [one.task for one in self._jobs.values() if one.runs]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _ended(self, job: Job, task: asyncio.Task[Any]) -> None:
+        job.took_s = self._clock.monotonic_s() - job.began_s
+        if not task.cancelled():
+            task.exception()  # looked at, as perhaps no viewer comes back

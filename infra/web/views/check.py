@@ -1,0 +1,172 @@
+"""The check of everything that a topic has stored, as a job of the console: bounded, one at a time, and it changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from ....aio import Lake
+from ....log.errors import DataDamaged, LimitExceeded, PenstockError, StoreUnavailable, TopicNotFound, unforeseen
+from ....log.limits import MIB
+from ....log.paths import TopicPaths
+from ....log.table.delta.delta_log import DeltaLog
+from ....log.topic.records import not_found, read_record
+from ....log.verify import VerifyReport
+from ...operating.verify import verified
+from ..faults import Fault, Part
+from ..lakes.jobs import Job
+from .page import Asked, Crumb, Page, Parameter, Scene
+
+OBJECTS_MAX = 5_000
+"""The objects of the log, which are its entries and checkpoints: some 5,000 GETs."""
+BYTES_MAX = 512 * MIB
+BOUNDS_KEPT_S = 60.0
+CHECK_S = 600.0
+FINDINGS_SHOWN = 200
+AGAIN = timedelta(seconds=30)
+"""The age of an outcome below which asking again shows the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much a check reads."""
+
+    log_objects: int
+    """The objects of the log; one more than are checked here stands for any number above."""
+    log_bytes: int
+    table_bytes: int
+    is_small: bool
+    """Whether the console checks it; what is larger is for the command line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A check that was begun."""
+
+    began: datetime
+    took: timedelta
+    state: str
+    """runs, all is well, DAMAGED, ended before its end."""
+    report: VerifyReport | None = None
+    findings_total: int = 0
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What the page shows."""
+
+    topic: str
+    bounds: Part[Bounds]
+    checked: Checked | None
+    """The check that was begun last, by any viewer; None: none was, since the console began."""
+
+
+async def gather(scene: Scene, asked: Asked) -> Check:
+    name = asked["topic"]
+
+    async def bounds_of() -> Bounds:
+        return await scene.using(lambda lake: _bounds(lake, name))
+
+    bounds = await scene.part(
+        lambda _: scene.source.memo.get(("bounds of a check", name), bounds_of, fresh_s=BOUNDS_KEPT_S), fatal=(TopicNotFound,)
+    )
+    jobs, refused = scene.source.jobs, None
+    if asked.text("run") is not None and bounds.value is not None and is_wanted(scene, jobs.get(name)):
+        try:
+            _check_small(name, bounds.value)
+            jobs.start(name, lambda: scene.using(lambda lake: _work(lake, name)))
+        except PenstockError as error:
+            refused = Fault.of(error)
+    job = jobs.get(name)
+    if refused is not None:
+        checked = Checked(began=scene.now, took=timedelta(), state="was not begun", fault=refused)
+        return Check(topic=name, bounds=bounds, checked=checked)
+    return Check(topic=name, bounds=bounds, checked=None if job is None else checked_of(job, jobs.took(job)))
+
+
+def is_wanted(scene: Scene, known: Job | None) -> bool:
+    """Whether a viewer who asks for a check gets a new one."""
+    return known is None or (not known.runs and scene.now - known.began - scene.source.jobs.took(known) >= AGAIN)
+
+
+async def _bounds(lake: Lake, name: str) -> Bounds:
+    paths = TopicPaths.of(name)
+    found = await read_record(lake.store, paths)  # not by opening the topic: a damaged log cannot be opened
+    if found is None or found[0].deleted:
+        raise not_found(name)
+    try:
+        table = await DeltaLog(lake.store, paths, found[0].table, lake.runtime, keep_removes=False).refresh()
+        table_bytes = table.size_bytes
+    except DataDamaged:
+        table_bytes = 0  # the check says more of it
+    objects = await lake.store.list(paths.log, max_keys=OBJECTS_MAX + 1)
+    log_bytes = sum(one.size_bytes for one in objects)
+    small = len(objects) <= OBJECTS_MAX and log_bytes + table_bytes <= BYTES_MAX
+    return Bounds(log_objects=len(objects), log_bytes=log_bytes, table_bytes=table_bytes, is_small=small)
+
+
+def _check_small(name: str, bounds: Bounds) -> None:
+    if not bounds.is_small:
+        raise LimitExceeded(
+            "the topic is too large to be checked here",
+            operation="verify",
+            object=name,
+            expected=f"at most {OBJECTS_MAX:,} objects in the log, and {BYTES_MAX // MIB} MiB with the table",
+            observed=f"{bounds.log_objects:,} objects or more, {(bounds.log_bytes + bounds.table_bytes) // MIB:,} MiB",
+            hint=f"use `penstock verify {name}`",
+        )
+
+
+async def _work(lake: Lake, name: str) -> VerifyReport:
+    found = await read_record(lake.store, TopicPaths.of(name))
+    if found is None or found[0].deleted:
+        raise not_found(name)
+    try:
+        async with asyncio.timeout(CHECK_S):
+            return await verified(lake, name, found[0])
+    except TimeoutError:
+        raise StoreUnavailable(
+            "the check took too long", operation="verify", object=name, expected=f"at most {CHECK_S:.0f} s"
+        ) from None
+
+
+def checked_of(job: Job, took: timedelta) -> Checked:
+    """A job as the page shows it."""
+    if job.runs:
+        return Checked(began=job.began, took=took, state="runs")
+    if job.task.cancelled():
+        return Checked(began=job.began, took=took, state="ended before its end")
+    error = job.task.exception()
+    if error is not None:
+        ours = error if isinstance(error, PenstockError) else unforeseen(error, operation="verify")
+        return Checked(began=job.began, took=took, state="ended before its end", fault=Fault.of(ours))
+    report: VerifyReport = job.task.result()
+    return Checked(
+        began=job.began,
+        took=took,
+        state="all is well" if report.ok else "DAMAGED",
+        report=replace(report, findings=report.findings[:FINDINGS_SHOWN]),
+        findings_total=len(report.findings),
+    )
+
+
+def live(shown: Check) -> dict[str, object]:
+    checked = shown.checked
+    return {} if checked is None else {"state": checked.state, "took": checked.took}
+
+
+PAGE = Page(
+    name="check",
+    path="/topics/{topic}/check",
+    title="Check of {topic}",
+    about="Checks everything that a topic has stored, and log against table, as a job of the console: with run, and then again for its outcome.",
+    shows=Check,
+    gather=gather,
+    command=lambda asked: ["verify", asked["topic"]],
+    parameters=(Parameter(name="run", help="Begin a check, unless one runs or just ended.", choices=("now",)),),
+    crumbs=lambda asked: [Crumb("Topics", "topics"), Crumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]})],
+    live=live,
+    is_kept=False,
+)

@@ -1,0 +1,151 @@
+"""Maintenance: who offers it, and for each topic what is not published yet, when the table was written last, and who holds the role."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ....aio import Lake
+from ....coordinator.cells.keys import role_key, worker_of
+from ....coordinator.queues.codec import decode_cell
+from ....coordinator.rebalance.roles import MAINTENANCE, Players
+from ....coordinator.timers.role import TIMERS
+from ....coordinator.transactions.finisher import TRANSACTIONS
+from ....coordinator.workers.liveness import WorkerState
+from ....log.message.message import from_ms
+from ....log.table.delta.delta_log import DeltaLog
+from ..faults import Part
+from ..lakes.source import Looked
+from .page import FILTER, NUMBER, Asked, Page, Scene, Span
+
+TOPICS = 5
+"""The topics on a page: each costs some three requests."""
+LATE = timedelta(minutes=10)
+"""The time without a commit after which messages that are not published say that nobody publishes."""
+ROLES = {
+    MAINTENANCE: "publishes, compacts, retains, trims and collects",
+    TIMERS: "delivers delayed messages",
+    TRANSACTIONS: "finishes transactions of senders that died",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """A role, and the processes that offer to play it."""
+
+    role: str
+    about: str
+    live: int
+    not_known: int
+    """The processes whose hearts no look has seen beat yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The upkeep of a topic."""
+
+    unpublished: int
+    """The messages that are in the log only."""
+    last_commit: datetime | None
+    """When the table was written last; None: there is no table."""
+    stands_still: bool
+    """Whether messages wait, and the table was not written for long."""
+    version: int
+    table_bytes: int
+    table_files: int
+    player: str
+    """The process that holds the role maintenance of the topic; empty: nobody."""
+    player_state: WorkerState | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicUpkeep:
+    """A topic of the list."""
+
+    topic: str
+    kept: Part[Kept]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """What the page shows."""
+
+    at: datetime
+    roles: Part[tuple[Role, ...]]
+    span: Span
+    topics: tuple[TopicUpkeep, ...]
+
+
+async def gather(scene: Scene, asked: Asked) -> Upkeep:
+    looked, now = await scene.source.look(), scene.now
+    wanted = (asked.text("filter") or "").lower()
+    names = [name for name in looked.topics if wanted in name.lower()]
+    span = Span.of(len(names), asked.number("page"), rows=TOPICS)
+
+    async def of(name: str) -> TopicUpkeep:
+        return TopicUpkeep(topic=name, kept=await scene.part(lambda lake: _kept(lake, looked, name, now)))
+
+    roles = await scene.part(lambda lake: _roles(lake, looked))
+    return Upkeep(at=looked.at, roles=roles, span=span, topics=tuple(await asyncio.gather(*map(of, names[span.slice]))))
+
+
+async def _roles(lake: Lake, looked: Looked) -> tuple[Role, ...]:
+    players, found = Players(lake.coordination.cells, lake.runtime), []
+    for role, about in ROLES.items():
+        record = await players.get(role)
+        states = [state_of(looked, one) for one in record.all_members]
+        found.append(Role(role=role, about=about, live=states.count(WorkerState.LIVES), not_known=states.count(WorkerState.SILENT)))
+    return tuple(found)
+
+
+def state_of(looked: Looked, member: str) -> WorkerState | None:
+    """The state of the process of a member, if the member is in it still; None: it ended."""
+    for one in looked.seen.workers:
+        if one.worker == worker_of(member):
+            there = one.heartbeat is not None and any(f"{one.worker}/{listed.number}" == member for listed in one.heartbeat.members)
+            return one.state if there else None
+    return None
+
+
+async def _kept(lake: Lake, looked: Looked, name: str, now: datetime) -> Kept:
+    topic = await lake.topic(name)
+    table = await DeltaLog(lake.store, topic.paths, topic.record.table, lake.runtime, keep_removes=False).refresh()
+    await topic.tail.catch_up()
+    unpublished = sum(following - table.end(queue) for queue, following in enumerate(topic.tail.state.next_offsets))
+    key = role_key(name, MAINTENANCE)
+    stored = await lake.coordination.cells.read(key)
+    player = "" if stored is None else decode_cell(stored.data, where=key).owner
+    last = from_ms(table.time_ms) if table.exists else None
+    return Kept(
+        unpublished=max(0, unpublished),
+        last_commit=last,
+        stands_still=unpublished > 0 and now - (last or from_ms(topic.record.created_ms)) >= LATE,
+        version=table.version,
+        table_bytes=table.size_bytes,
+        table_files=len(table.all_files),
+        player=player,
+        player_state=state_of(looked, player) if player else None,
+    )
+
+
+def live(shown: Upkeep) -> dict[str, object]:
+    found: dict[str, object] = {"at": shown.at}
+    for row in shown.topics:
+        if row.kept.value is not None:
+            found |= {f"unpublished:{row.topic}": row.kept.value.unpublished, f"last:{row.topic}": row.kept.value.last_commit}
+    return found
+
+
+PAGE = Page(
+    name="upkeep",
+    path="/upkeep",
+    title="Maintenance",
+    about="Who offers maintenance, and for each topic what is not published, when its table was written last, and who holds the role.",
+    shows=Upkeep,
+    gather=gather,
+    command=lambda asked: ["workers"],
+    parameters=(FILTER, NUMBER),
+    menu="Maintenance",
+    live=live,
+)
