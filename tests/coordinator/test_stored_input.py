@@ -116,7 +116,7 @@ JSON: dict[str, tuple[bytes, Decode]] = {
         json.dumps(
             {"format": 1, **json.loads(json.dumps(CAPTURE, default=lambda one: {k: getattr(one, k) for k in one.__slots__}))}
         ).encode(),
-        capture._parse,
+        capture.parse_state,
     ),
 }
 EVERY = {**BINARY, **JSON}

@@ -17,6 +17,7 @@ from ....log.runtime.runtime import Runtime
 from ....log.topic.records import topic_names
 from ...lake_metrics import view_of
 from ..faults import Fault
+from .history import History, point_of
 from .jobs import Jobs
 from .memo import Memo
 
@@ -84,6 +85,7 @@ class LakeSource:
     memo: Memo = field(init=False)
     shown: str = field(init=False)
     """The lake for people and shells: its URL without secrets."""
+    history: History = field(init=False, default_factory=History)
     jobs: Jobs = field(init=False)
     """Work on the lake that takes longer than a page may."""
     _opened: _Opened | None = field(init=False, default=None)
@@ -162,6 +164,7 @@ class LakeSource:
             self._lose(opened, error)
             raise
         before, opened.last = opened.last, seen
+        self.history.add(point_of(at, seen))
         if opened.had_topics and not names:
             # What is open goes on as if nothing was written any more: a log that is gone looks like one that stands still.
             self._lose(opened, gone(self.shown))

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from ..lakes.source import Looked, UnreadThing
 from .rows import GroupRow, group_rows
+from .watched import Watched
 
 LATE = timedelta(minutes=5)
 """The age of the oldest message from which a group is said to be behind."""
@@ -30,7 +31,7 @@ class Attention:
 
     urgency: Urgency
     kind: str
-    """A word for programs: empty, unread, parked, unattended, unowned, blocked, behind, dead_letters."""
+    """A word for programs: empty, unread, parked, unattended, stopped_sync, unowned, blocked, behind, old_transactions, late_timers, dead_letters."""
     text: str
     count: int
     group: str | None = None
@@ -47,10 +48,11 @@ _EMPTY = Attention(
 _ORDER = [Urgency.ACT, Urgency.LOOK, Urgency.NOTE]
 
 
-def attention(looked: Looked) -> tuple[Attention, ...]:
-    """All of it that the last look tells."""
+def attention(looked: Looked, watched: Watched | None = None) -> tuple[Attention, ...]:
+    """All of it that the last look tells, and what was watched besides."""
     empty = [] if looked.topics else [_EMPTY]
     found = [*empty, *map(_unread, looked.unread), *(one for row in group_rows(looked) for one in _of_group(row))]
+    found += [] if watched is None else _of_watched(watched)
     return tuple(sorted(found, key=lambda one: (_ORDER.index(one.urgency), -one.count, one.text)))
 
 
@@ -83,6 +85,23 @@ def _troubles(row: GroupRow) -> Iterator[tuple[Urgency, str, int, str]]:
     if row.dead_letters:
         text = _counted(row.dead_letters, "dead letter was written", "dead letters were written")
         yield Urgency.NOTE, "dead_letters", row.dead_letters, text
+
+
+def _of_watched(watched: Watched) -> Iterator[Attention]:
+    for name, fault in (watched.faults or {}).items():
+        yield Attention(urgency=Urgency.ACT, kind="unread", text=f"{name} cannot be looked at: {fault.message}", count=1)
+    for sync in watched.stopped:
+        stands = _counted(sync.tables, "table of it stands still", "tables of it stand still")
+        text = f"sync {sync.name}: {stands if sync.tables else 'its record cannot be read'}"
+        yield Attention(urgency=Urgency.ACT, kind="stopped_sync", text=text, count=sync.tables, topic=sync.topic)
+    for one in watched.old:
+        text = (
+            f"{_counted(one.transactions, 'transaction is open', 'transactions are open')} of producer group {one.producer_group}"
+        )
+        yield Attention(urgency=Urgency.LOOK, kind="old_transactions", text=text, count=one.transactions, age=one.oldest)
+    for topic in watched.late:
+        text = "delayed messages are due and not delivered"
+        yield Attention(urgency=Urgency.LOOK, kind="late_timers", text=text, count=1, topic=topic.topic, age=topic.late)
 
 
 def _counted(count: int, one: str, several: str) -> str:

@@ -139,7 +139,7 @@ def checked_of(job: Job, took: timedelta) -> Checked:
     if job.task.cancelled():
         return Checked(began=job.began, took=took, state="ended before its end")
     error = job.task.exception()
-    if error is not None:
+    if isinstance(error, Exception):
         ours = error if isinstance(error, PenstockError) else unforeseen(error, operation="verify")
         return Checked(began=job.began, took=took, state="ended before its end", fault=Fault.of(ours))
     report: VerifyReport = job.task.result()

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from ....aio import Lake
+from ....coordinator.tables.open import table_place
+from ...cost import Cells
 from ..lakes.source import Looked
 from .attention import Attention, attention
+from .charts import Chart, charts
+from .money import Money, cells_of, money
 from .page import Asked, Page, Scene
 from .rows import GroupRow, group_rows, live_groups
+from .watched import Watched, watched
 
 GROUPS_SHOWN = 20
 ATTENTION_SHOWN = 30
@@ -30,15 +36,25 @@ class Overview:
     attention: tuple[Attention, ...]
     attention_total: int
     furthest_behind: tuple[GroupRow, ...]
+    charts: tuple[Chart, ...]
+    """The last hour, as far as anybody looked."""
+    money: Money | None
+    """What the requests cost a day; None: not known yet, or nothing flows."""
 
 
 async def gather(scene: Scene, asked: Asked) -> Overview:
-    return overview_of(await scene.source.look())
+    looked = await scene.source.look()
+    more, cells = await watched(scene), await scene.using(_cells)
+    return overview_of(looked, more, charts(scene.source.history.points), money(looked, cells))
 
 
-def overview_of(looked: Looked) -> Overview:
-    """What one look tells."""
-    rows, found = group_rows(looked), attention(looked)
+async def _cells(lake: Lake) -> Cells:
+    return cells_of(table_place(lake.coordination_url, lake.store.url))
+
+
+def overview_of(looked: Looked, more: Watched, drawn: tuple[Chart, ...], costs: Money | None) -> Overview:
+    """What the last looks tell."""
+    rows, found = group_rows(looked), attention(looked, more)
     return Overview(
         at=looked.at,
         topics=len(looked.topics),
@@ -49,6 +65,8 @@ def overview_of(looked: Looked) -> Overview:
         attention=found[:ATTENTION_SHOWN],
         attention_total=len(found),
         furthest_behind=tuple(rows[:GROUPS_SHOWN]),
+        charts=drawn,
+        money=costs,
     )
 
 
@@ -63,7 +81,7 @@ PAGE = Page(
     name="overview",
     path="/",
     title="Overview",
-    about="What needs attention first, the groups that are furthest behind, and counts of the lake.",
+    about="What needs attention first, the groups that are furthest behind, counts, the last hour as charts, and what requests cost a day.",
     shows=Overview,
     gather=gather,
     command=lambda asked: ["top", "--count", "1"],

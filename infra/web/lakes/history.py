@@ -1,0 +1,70 @@
+"""The last hour of a lake, as far as anybody looked: kept in memory, and gone with the console."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime
+
+from ....coordinator.operators.lake_view import LakeSeen
+
+HOUR_S = 3600.0
+APART_S = 5.0
+"""The least time between two points."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A lake's sums at one moment."""
+
+    at: datetime
+    at_s: float
+    """The same by the monotonic clock."""
+    lag: int
+    parked: int
+    timers: int
+    oldest_ms: int
+    """The age of the oldest message that is not settled, of those whose age is known."""
+    stored: int
+    """The messages ever stored in the topics that groups read."""
+    settled: int
+    """The messages that the groups are done with."""
+    dead_letters: int
+    """The dead letters ever written."""
+
+
+def point_of(at: datetime, seen: LakeSeen) -> Point:
+    """The sums of one look. Pure."""
+    queues = [queue for group in seen.groups for queue in group.queues]
+    stored = {(group.topic, one.standing.queue): one.standing.next_offset or 0 for group in seen.groups for one in group.queues}
+    return Point(
+        at=at,
+        at_s=seen.ended_s,
+        lag=sum(one.standing.lag for one in queues),
+        parked=sum(one.standing.parked for one in queues),
+        timers=sum(seen.timers.values()),
+        oldest_ms=max((one.lag_ms for one in queues if one.lag_ms is not None), default=0),
+        stored=sum(stored.values()),
+        settled=sum((one.standing.next_offset or 0) - one.standing.lag for one in queues),
+        dead_letters=sum(group.dead_letters for group in seen.groups),
+    )
+
+
+class History:
+    """The points of the last hour. Where nobody looked there are none."""
+
+    def __init__(self) -> None:
+        self._points: deque[Point] = deque()
+
+    def add(self, point: Point) -> None:
+        """Add the newest point, unless it comes too soon after the one before."""
+        if self._points and point.at_s - self._points[-1].at_s < APART_S:
+            return
+        self._points.append(point)
+        while point.at_s - self._points[0].at_s > HOUR_S:
+            self._points.popleft()
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """All points, the oldest first."""
+        return tuple(self._points)

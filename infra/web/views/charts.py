@@ -1,0 +1,98 @@
+"""The last hour as small charts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from ..lakes.history import HOUR_S, Point
+
+WIDTH, HEIGHT = 240, 48
+_EDGE = 3
+GAP_S = 300.0
+"""The time without a look that breaks a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """One value of a chart."""
+
+    at: datetime
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One figure over the last hour."""
+
+    name: str
+    unit: str
+    values: tuple[Value, ...]
+    last: float | None
+    most: float
+    lines: tuple[str, ...]
+    """Points of SVG polylines, in a box of 240 by 48; a line ends where nobody looked for five minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    name: str
+    unit: str
+    of: Callable[[Point], float]
+    is_rate: bool = False
+
+
+FIGURES = (
+    _Figure("lag", "messages", lambda point: point.lag),
+    _Figure("oldest message", "s", lambda point: point.oldest_ms / 1000),
+    _Figure("stored", "messages a second", lambda point: point.stored, is_rate=True),
+    _Figure("settled", "messages a second", lambda point: point.settled, is_rate=True),
+    _Figure("parked", "message groups", lambda point: point.parked),
+    _Figure("delayed", "messages", lambda point: point.timers),
+)
+
+
+def charts(points: Sequence[Point]) -> tuple[Chart, ...]:
+    """All charts of these points, the oldest first."""
+    return tuple(_chart(figure, points) for figure in FIGURES)
+
+
+def _chart(figure: _Figure, points: Sequence[Point]) -> Chart:
+    if figure.is_rate:
+        found = [(now, rate) for before, now in pairwise(points) if (rate := _rate(figure, before, now)) is not None]
+    else:
+        found = [(point, float(figure.of(point))) for point in points]
+    most = max((value for _, value in found), default=0.0)
+    return Chart(
+        name=figure.name,
+        unit=figure.unit,
+        values=tuple(Value(at=point.at, value=round(value, 2)) for point, value in found),
+        last=round(found[-1][1], 2) if found else None,
+        most=round(most, 2),
+        lines=lines([(point.at_s, value) for point, value in found], most),
+    )
+
+
+def _rate(figure: _Figure, before: Point, now: Point) -> float | None:
+    """The rate between two points. None: a topic or group went, or nobody looked for long."""
+    took_s, count = now.at_s - before.at_s, figure.of(now) - figure.of(before)
+    return None if count < 0 or not 0 < took_s < GAP_S else count / took_s
+
+
+def lines(values: Sequence[tuple[float, float]], most: float) -> tuple[str, ...]:
+    """The points of polylines: the last hour from left to right, nothing at the bottom, and the most at the top."""
+    if not values:
+        return ()
+    end_s = values[-1][0]
+    found: list[list[str]] = []
+    last_s = float("-inf")
+    for at_s, value in values:
+        if at_s - last_s >= GAP_S:
+            found.append([])
+        x = _EDGE + (WIDTH - 2 * _EDGE) * max(0.0, 1 - (end_s - at_s) / HOUR_S)
+        y = HEIGHT - _EDGE - (HEIGHT - 2 * _EDGE) * (value / most if most else 0.0)
+        found[-1].append(f"{x:.1f},{y:.1f}")
+        last_s = at_s
+    return tuple(" ".join(one) for one in found)

@@ -1,0 +1,131 @@
+"""The overview beyond the groups: what is watched besides, the last hour as charts, and what requests cost."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Message, connect
+from penstock.coordinator.operators.lake_view import LakeSeen
+from penstock.coordinator.tables.open import table_place
+from penstock.infra.cost import Cells
+from penstock.infra.web.lakes.history import APART_S, HOUR_S, History, Point, point_of
+from penstock.infra.web.lakes.source import Looked
+from penstock.infra.web.views import timers, watched
+from penstock.infra.web.views.charts import GAP_S, HEIGHT, WIDTH, charts, lines
+from penstock.infra.web.views.money import cells_of, money
+from tests.infra.web.conftest import Browser, Open
+from tests.infra.web.test_changes import syncing
+from tests.infra.web.test_transactions import left_open, paying
+from tests.infra.web.test_workers import seen
+from tests.waiting import wait_until
+
+__all__ = ["paying", "syncing"]
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def kinds(browser: Browser) -> dict[str, Any]:
+    return {one["kind"]: one for one in browser.api("/")["attention"]}
+
+
+def test_a_sync_that_stands_still_needs_attention_first(console: Open, syncing: Path) -> None:
+    browser = console()
+    found = kinds(browser)["stopped_sync"]
+    assert (found["urgency"], found["topic"], found["text"]) == ("act", "orders", "sync b: 1 table of it stands still")
+    assert '<a href="/l/lake/changes">sync b: 1 table' in browser.page("/")
+
+
+def test_old_open_transactions_need_attention(console: Open, paying: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_open(paying, "paid")
+    assert "old_transactions" not in kinds(console())
+    monkeypatch.setattr(watched, "OLD", timedelta())
+    found = kinds(console())["old_transactions"]
+    assert (found["text"], found["count"]) == ("1 transaction is open of producer group pay", 1)
+
+
+def test_late_timers_need_attention(console: Open, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(folder, maintenance=False) as lake:
+        lake.create_topic("reminders", message_type="DELAY", queues=1)
+        with lake.producer("reminders", linger=timedelta(0)) as producer:
+            producer.send(Message(b"due", delay=timedelta()))
+    assert "late_timers" not in kinds(console())
+    monkeypatch.setattr(timers, "LATE", timedelta())
+    browser = console()
+    assert kinds(browser)["late_timers"]["topic"] == "reminders"
+    assert "/l/lake/timers?topic=reminders" in html.unescape(browser.page("/"))
+
+
+def test_the_last_hour_and_the_cost_are_told_once_something_flows(console: Open, folder: Path) -> None:
+    browser = console()
+    first = browser.api("/")
+    assert {one["name"] for one in first["charts"]} == {"lag", "oldest message", "stored", "settled", "parked", "delayed"}
+    assert (first["money"], first["charts"][0]["last"]) == (None, 5)
+    assert "follows from two looks" in browser.page("/")
+    wait_until(lambda: browser.api("/")["money"] is not None, "a second look")
+    found = browser.api("/")["money"]
+    assert found["topics"] == 1
+    assert found["usd_a_day"] == pytest.approx(sum(one["usd_a_day"] for one in found["kinds"]), abs=0.01)
+    page = browser.page("/")
+    assert "USD a day for requests" in page
+    assert '<svg viewBox="0 0 240 48" role="img"' in page
+
+
+def point(at_s: float, **values: int) -> Point:
+    sums = {"lag": 0, "parked": 0, "timers": 0, "oldest_ms": 0, "stored": 0, "settled": 0, "dead_letters": 0}
+    return Point(at=NOW + timedelta(seconds=at_s), at_s=at_s, **(sums | values))
+
+
+def test_points_are_kept_for_an_hour_and_apart() -> None:
+    history = History()
+    for at_s in range(2 * int(HOUR_S)):
+        history.add(point(at_s))
+    times = [one.at_s for one in history.points]
+    assert times[-1] - times[0] <= HOUR_S
+    assert min(after - before for before, after in pairwise(times)) >= APART_S
+
+
+def test_a_look_is_summed() -> None:
+    found = point_of(NOW, seen(("a/1", 3), ("a/1", 4)))
+    assert (found.lag, found.stored, found.settled) == (2, 2, 0)
+
+
+def test_rates_follow_from_two_points_near_to_each_other() -> None:
+    points = [point(0, stored=10), point(10, stored=30), point(20, stored=5), point(20 + GAP_S, stored=50)]
+    stored = next(one for one in charts(points) if one.name == "stored")
+    assert [one.value for one in stored.values] == [2.0]
+    assert next(one for one in charts([]) if one.name == "lag").lines == ()
+
+
+def test_lines_end_where_nobody_looked() -> None:
+    first, second = lines([(0, 1), (60, 2), (60 + GAP_S, 0)], 2)
+    assert len(first.split()) == 2
+    (last,) = second.split()
+    assert last == f"{WIDTH - 3:.1f},{HEIGHT - 3:.1f}"
+    assert first.split()[1].endswith(",3.0")
+
+
+def test_the_cost_follows_from_what_flows() -> None:
+    before = replace(seen(("a/1", 3)), ended_s=0.0)
+    now = replace(seen(("a/1", 3)), ended_s=10.0)
+    looked = Looked(at=NOW, topics=("orders",), seen=now, before=before)
+    idle = money(looked, Cells.STORE)
+    assert idle is not None
+    busy_group = replace(
+        now.groups[0],
+        queues=tuple(replace(one, standing=replace(one.standing, next_offset=10_001)) for one in now.groups[0].queues),
+    )
+    busy = money(replace(looked, seen=replace(now, groups=(busy_group,))), Cells.DYNAMODB)
+    assert busy is not None
+    assert (busy.messages_per_second, busy.topics) == (1000.0, 1)
+    assert busy.usd_a_day > idle.usd_a_day
+    assert money(replace(looked, before=None), Cells.STORE) is None
+    assert money(replace(looked, seen=LakeSeen(ended_s=10.0, took_s=0.0)), Cells.STORE) is None
+    places = [table_place(url, "s3://lake") for url in ("dynamodb://cells", "sqlite:///x", None)]
+    assert list(map(cells_of, places)) == [Cells.DYNAMODB, Cells.SQLITE, Cells.STORE]
