@@ -75,7 +75,7 @@ MODULES = (
                 "ProducerFace",
                 without="closed send_copies wait_for_room after_fork",
             ),
-            Face("Reader", ("penstock.log.read.reader",), "ClosableFace", without="topic stored_at"),
+            Face("Reader", ("penstock.log.read.reader",), "ClosableFace", without="topic stored_at ranges find"),
         ),
     ),
     Module(

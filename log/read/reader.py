@@ -20,6 +20,7 @@ from ..table.delta.lookup import Lookup, lookup
 from ..table.delta.scan import GROUPS_AHEAD, offset_at
 from ..table.delta.snapshot import Snapshot
 from ..topic.topics import Topic
+from .finding import Finding, Found, Ranges
 from .merged_rows import MergedRows, Span, out_of_range
 from .shown_rows import ShownColumns, shown_columns
 
@@ -253,6 +254,39 @@ class Reader:
         wanted = Lookup(message_id=message_id, key=key, message_group=message_group)
         table = await self._rows.with_table(lambda snapshot: self._found(snapshot, wanted))
         return table.sort_by([("queue", "ascending"), ("offset", "ascending")])
+
+    async def ranges(self, offsets: Ranges) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The messages of these queues from one offset to another, exclusive, in one pass over table and log.
+
+        Those that retention took, and those that cannot be read any more, are left out; `left_out` names the latter.
+        """
+        snapshot, schema = await self._rows.refresh(), self._schema
+        span = Span(
+            position={queue: start for queue, (start, _) in offsets.items() if self._checked_queues(queue)},
+            limits={queue: end for queue, (_, end) in offsets.items()},
+            skip_damaged=True,
+            left_out=self._left_out,
+            movable=True,
+        )
+        columns = shown_columns(None, schema)
+        source = self._rows.joined(snapshot, span, lambda: columns.stored)
+        try:
+            async for batch in source:
+                yield columns.shown(batch, where=self._paths.topic)
+        finally:
+            await source.aclose()
+
+    async def find(self, wanted: Lookup, offsets: Ranges, *, limit: int, files: int, newest: bool = False) -> Found:
+        """The messages among these offsets that match, at most ``limit``: the first ones, or with ``newest`` the last ones of each queue.
+
+        At most so many ``files`` of the table are asked. What was looked through is told, so that a caller can go on from there.
+        """
+
+        async def of(snapshot: Snapshot) -> Found:
+            finding = Finding(self._topic, self._rows, snapshot, wanted, limit=limit, files=files, newest=newest)
+            return await finding.run({queue: span for queue, span in offsets.items() if self._checked_queues(queue)})
+
+        return await self._rows.with_table(of)
 
     async def close(self) -> None:
         """Stop following, which ends the iterations."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,10 @@ import click
 
 from ....consumers.trace.status import Fate
 from ....consumers.trace.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
-from ....coordinator.timers.tracing import Delay
 from ....coordinator.transactions.tracing import TransactionTrace
 from ...console import output
 from ...operating.documents import document
+from ...operating.life import DELAYS, fate_text, redrive_text, times_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,24 +102,15 @@ def _facts(one: StoredTrace) -> Iterator[tuple[str, str]]:
     if (letter := one.dead_letter) is not None:
         origin = letter.origin
         yield "dead letter", f"of group {letter.group}, from {origin.topic}, queue {origin.queue}, offset {origin.offset:,}"
-        yield "why", f"{origin.reason} (redelivered {_times(origin.reconsume_times)})"
-        yield "redrive", {"no": "it was not sent back", "sent": "it was sent back"}.get(letter.redrive, "it is on its way back")
+        yield "why", f"{origin.reason} (redelivered {times_text(origin.reconsume_times)})"
+        yield "redrive", redrive_text(letter.redrive)
     if one.delay is not None:
         yield "due", f"{output.time_text(one.delay.due)} in {one.delay.topic}"
-        yield "delay", _DELAYS[one.delay.delay]
+        yield "delay", DELAYS[one.delay.delay]
     if one.transaction is not None:
         yield from _transacted(one.transaction)
     if one.redriven_from is not None:
         yield "redriven", f"from the dead letter at offset {one.redriven_from:,}"
-
-
-_DELAYS = {
-    Delay.WAITING: "it waits",
-    Delay.ON_ITS_WAY: "it is on its way into its topic",
-    Delay.RECALLED: "it was called back",
-    Delay.DELIVERED: "it was delivered",
-    Delay.OVER: "its time is over: it was called back before, or delivered, and its topic keeps it no more",
-}
 
 
 def _transacted(one: TransactionTrace) -> Iterator[tuple[str, str]]:
@@ -133,28 +124,8 @@ def _transacted(one: TransactionTrace) -> Iterator[tuple[str, str]]:
         yield "next check", f"{output.time_text(one.next_check)}, after {one.checks} before"
 
 
-def _times(count: int) -> str:
-    return {0: "never", 1: "once"}.get(count, f"{count:,} times")
-
-
-_WORDS: dict[Fate, Callable[[GroupTrace], str]] = {
-    Fate.FRESH: lambda one: "not handed out yet",
-    Fate.IN_FLIGHT: lambda one: "in flight",
-    Fate.RECEIVED: lambda one: "received, not acknowledged",
-    Fate.WAITING: lambda one: "failed, waits to be run again",
-    Fate.SUSPECT: lambda one: "in flight when its worker died, to be run again",
-    Fate.BEHIND: lambda one: f"held up by offset {one.behind:,} of its message group" if one.behind is not None else "held up",
-    Fate.PARKED: lambda one: "parked until an operator releases or skips it",
-    Fate.GIVEN_UP: lambda one: "given up, its dead letter is being written",
-    Fate.DEAD_LETTER: lambda one: f"dead letter {one.dead_letter:,}",
-    Fate.SETTLED: lambda one: "settled",
-    Fate.LEFT_OUT: lambda one: "left out by the group's filter",
-    Fate.PASSED_OVER: lambda one: "before where the group began, or was reset to",
-}
-
-
 def _group(one: GroupTrace) -> tuple[object, ...]:
-    return one.group, _WORDS[one.fate](one), _until(one.fate, one.due), one.attempts, one.strikes, one.owner or None, one.epoch
+    return one.group, fate_text(one), _until(one.fate, one.due), one.attempts, one.strikes, one.owner or None, one.epoch
 
 
 def _until(fate: Fate, due: datetime | None) -> str:

@@ -64,15 +64,15 @@ async def lookup(
     for start in range(0, len(files), _REQUESTS_AT_ONCE):
         some = files[start : start + _REQUESTS_AT_ONCE]
         root = paths.table(snapshot.folder)
-        candidates = await asyncio.gather(*(_candidates(store, root, file, wanted) for file in some))
-        for reader, groups in candidates:
+        found = await asyncio.gather(*(candidates(store, root, file, wanted) for file in some))
+        for reader, groups in found:
             for group in groups:
-                rows = await _matches(reader, group, wanted, runtime)
+                rows = await matches(reader, group, wanted, runtime)
                 for batch in rows.to_batches():
                     yield batch
 
 
-async def _candidates(store: ObjectStore, root: str, file: TableFile, wanted: Lookup) -> tuple[SegmentReader, list[int]]:
+async def candidates(store: ObjectStore, root: str, file: TableFile, wanted: Lookup) -> tuple[SegmentReader, list[int]]:
     """A file, and its row groups that may hold matching rows."""
     reader = await SegmentReader(store, root, file).open()
     gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
@@ -109,7 +109,8 @@ def block_admits(block: bytes, hashed: int) -> bool:
     return bool(np.all(words & masks == masks))
 
 
-async def _matches(reader: SegmentReader, group: int, wanted: Lookup, runtime: Runtime) -> pa.Table:
+async def matches(reader: SegmentReader, group: int, wanted: Lookup, runtime: Runtime) -> pa.Table:
+    """The rows of a row group that match."""
     asked = list(wanted.terms)
     await reader.fetch_group(group, asked)
     at = await runtime.offload(lambda: wanted.matching(reader.decode_group(group, asked)))
