@@ -1,0 +1,125 @@
+"""One message group: how its messages stand in each consumer group, and at which of them each one stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...coordinator.coordination import Coordination
+from ...coordinator.groups.record import GroupRecord
+from ...coordinator.operators.operators import read_cell
+from ...coordinator.queues.cell import QueueCell
+from ...coordinator.registry.spill_objects import SpillObjects
+from ...log.filter.filters import parse_filter
+from ...log.lake import Lake
+from ...log.message.message import from_ms
+from ...log.topic.topics import Topic
+from ..feed.rows import group_hash
+from .status import Fate, StoredStatus, standing_of
+from .trace import GroupTrace
+
+_AT_ONCE = 8
+_DONE = frozenset({Fate.SETTLED, Fate.LEFT_OUT, Fate.PASSED_OVER, Fate.GIVEN_UP, Fate.DEAD_LETTER})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageGroupTrace:
+    """A message group of one queue in a consumer group, as the queue's cell says now."""
+
+    group: str
+    queue: int
+    owner: str
+    """The member that holds the queue, perhaps dead by now; empty: no member."""
+    epoch: int
+    stands_at: int | None
+    """The offset of its first message that is not done, of those that were asked for and the one that holds it up. None: all are done."""
+    standing: GroupTrace | None
+    """How that message stands."""
+    fates: Mapping[int, Fate]
+    """How each message that was asked for stands, by its offset."""
+
+
+async def message_group_traces(
+    lake: Lake,
+    coordination: Coordination,
+    topic_name: str,
+    message_group: str | None,
+    rows: pa.Table,
+    *,
+    queues: Sequence[int],
+    groups: Sequence[str] | None = None,
+) -> list[MessageGroupTrace]:
+    """How a message group stands in the consumer groups that have begun on its topic, or in those of ``groups``.
+
+    ``rows`` are messages of it with all columns, and ``queues`` are the queues where it may stand. Raises `TopicNotFound` and
+    `DataDamaged`.
+    """
+    topic = await lake.topic(topic_name)
+    records = await coordination.groups.all() if groups is None else {}
+    for name in groups or ():
+        records[name] = await coordination.groups.get(name)
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(group: str, record: GroupRecord, queue: int) -> MessageGroupTrace:
+        if record.positions[topic_name].life < topic.life:  # made again: the first member that sees it begins there
+            record = record.begun(topic_name, (0,) * topic.settings.queues, topic.life)
+        async with gate:
+            spilled = SpillObjects(lake.store, lake.runtime, group, topic_name, queue)
+            cell = await spilled.whole(await read_cell(coordination.cells, group, record, topic_name, queue))
+        mine = rows.filter(pc.equal(rows["queue"], queue))
+        return traced(group, record, topic, message_group, queue, cell, mine)
+
+    begun = sorted((name, record) for name, record in records.items() if topic_name in record.positions)
+    return list(await asyncio.gather(*(one(group, record, queue) for group, record in begun for queue in queues)))
+
+
+def traced(
+    group: str,
+    record: GroupRecord,
+    topic: Topic,
+    message_group: str | None,
+    queue: int,
+    cell: QueueCell,
+    rows: pa.Table,
+) -> MessageGroupTrace:
+    """What a cell says of messages of one message group."""
+    lane, name = group_hash(message_group, record.secret), topic.paths.topic
+    begun_at = record.positions[name].offsets[queue]
+    schema = topic.tail.state.schema
+    passing = set(parse_filter(record.settings.filter_of(name)).apply(rows, schema)["offset"].to_pylist())
+
+    def status(offset: int, *, passes: bool) -> StoredStatus:
+        return standing_of(cell, offset, lane=lane, begun_at=begun_at, passes=passes)
+
+    found = {offset: status(offset, passes=offset in passing) for offset in sorted(rows["offset"].to_pylist())}
+    left = [offset for offset, one in found.items() if one.fate not in _DONE]
+    marker = cell.markers.get(lane)
+    heads = [*left[:1], *([] if marker is None else [marker.head])]
+    stands_at = min(heads, default=None)
+    standing = None
+    if stands_at is not None:
+        head = found.get(stands_at) or status(stands_at, passes=True)
+        standing = GroupTrace(
+            group=group,
+            fate=head.fate,
+            owner=cell.owner,
+            epoch=cell.epoch,
+            floor=cell.settled.floor,
+            attempts=head.attempts,
+            strikes=head.strikes,
+            due=None if head.due_ms is None else from_ms(head.due_ms),
+            behind=head.behind,
+        )
+    return MessageGroupTrace(
+        group=group,
+        queue=queue,
+        owner=cell.owner,
+        epoch=cell.epoch,
+        stands_at=stands_at,
+        standing=standing,
+        fates={offset: one.fate for offset, one in found.items()},
+    )
