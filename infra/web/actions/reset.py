@@ -5,16 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
-
-import click
 
 from ....aio import Lake
-from ....log.errors import InvalidArgument
-from ....log.read.reader import Position as LogPosition
 from ....log.read.reader import Reader
-from ...console.values import Position
 from ..views.page import Crumb, Scene
+from ..views.positions import position_of
 from .action import Action, Count, Done, Preview, Sample
 
 SAMPLE = 10
@@ -53,21 +48,12 @@ class _Move:
         return 0 if self.floor is None else max(0, self.to - self.floor)
 
 
-def position_of(text: str) -> LogPosition:
-    """A position as it is typed. Raises `InvalidArgument`."""
-    try:
-        found = cast("LogPosition", Position().convert(text, None, None))
-    except click.UsageError as error:
-        raise InvalidArgument(error.message, operation="reset") from error
-    return found
-
-
 async def preview(scene: Scene, reset: Reset) -> Preview:
     async def look(lake: Lake) -> Preview:
         found = await lake.describe_group(reset.group)
         reader = await lake.reader(reset.topic)
         queues = None if reset.queue is None else [reset.queue]
-        offsets = await reader.resolve(position_of(reset.to), queues=queues)
+        offsets = await reader.resolve(position_of(reset.to, operation="reset"), queues=queues)
         floors = {one.queue: one.floor for one in found.queues if one.topic == reset.topic}
         moves = [_Move(queue, floors.get(queue), offset) for queue, offset in sorted(offsets.items())]
         return _preview_of(reset, moves, await _samples(reader, moves))
@@ -117,7 +103,7 @@ async def _read(reader: Reader, spans: Mapping[int, tuple[int, int]]) -> tuple[t
 
 async def do(scene: Scene, reset: Reset) -> Done:
     queues = None if reset.queue is None else [reset.queue]
-    to = position_of(reset.to)
+    to = position_of(reset.to, operation="reset")
     offsets = await scene.using(lambda lake: lake.reset_offsets(reset.group, reset.topic, to, queues=queues))
     return Done(
         summary=f"Group {reset.group} goes on from {reset.to} on {reset.topic}; its members carry it out within seconds.",

@@ -32,7 +32,7 @@ def openapi() -> Json:
             "get": {
                 "operationId": file.name,
                 "summary": file.about,
-                "parameters": names,
+                "parameters": [*names, *map(_parameter, file.parameters)],
                 "responses": {"200": given, "default": failed},
             }
         }

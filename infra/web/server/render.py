@@ -36,6 +36,7 @@ def environment() -> Environment:
         "percent": lambda value: "-" if value is None else f"{100 * value:.1f} %",
         "short": short,
         "body": body,
+        "conditions": conditions,
         "words": lambda value: str(value).replace("_", " "),
     }
     return made
@@ -63,6 +64,11 @@ def short(text: object, chars: int = 40) -> str:
     """The first characters of a long text."""
     whole = texts.shown(text)
     return whole if len(whole) <= chars else f"{whole[: chars - 1]}…"
+
+
+def conditions(query: Mapping[str, object]) -> dict[str, object]:
+    """The parameters of a query that choose, without those that say where to begin."""
+    return {name: value for name, value in query.items() if value is not None and name not in ("start", "before", "after")}
 
 
 def body(data: bytes | None) -> Markup:

@@ -22,8 +22,8 @@ def page_url(lake: str, page: str, values: Mapping[str, object], *, below: str =
     if found is None:
         raise InternalError("a link names no page; please report it", operation="url", object=page)
     below = "/files" if isinstance(found, Download) else below
-    left = {name: value for name, value in values.items() if value is not None and value != ""}
-    path = _NAME.sub(lambda match: quote(str(left.pop(match[1])), safe=""), found.path)
+    left = {name: value for name, value in values.items() if name not in found.names and value is not None and value != ""}
+    path = _NAME.sub(lambda match: quote(str(values[match[1]]), safe=""), found.path)
     return f"{below}/l/{quote(lake, safe='')}{path}{_query(left)}"
 
 

@@ -14,9 +14,8 @@ async def gather(scene: Scene, asked: Asked) -> Given:
 
     async def read(lake: Lake) -> bytes:
         reader = await lake.reader(topic)
-        async for batch in reader.read(queue=queue, start=offset, end=offset + 1, columns=["body"]):
-            for body in batch.column("body").to_pylist():
-                return bytes(body or b"")
+        async for message in reader.messages(queue=queue, start=offset, end=offset + 1):
+            return message.content
         raise MessageNotFound("there is no such message", operation="read", object=f"{topic}, queue {queue}, offset {offset}")
 
     return Given(f"{topic}-{queue}-{offset}.bin", await scene.using(read))
@@ -32,6 +31,6 @@ def _number(asked: Asked, name: str) -> int:
 DOWNLOAD = Download(
     name="body",
     path="/topics/{topic}/queues/{queue}/messages/{offset}/body",
-    about="The body of one message, as it was sent.",
+    about="The body of one message as it was sent, or its row as JSON.",
     gather=gather,
 )

@@ -13,6 +13,10 @@ from . import (
     groups,
     letter,
     letters,
+    lines,
+    message,
+    message_group,
+    messages,
     overview,
     timers,
     topic,
@@ -27,6 +31,10 @@ PAGES: tuple[Page[Any], ...] = (
     overview.PAGE,
     topics.PAGE,
     topic.PAGE,
+    messages.ARRIVALS,
+    messages.PAGE,
+    message_group.PAGE,
+    message.PAGE,
     groups.PAGE,
     group.PAGE,
     dead_letters.PAGE,
@@ -40,6 +48,6 @@ PAGES: tuple[Page[Any], ...] = (
     check.PAGE,
 )
 
-DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD, letters.EXPORT)
+DOWNLOADS: tuple[Download, ...] = (body.DOWNLOAD, lines.DOWNLOAD, letters.EXPORT)
 
 BY_NAME: dict[str, Place] = {place.name: place for place in (*PAGES, *DOWNLOADS)}

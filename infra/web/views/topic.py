@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from ....aio import Lake
 from ....log.describe import TopicDescription
 from ....log.errors import InvalidArgument, TopicNotFound
+from ....log.format.state import SchemaVersion
+from ....log.message.message import from_ms
 from ....log.schema.topic_schema import TopicSchema
 from ..faults import Part
 from ..lakes.source import Looked
@@ -39,6 +41,16 @@ class HotGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRow:
+    """A version of the topic's schema."""
+
+    version: int
+    since: datetime
+    changes: tuple[str, ...]
+    """What it changed, in words; empty for the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """The topic as it is stored."""
 
@@ -53,6 +65,8 @@ class Stored:
     messages: int
     schema_version: int | None
     schema_sql: str | None
+    schema_history: tuple[SchemaRow, ...]
+    """The versions of the schema, the newest first; the last 100 are remembered."""
     queues_total: int
     queues: tuple[QueueRow, ...]
     """All queues, or the hottest of very many."""
@@ -113,10 +127,11 @@ async def gather(scene: Scene, asked: Asked) -> TopicShown:
 
 
 async def _stored(lake: Lake, name: str) -> Stored:
-    return stored_of(await lake.describe_topic(name), await lake.topic_schema(name))
+    found, schema = await lake.describe_topic(name), await lake.topic_schema(name)
+    return stored_of(found, schema, () if schema is None else await lake.schema_history(name))
 
 
-def stored_of(found: TopicDescription, schema: TopicSchema | None) -> Stored:
+def stored_of(found: TopicDescription, schema: TopicSchema | None, versions: Sequence[SchemaVersion] = ()) -> Stored:
     """A topic's description as the page shows it."""
     queues = found.queues if len(found.queues) <= QUEUES_SHOWN else found.hottest_queues
     over_time = found.over_time
@@ -132,6 +147,9 @@ def stored_of(found: TopicDescription, schema: TopicSchema | None) -> Stored:
         messages=found.messages,
         schema_version=None if schema is None else schema.version,
         schema_sql=None if schema is None else schema.ddl,
+        schema_history=tuple(
+            SchemaRow(version=one.version, since=from_ms(one.time_ms), changes=one.changes) for one in reversed(versions)
+        ),
         queues_total=len(found.queues),
         queues=tuple(
             QueueRow(

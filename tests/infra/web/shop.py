@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from penstock import aio, connect
+from penstock.consumers.feed.rows import group_hash
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.log import Message
@@ -31,13 +32,20 @@ def fill(folder: Path) -> None:
 
 def park(folder: Path) -> None:
     """Let the hostile message group and cid's be parked in group billing."""
-    for queue, head in ((0, 1), (1, 0)):
-        marker, listed = parked(head), OffsetSet.of([(0, head + 1)])
+    secret = asyncio.run(_secret(folder))
+    for queue, head, group in ((0, 1, HOSTILE), (1, 0, "cid")):
+        marker, listed, lane = parked(head), OffsetSet.of([(0, head + 1)]), group_hash(group, secret)
         change_cell(
             lambda: aio.connect(folder),
             queue,
-            lambda cell, m=marker, behind=listed: replace(cell.with_listed(behind), markers={7: m}),  # type: ignore[misc]
+            lambda cell, m=marker, behind=listed, at=lane: replace(cell.with_listed(behind), markers={at: m}),  # type: ignore[misc]
         )
+
+
+async def _secret(folder: Path) -> str:
+    """What billing's cells know message groups by."""
+    async with aio.connect(folder, read_only=True) as lake:
+        return (await lake.coordination.groups.get("billing")).secret
 
 
 def still_parked(folder: Path) -> list[str | None]:

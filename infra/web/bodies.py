@@ -1,0 +1,127 @@
+"""Bodies of any bytes as pages and programs get them: what they are, their beginning as text, JSON laid out in lines. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+_DEPTH_MAX = 20
+"""The depth up to which lines are indented: deeper ones would be mostly blanks."""
+_GROWTH_MAX = 8
+"""The times by which the layout may make a text longer; a text of brackets alone is shown as it came."""
+
+
+class BodyKind(StrEnum):
+    """What a body is."""
+
+    JSON = "JSON"
+    TEXT = "text"
+    BYTES = "bytes"
+    EMPTY = "empty"
+    TOMBSTONE = "no body"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """A body, or the beginning of a large one."""
+
+    kind: BodyKind
+    """What it is, as far as the beginning tells: JSON is cut to be text."""
+    size_bytes: int
+    text: str
+    """The beginning as text; of bytes that are no text, in hexadecimal digits."""
+    is_whole: bool
+    """Whether the text is all of it. The whole body is a download."""
+
+    @property
+    def pretty(self) -> str:
+        """The text as it is best read."""
+        return laid_out(self.text) if self.kind is BodyKind.JSON else self.text
+
+
+def body_of(content: bytes | None, *, most: int) -> Body:
+    """The beginning of a body, ``most`` bytes of it, in the form that shows it."""
+    if content is None:
+        return Body(kind=BodyKind.TOMBSTONE, size_bytes=0, text="", is_whole=True)
+    head, is_whole = content[:most], len(content) <= most
+    try:
+        text = decoded(head, is_cut=not is_whole)
+    except UnicodeDecodeError:
+        shown = head[: most // 4]
+        lines = (shown[at : at + 32].hex(" ") for at in range(0, len(shown), 32))
+        whole = len(content) <= most // 4
+        return Body(kind=BodyKind.BYTES, size_bytes=len(content), text="\n".join(lines), is_whole=whole)
+    kind = BodyKind.EMPTY if not content else BodyKind.JSON if is_whole and _is_document(text) else BodyKind.TEXT
+    return Body(kind=kind, size_bytes=len(content), text=text, is_whole=is_whole)
+
+
+def decoded(head: bytes, *, is_cut: bool) -> str:
+    """The text of bytes. Of a cut one the last character may be missing. Raises `UnicodeDecodeError`."""
+    try:
+        return head.decode()
+    except UnicodeDecodeError as error:
+        if is_cut and error.start >= len(head) - 3:
+            return head[: error.start].decode()
+        raise
+
+
+def _is_document(text: str) -> bool:
+    """Whether a text is a JSON object or list."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(text, parse_int=str)  # integers of any length
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def laid_out(text: str) -> str:
+    """A JSON document in lines, each value as it was written: numbers keep their digits, and doubled names stay."""
+    parts: list[str] = []
+    depth = length = at = 0
+    while at < len(text):
+        char = text[at]
+        step = 1
+        if char == '"':
+            step = _string_chars(text, at)
+            part = text[at : at + step]
+        elif char in "{[":
+            closed = _next_seen(text, at + 1)
+            if closed < len(text) and text[closed] in "}]":
+                part, step = char + text[closed], closed + 1 - at
+            else:
+                depth += 1
+                part = char + _line(depth)
+        elif char in "}]":
+            depth -= 1
+            part = _line(depth) + char
+        elif char == ",":
+            part = char + _line(depth)
+        else:
+            part = ": " if char == ":" else "" if char.isspace() else char
+        parts.append(part)
+        length += len(part)
+        if length > max(1000, _GROWTH_MAX * len(text)):
+            return text
+        at += step
+    return "".join(parts)
+
+
+def _line(depth: int) -> str:
+    return "\n" + "  " * min(depth, _DEPTH_MAX)
+
+
+def _next_seen(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _string_chars(text: str, start: int) -> int:
+    """The length of the string that begins here, with its quotes."""
+    at = start + 1
+    while at < len(text) and text[at] != '"':
+        at += 2 if text[at] == "\\" else 1
+    return at + 1 - start

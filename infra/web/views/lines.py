@@ -1,0 +1,128 @@
+"""Messages of a topic as a file of JSON lines, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ....aio import Lake
+from ....log.errors import PenstockError
+from ....log.filter.filters import Filter, check_filter
+from ....log.message.message import views
+from ....log.read.reader import Reader
+from ....log.schema.topic_schema import TopicSchema
+from ...console.output import json_line
+from ...operating.documents import document
+from ..documents import document as values_of
+from ..faults import Fault
+from .messages import AFTER, CONDITIONS, START, conditions_of
+from .page import Asked, Download, Given, Scene
+from .positions import cursor_of, cursor_text, position_of
+from .scan import Conditions, Extent, Offsets, extent, resolved
+
+LINES_MAX = 10_000
+LINES_BYTES_MAX = 64 * 2**20
+LOOKED_MAX = 1_000_000
+"""The messages that a download looks through at most for a condition."""
+SECONDS_MAX = 60.0
+_FILES_MAX = 64
+_FOUND_AT_ONCE = 200
+
+
+@dataclass
+class Lines:
+    """Messages as JSON lines, oldest first in each queue. Where a bound ends them, a last line says so, and where to go on."""
+
+    reader: Reader
+    schema: TopicSchema | None
+    conditions: Conditions
+    extent: Extent
+    at: dict[int, int]
+    """The next offset of each queue; moves along."""
+    now_s: Callable[[], float]
+
+    @staticmethod
+    async def of(lake: Lake, topic: str, asked: Asked, now_s: Callable[[], float]) -> Lines:
+        """The lines that a viewer asks for, all of it checked. Raises `InvalidArgument`, `TopicNotFound` and `OffsetOutOfRange`."""
+        reader, conditions, schema = await lake.reader(topic), conditions_of(asked), await lake.topic_schema(topic)
+        for one in conditions.filters:
+            check_filter(one, schema)
+        seen = await extent(reader, conditions.queue)
+        start, after = asked.text("start"), asked.text("after")
+        begin: Offsets = seen.earliest
+        if after is not None:
+            begin = seen.clipped(cursor_of(after))
+        elif start is not None:
+            begin = await resolved(reader, seen, position_of(start, operation="download"))
+        return Lines(reader, schema, conditions, seen, dict(begin), now_s)
+
+    async def text(self) -> AsyncIterator[str]:
+        """The lines one by one."""
+        until_s, count, size, looked = self.now_s() + SECONDS_MAX, 0, 0, 0
+        filters = self.conditions.filters
+        async for rows, behind in self._parts():
+            for message in views(self.reader.topic, self._matching(filters, rows)):
+                line = json_line(document(message))
+                count, size = count + 1, size + len(line)
+                yield line
+                if count >= LINES_MAX or size >= LINES_BYTES_MAX:
+                    self.at[message.queue] = message.offset + 1
+                    if self._left:
+                        yield self._go_on(count)
+                    return
+            looked += sum(at - self.at[queue] for queue, at in behind.items())
+            self.at |= behind
+            if (looked >= LOOKED_MAX or self.now_s() > until_s) and self._left:
+                yield self._go_on(count)
+                return
+
+    def _go_on(self, count: int) -> str:
+        return json_line({"not_complete": True, "messages": count, "after": cursor_text(self.at)})
+
+    def _matching(self, filters: list[Filter], rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        for one in filters:
+            rows = one.apply(rows, self.schema)
+        return rows
+
+    async def _parts(self) -> AsyncIterator[tuple[pa.RecordBatch | pa.Table, Offsets]]:
+        """Rows of one queue that may be among the lines, and the offset of that queue to go on from behind them."""
+        lookup = self.conditions.lookup
+        if lookup is None:
+            async for batch in self.reader.ranges(self._left):
+                yield batch, {batch.column("queue")[0].as_py(): batch.column("offset")[batch.num_rows - 1].as_py() + 1}
+            return
+        while left := self._left:
+            found = await self.reader.find(lookup, left, limit=_FOUND_AT_ONCE, files=_FILES_MAX)
+            for queue, (_, end) in found.looked.items():
+                yield found.rows.filter(pc.equal(found.rows["queue"], queue)), {queue: end}
+
+    @property
+    def _left(self) -> dict[int, tuple[int, int]]:
+        return {queue: (at, self.extent.next[queue]) for queue, at in self.at.items() if at < self.extent.next[queue]}
+
+
+async def gather(scene: Scene, asked: Asked) -> Given:
+    name, now_s = asked["topic"], scene.source.runtime.clock.monotonic_s
+    found = await scene.using(lambda lake: Lines.of(lake, name, asked, now_s))
+    return Given(f"{name}.jsonl", _encoded(found))
+
+
+async def _encoded(found: Lines) -> AsyncIterator[bytes]:
+    """The lines; an error ends them with a line that tells it."""
+    try:
+        async for line in found.text():
+            yield line.encode("utf-8", "backslashreplace")
+    except PenstockError as error:
+        yield json_line({"not_complete": True, "error": values_of(Fault.of(error))}).encode()
+
+
+DOWNLOAD = Download(
+    name="lines",
+    path="/topics/{topic}/messages.jsonl",
+    about="Messages as JSON lines, oldest first in each queue, at most 10,000; a last line says where to go on if there are more.",
+    parameters=(*CONDITIONS, START, AFTER),
+    gather=gather,
+)

@@ -1,0 +1,202 @@
+"""The messages of a topic, a page at a time: by place, time, label or condition, and how many came since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....aio import Lake
+from ..faults import Part
+from .message_rows import MessageRow
+from .page import Asked, Crumb, Page, Parameter, Scene
+from .positions import cursor_of, cursor_text, position_of
+from .scan import Conditions, Extent, Look, Scan, extent, fields_of, resolved
+
+_OPERATION = "show messages"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesFound:
+    """A page of messages."""
+
+    rows: tuple[MessageRow, ...]
+    """The messages, the newest first."""
+    fields: tuple[str, ...]
+    """The fields of a typed topic, of which each row has the beginnings."""
+    looked: int
+    """The messages that were looked through for them."""
+    older: str | None
+    """The place before which there may be older ones: the parameter ``before`` of their page. None: nothing older is kept."""
+    newer: str
+    """The place from which newer ones come: the parameter ``after`` of their page."""
+    newer_messages: int
+    """The messages behind that place now."""
+    queues: int
+    """The topic's number of queues."""
+    queues_looked: int
+    """The number of queues that were looked at: the fullest of very many."""
+    left_out: int
+    """The messages that cannot be read any more, and were passed over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesShown:
+    """What the page shows."""
+
+    topic: str
+    found: Part[MessagesFound]
+
+
+def conditions_of(asked: Asked) -> Conditions:
+    """The conditions that a viewer set."""
+    queue = asked.query.get("queue")
+    return Conditions(
+        queue=queue if isinstance(queue, int) else None,
+        key=asked.text("key"),
+        message_id=asked.text("id"),
+        message_group=asked.text("message_group"),
+        tag=asked.text("tag"),
+        where=asked.text("where"),
+    )
+
+
+async def gather(scene: Scene, asked: Asked) -> MessagesShown:
+    name, start = asked["topic"], asked.text("start")
+    before, after = (None if text is None else cursor_of(text) for text in (asked.text("before"), asked.text("after")))
+    await scene.using(lambda lake: lake.topic(name))
+
+    async def found(lake: Lake) -> MessagesFound:
+        reader = await lake.reader(name)
+        conditions = conditions_of(asked)
+        schema = await lake.topic_schema(name)
+        seen = await extent(reader, conditions.queue)
+        scan = Scan(reader, schema, conditions, seen, scene.source.runtime.clock.monotonic_s)
+        if after is not None:
+            look = await scan.after(after)
+        elif start is not None and start != "latest":
+            look = await scan.after(await resolved(reader, seen, position_of(start, operation=_OPERATION)))
+        else:
+            look = await scan.before(before or {})
+        return found_of(look, seen, fields_of(schema), left_out=sum(one.messages for one in reader.left_out))
+
+    return MessagesShown(topic=name, found=await scene.part(found))
+
+
+def found_of(look: Look, seen: Extent, fields: tuple[str, ...], *, left_out: int) -> MessagesFound:
+    """A look as the page shows it."""
+    return MessagesFound(
+        rows=look.rows,
+        fields=fields,
+        looked=look.looked,
+        older=cursor_text(look.older) if any(at > seen.earliest[queue] for queue, at in look.older.items()) else None,
+        newer=cursor_text(look.newer),
+        newer_messages=behind(look.newer, seen.next),
+        queues=seen.queues,
+        queues_looked=len(seen.kept),
+        left_out=left_out,
+    )
+
+
+def behind(offsets: Mapping[int, int], following: Mapping[int, int]) -> int:
+    """The number of messages between these offsets and the ends of their queues."""
+    return sum(max(0, following.get(queue, at) - at) for queue, at in offsets.items())
+
+
+def live(shown: MessagesShown) -> dict[str, object]:
+    """The counter that a viewer presses. Its values come from the arrivals: what is read does not move."""
+    return {} if shown.found.value is None else {"newer": shown.found.value.newer_messages}
+
+
+def _command(asked: Asked) -> Sequence[str]:
+    options = {"queue": "--queue", "key": "--key", "id": "--id", "message_group": "--group", "tag": "--tag", "where": "--where"}
+    words = ["read", asked["topic"]]
+    for name, option in options.items():
+        value: Any = asked.query.get(name)
+        words += [] if value is None else [f"{option}={value}"]
+    after, before = (cursor_of(text) if (text := asked.text(name)) else {} for name in ("after", "before"))
+    start = str(next(iter(after.values()))) if len(after) == 1 else asked.text("start")
+    queue = (
+        [f"--queue={one}" for one in (*after, *before)]
+        if len(after) + len(before) == 1 and asked.query.get("queue") is None
+        else []
+    )
+    end = [f"--end={offset}" for offset in before.values()] if len(before) == 1 else []
+    return [*words, *queue, *([] if start is None or start == "latest" else [f"--start={start}"]), *end]
+
+
+def crumbs_of(asked: Asked) -> Sequence[Crumb]:
+    """The way to what is below a topic."""
+    return [Crumb("Topics", "topics"), Crumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]})]
+
+
+CONDITIONS = (
+    Parameter(name="queue", help="Only messages of this queue.", kind=int, least=0, most=4095),
+    Parameter(name="key", help="Only messages with this key."),
+    Parameter(name="id", help="Only the message with this id."),
+    Parameter(name="message_group", help="Only messages of this message group."),
+    Parameter(name="tag", help="Only messages with one of these tags: paid || refunded."),
+    Parameter(name="where", help="Only messages for which this holds: price > 10 AND region = 'north'."),
+)
+START = Parameter(
+    name="start",
+    help="Messages from here on: earliest, latest, an offset of a queue, 2026-01-31T12:00Z, or a time ago such as -10m.",
+)
+AFTER = Parameter(name="after", help="Messages from this place on, as `newer` of a page says.")
+
+PAGE = Page(
+    name="messages",
+    path="/topics/{topic}/messages",
+    title="Messages of {topic}",
+    about="A page of messages, at most 50, the newest first; by place, time, key, id, message group, tag or condition.",
+    shows=MessagesShown,
+    gather=gather,
+    command=_command,
+    parameters=(*CONDITIONS, START, Parameter(name="before", help="Messages before this place, as `older` of a page says."), AFTER),
+    crumbs=crumbs_of,
+    live=live,
+    is_kept=False,
+)
+
+
+# --- Arrivals ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalsShown:
+    """The messages that came since."""
+
+    topic: str
+    messages: int
+    end: str
+    """The place where the topic ends now."""
+
+
+async def gather_arrivals(scene: Scene, asked: Asked) -> ArrivalsShown:
+    name, text = asked["topic"], asked.text("after")
+
+    async def offsets() -> dict[int, tuple[int, int]]:
+        async def of(lake: Lake) -> dict[int, tuple[int, int]]:
+            return await (await lake.reader(name)).offsets()
+
+        return await scene.using(of)
+
+    after = None if text is None else cursor_of(text)
+    found = await scene.source.kept(("offsets", name), offsets)  # one request for all who watch the topic
+    kept = {queue: end for queue, (_, end) in found.items() if after is None or queue in after}
+    end = dict(sorted(kept.items())[:64])
+    return ArrivalsShown(topic=name, messages=behind(end if after is None else after, end), end=cursor_text(end))
+
+
+ARRIVALS = Page(
+    name="arrivals",
+    path="/topics/{topic}/messages/arrivals",
+    title="Arrivals in {topic}",
+    about="How many messages came since a place in the topic.",
+    shows=ArrivalsShown,
+    gather=gather_arrivals,
+    command=lambda asked: ["tail", asked["topic"]],
+    parameters=(AFTER,),
+    crumbs=lambda asked: [*crumbs_of(asked), Crumb("Messages", "messages", {"topic": asked["topic"]})],
+    live=lambda shown: {"newer": shown.messages},
+)

@@ -1,0 +1,44 @@
+"""Places in a topic as viewers and links name them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import cast
+
+import click
+
+from ....log.errors import InvalidArgument
+from ....log.read.reader import Position as LogPosition
+from ...console.values import Position
+
+QUEUES_MAX = 64
+"""The most queues that a page looks through at once."""
+_CURSOR = re.compile(r"\d{1,4}\.\d{1,18}(?:-\d{1,4}\.\d{1,18}){0,63}", re.ASCII)
+
+
+def position_of(text: str, *, operation: str) -> LogPosition:
+    """A position as it is typed. Raises `InvalidArgument`."""
+    try:
+        found = cast("LogPosition", Position().convert(text, None, None))
+    except click.UsageError as error:
+        raise InvalidArgument(error.message, operation=operation) from error
+    return found
+
+
+def cursor_text(offsets: Mapping[int, int]) -> str:
+    """An offset for each of some queues, as a link has it: ``0.120-1.133``."""
+    return "-".join(f"{queue}.{offset}" for queue, offset in sorted(offsets.items()))
+
+
+def cursor_of(text: str) -> dict[int, int]:
+    """The offset of each queue of a link. Raises `InvalidArgument`."""
+    if not _CURSOR.fullmatch(text):
+        raise InvalidArgument(
+            "a place in a topic is an offset for each queue",
+            operation="show messages",
+            expected=f"queue.offset, as 0.120-1.133, of at most {QUEUES_MAX} queues",
+            observed=text[:200],
+        )
+    pairs = (one.split(".") for one in text.split("-"))
+    return {int(queue): int(offset) for queue, offset in pairs}

@@ -1,0 +1,278 @@
+"""Looks through a topic for a page of messages: from a place to older or newer ones, within bounds that do not depend on the topic's size.
+
+What has a label is found by the table's Bloom filters. Everything else is read in windows that grow while little is found, so that a
+condition that few messages meet costs few requests, and the page says how far it looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import pyarrow as pa
+
+from ....log.errors import InvalidArgument
+from ....log.filter.filters import Filter, check_filter, filters_of
+from ....log.message.message import views
+from ....log.read.reader import Position, Reader
+from ....log.schema.topic_schema import TopicSchema
+from ....log.table.delta.lookup import Lookup
+from .message_rows import MessageRow, row_of
+from .positions import QUEUES_MAX
+
+ROWS = 50
+LOOKED_MAX = 20_000
+"""The messages that a page looks through at most for a condition."""
+FILES_MAX = 8
+"""The files of the table that a page asks for a label at most."""
+BYTES_MAX = 64 * 2**20
+SECONDS_MAX = 4.0
+_FIRST_ROWS = 800
+"""The rows of the first window in all queues together; of each queue at most a page's."""
+_GROWTH = 4
+_KEPT_ROWS = 1000
+"""The rows in memory at most, with the beginnings of their bodies."""
+
+Offsets = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What messages are shown: all conditions hold, and None is none."""
+
+    queue: int | None = None
+    key: str | None = None
+    message_id: str | None = None
+    message_group: str | None = None
+    tag: str | None = None
+    where: str | None = None
+
+    @property
+    def lookup(self) -> Lookup | None:
+        """What Bloom filters find."""
+        if self.key is self.message_id is self.message_group is None:
+            return None
+        return Lookup(message_id=self.message_id, key=self.key, message_group=self.message_group)
+
+    @property
+    def filters(self) -> list[Filter]:
+        """What each message is judged by. Raises `InvalidArgument`."""
+        return filters_of(self.tag, self.where) if self.tag is not None or self.where is not None else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """What a topic keeps of the queues that a page looks at."""
+
+    queues: int
+    """The topic's number of queues."""
+    kept: Mapping[int, tuple[int, int]]
+    """The earliest offset and the next one of each queue that is looked at."""
+
+    @property
+    def earliest(self) -> Offsets:
+        return {queue: start for queue, (start, _) in self.kept.items()}
+
+    @property
+    def next(self) -> Offsets:
+        return {queue: end for queue, (_, end) in self.kept.items()}
+
+    def clipped(self, offsets: Offsets) -> Offsets:
+        """The nearest offsets that are kept. Queues that are not named are at their end."""
+        return {queue: min(max(offsets.get(queue, end), start), end) for queue, (start, end) in self.kept.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a look found."""
+
+    rows: tuple[MessageRow, ...]
+    """The messages, the newest first."""
+    older: Offsets
+    """The offsets before which to look on for older ones."""
+    newer: Offsets
+    """The offsets from which to look on for newer ones."""
+    looked: int
+    """The messages that were looked through."""
+
+
+async def extent(reader: Reader, queue: int | None) -> Extent:
+    """The part of a topic that a page looks at: one queue, or the fullest of very many. Raises `InvalidArgument` for no queue."""
+    offsets = await reader.offsets()
+    if queue is not None:
+        if queue not in offsets:
+            raise InvalidArgument(
+                "the topic has no such queue",
+                operation="show messages",
+                object=reader.topic,
+                expected=f"0 to {len(offsets) - 1}",
+                observed=queue,
+            )
+        return Extent(queues=len(offsets), kept={queue: offsets[queue]})
+    fullest = sorted(offsets, key=lambda one: (offsets[one][0] - offsets[one][1], one))[:QUEUES_MAX]
+    return Extent(queues=len(offsets), kept={one: offsets[one] for one in sorted(fullest)})
+
+
+async def resolved(reader: Reader, extent: Extent, position: Position) -> Offsets:
+    """The offsets of a position. Raises `InvalidArgument`, and `OffsetOutOfRange`."""
+    if isinstance(position, int) and len(extent.kept) > 1:
+        raise InvalidArgument(
+            "an offset has a meaning in one queue only",
+            operation="show messages",
+            object=reader.topic,
+            expected=f"a queue too, as the topic has {extent.queues} queues",
+        )
+    return await reader.resolve(position, queues=sorted(extent.kept))
+
+
+@dataclass
+class Scan:
+    """One look through a topic. ``now_s`` is a clock that never goes back."""
+
+    reader: Reader
+    schema: TopicSchema | None
+    conditions: Conditions
+    extent: Extent
+    now_s: Callable[[], float]
+    rows_max: int = ROWS
+    _filters: list[Filter] = field(init=False)
+    _fields: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._filters = self.conditions.filters
+        for one in self._filters:
+            check_filter(one, self.schema)
+        self._fields = fields_of(self.schema)
+
+    async def before(self, offsets: Offsets) -> Look:
+        """The messages before these offsets, the newest of them."""
+        return await self._look(self.extent.clipped(offsets), older=True)
+
+    async def after(self, offsets: Offsets) -> Look:
+        """The messages from these offsets on, the oldest of them."""
+        return await self._look(self.extent.clipped(offsets), older=False)
+
+    async def _look(self, begin: Offsets, *, older: bool) -> Look:
+        lookup = self.conditions.lookup
+        end = self.extent.earliest if older else self.extent.next
+        gathered = _Gathered(older, dict(begin), self.rows_max)
+        if lookup is not None:
+            await self._find(lookup, gathered, end)
+        else:
+            await self._windows(gathered, end)
+        rows, at = gathered.page()
+        looked = sum(abs(at[queue] - begin[queue]) for queue in begin)
+        newest_first = tuple(sorted(rows, key=lambda one: one.order, reverse=True))
+        return Look(rows=newest_first, older=at if older else begin, newer=begin if older else at, looked=looked)
+
+    async def _find(self, lookup: Lookup, gathered: _Gathered, end: Offsets) -> None:
+        found = await self.reader.find(lookup, gathered.ranges(end), limit=self.rows_max, files=FILES_MAX, newest=gathered.older)
+        for batch in found.rows.to_batches():
+            gathered.take(self._matching(batch))
+        gathered.reach({queue: start if gathered.older else limit for queue, (start, limit) in found.looked.items()})
+
+    async def _windows(self, gathered: _Gathered, end: Offsets) -> None:
+        began_s, looked, size = self.now_s(), 0, 0
+        width = max(4, min(self.rows_max, _FIRST_ROWS // max(1, len(end))))
+        while ranges := gathered.ranges(end, width):
+            window = replace(gathered, rows=[], untaken={})
+            async for batch in self.reader.ranges(ranges):
+                size += batch.nbytes
+                if looked and (size > BYTES_MAX or self.now_s() - began_s > SECONDS_MAX):
+                    return  # of a window that is not looked through to its end, nothing is told
+                window.take(self._matching(batch))
+            gathered.join(window)
+            gathered.reach({queue: start if gathered.older else limit for queue, (start, limit) in ranges.items()})
+            count = sum(limit - start for start, limit in ranges.values())
+            looked += count
+            if not self._filters:
+                gathered.level(end)
+                return
+            if len(gathered.rows) >= self.rows_max or looked >= LOOKED_MAX or size >= BYTES_MAX:
+                return
+            affordable = (BYTES_MAX - size) * looked // max(1, size)
+            width = max(1, min(_GROWTH * width, min(affordable, LOOKED_MAX - looked) // len(end)))
+
+    def _matching(self, batch: pa.RecordBatch) -> list[MessageRow]:
+        for one in self._filters:
+            batch = one.apply(batch, self.schema)
+        return [row_of(one, self._fields) for one in views(self.reader.topic, batch)]
+
+
+def fields_of(schema: TopicSchema | None) -> tuple[str, ...]:
+    """The names of a typed topic's fields."""
+    return () if schema is None else tuple(one.name for one in schema.live)
+
+
+@dataclass
+class _Gathered:
+    """Rows that were found, and how far each queue was looked through. Of more than a few pages of rows only the nearest are kept."""
+
+    older: bool
+    at: dict[int, int]
+    rows_max: int
+    rows: list[MessageRow] = field(default_factory=list)
+    untaken: dict[int, int] = field(default_factory=dict)
+    """The nearest offset of each queue whose row was found and is not kept: the page ends there."""
+
+    def ranges(self, end: Offsets, width: int | None = None) -> dict[int, tuple[int, int]]:
+        """What lies ahead of each queue, at most so many offsets of it."""
+        found = {}
+        for queue, at in self.at.items():
+            if self.older:
+                start, limit = end[queue] if width is None else max(end[queue], at - width), at
+            else:
+                start, limit = at, end[queue] if width is None else min(end[queue], at + width)
+            if start < limit:
+                found[queue] = (start, limit)
+        return found
+
+    def take(self, rows: list[MessageRow]) -> None:
+        """Keep rows that were found, the nearest of many."""
+        self.rows += rows
+        if len(self.rows) > max(_KEPT_ROWS, 4 * self.rows_max):
+            self._trim()
+
+    def join(self, other: _Gathered) -> None:
+        """Take over what a window found, which lies further away than all before."""
+        for queue, offset in other.untaken.items():
+            self._leave(queue, offset)
+        self.take(other.rows)
+
+    def reach(self, at: Offsets) -> None:
+        """Note how far was looked."""
+        self.at |= at
+
+    def level(self, end: Offsets) -> None:
+        """Leave out rows beyond the point up to which all queues were looked through: others may lie between them."""
+        short = {queue for queue, at in self.at.items() if at != end[queue]}
+        stored: dict[int, list[datetime]] = {}
+        for one in self.rows:
+            if one.queue in short:
+                stored.setdefault(one.queue, []).append(one.stored)
+        if not stored:
+            return
+        edge = max(map(min, stored.values())) if self.older else min(map(max, stored.values()))
+        beyond = [one for one in self.rows if (one.stored < edge if self.older else one.stored > edge)]
+        for one in beyond:
+            self._leave(one.queue, one.offset)
+        self.rows = [one for one in self.rows if (one.stored >= edge if self.older else one.stored <= edge)]
+
+    def page(self) -> tuple[list[MessageRow], Offsets]:
+        """The rows of the page, and the offsets to go on from."""
+        self._trim()
+        at = dict(self.at)
+        for queue, offset in self.untaken.items():
+            at[queue] = offset + 1 if self.older else offset
+        return self.rows, at
+
+    def _trim(self) -> None:
+        self.rows.sort(key=lambda one: one.order, reverse=self.older)
+        for one in self.rows[self.rows_max :]:
+            self._leave(one.queue, one.offset)
+        del self.rows[self.rows_max :]
+
+    def _leave(self, queue: int, offset: int) -> None:
+        nearest = max if self.older else min
+        self.untaken[queue] = nearest(self.untaken.get(queue, offset), offset)
