@@ -166,10 +166,19 @@ async def read_record(cells: Cells, topic: str, name: str) -> SyncRecord | None:
     return None if stored is None else decode_record(stored.data, where=key)
 
 
-async def read_records(cells: Cells) -> dict[tuple[str, str], SyncRecord | PenstockError]:
-    """The records of all syncs of a lake, by topic and name; of one that cannot be read, the error."""
+async def read_records(
+    cells: Cells, before: dict[str, StoredCell | PenstockError] | None = None
+) -> dict[tuple[str, str], SyncRecord | PenstockError]:
+    """The records of all syncs of a lake, by topic and name; of one that cannot be read, the error.
+
+    ``before`` keeps what was read for the next call: what has not changed since is not read again.
+    """
+    kept = {} if before is None else before
+    now = await cells.read_all([SYNCS], dict(kept))
+    kept.clear()
+    kept.update(now)
     found: dict[tuple[str, str], SyncRecord | PenstockError] = {}
-    for key, stored in sorted((await cells.read_all([SYNCS], {})).items()):
+    for key, stored in sorted(now.items()):
         folder, _, name = key.removeprefix(SYNCS).partition("/")
         if _SIZE in name:
             continue

@@ -14,6 +14,7 @@ from ....aio import Lake
 from ....cdc.events.table_types import CAPTURES
 from ....cdc.postgres.state import CaptureState, parse_state, state_keys
 from ....cdc.sync.lease import SyncRecord, read_records, sync_group
+from ....coordinator.cells.cells import Stored
 from ....coordinator.cells.keys import role_key, worker_of
 from ....coordinator.queues.codec import decode_cell
 from ....coordinator.workers.liveness import WorkerState
@@ -29,6 +30,7 @@ SYNCS_SHOWN = 6
 """The syncs on a page: each costs two or three requests."""
 CAPTURES_SHOWN = 10
 TABLES_SHOWN = 100
+TIMES_KEPT_S = 3600.0
 STOPS_SHOWN = 50
 
 
@@ -143,20 +145,30 @@ async def gather(scene: Scene, asked: Asked) -> Changes:
     wanted = (asked.text("filter") or "").lower()
 
     async def syncs(lake: Lake) -> Syncs:
-        records = await read_records(lake.coordination.cells)
+        records = await known_records(scene, lake)
         chosen = ordered({place: one for place, one in records.items() if any(wanted in text.lower() for text in place)})
         span = Span.of(len(chosen), asked.number("page"), rows=SYNCS_SHOWN)
 
         async def row(place: tuple[str, str], record: SyncRecord | PenstockError) -> SyncRow:
             if isinstance(record, PenstockError):
                 return SyncRow(topic=place[0], name=place[1], sync=Part(fault=Fault.of(record)))
-            sync = await scene.part(lambda lake: _sync(lake, looked, *place, record))
+            sync = await scene.part(lambda lake: _sync(scene, lake, looked, *place, record))
             return SyncRow(topic=place[0], name=place[1], sync=sync)
 
         rows = await asyncio.gather(*(row(place, record) for place, record in chosen[span.slice]))
         return Syncs(standing_still=sum(map(stands_still, records.values())), span=span, rows=tuple(rows))
 
     return Changes(at=looked.at, syncs=await scene.part(syncs), captures=await scene.part(lambda lake: _captures(scene, lake)))
+
+
+async def known_records(scene: Scene, lake: Lake) -> Records:
+    """The records of all syncs. Those that have not changed are not read again."""
+
+    async def nothing() -> dict[str, Stored | PenstockError]:
+        return {}
+
+    before = await scene.source.memo.get(("records of syncs",), nothing, fresh_s=float("inf"))
+    return await read_records(lake.coordination.cells, before)
 
 
 def stands_still(record: SyncRecord | PenstockError) -> bool:
@@ -169,7 +181,7 @@ def ordered(records: Records) -> list[tuple[tuple[str, str], SyncRecord | Pensto
     return sorted(records.items(), key=lambda item: (isinstance(item[1], SyncRecord) and not item[1].stopped, item[0]))
 
 
-async def _sync(lake: Lake, looked: Looked, topic: str, name: str, record: SyncRecord) -> Sync:
+async def _sync(scene: Scene, lake: Lake, looked: Looked, topic: str, name: str, record: SyncRecord) -> Sync:
     stopped = list(stops_of(record))
     state = await _state(lake, looked, topic, name)
     lag, age = progress_of(looked, topic, name)
@@ -181,7 +193,7 @@ async def _sync(lake: Lake, looked: Looked, topic: str, name: str, record: SyncR
         if opened.life != record.life:
             state = "its topic was made anew"
         else:
-            stopped = await _dated(Reader(opened), stopped)
+            stopped = await _dated(scene, Reader(opened), record.life, stopped)
     return Sync(
         topic=topic,
         name=name,
@@ -245,7 +257,7 @@ def driven(looked: Looked, owner: str) -> str:
     return "does not run"
 
 
-async def _dated(reader: Reader, stopped: Sequence[Stopped]) -> list[Stopped]:
+async def _dated(scene: Scene, reader: Reader, life: int, stopped: Sequence[Stopped]) -> list[Stopped]:
     """The events with their times: of each queue the first is looked up."""
     first: dict[int, int] = {}
     for one in stopped:
@@ -253,10 +265,15 @@ async def _dated(reader: Reader, stopped: Sequence[Stopped]) -> list[Stopped]:
             first[one.queue] = min(one.offset, first.get(one.queue, one.offset))
     if not first:
         return list(stopped)
-    try:
-        times = await reader.stored_at(first)
-    except OffsetOutOfRange:
-        times = {}
+
+    async def read() -> dict[int, datetime]:
+        try:
+            return await reader.stored_at(first)
+        except OffsetOutOfRange:
+            return {}
+
+    key = ("times of events", reader.topic, life, *sorted(first.items()))
+    times = await scene.source.memo.get(key, read, fresh_s=TIMES_KEPT_S)
     return [replace(one, since=times.get(one.queue)) if first.get(one.queue) == one.offset else one for one in stopped]
 
 

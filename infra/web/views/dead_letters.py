@@ -18,7 +18,9 @@ from .letters import Tally, row_of, tallies
 from .page import FILTER, NUMBER, Asked, Page, Scene, Span
 
 ROWS = 8
-"""The groups on a page: each costs two or three requests."""
+"""The groups on a page: each costs some seven requests, when it is first shown."""
+KEPT_S = 300.0
+"""The time for which the newest letters of a group are told again, while no letter is written for it."""
 _NOT_ASKED = QueueCell()
 SAMPLE = 20
 """The newest letters of each group from which reasons and origins are told."""
@@ -64,8 +66,13 @@ async def gather(scene: Scene, asked: Asked) -> DeadLetters:
     span = Span.of(len(names), asked.number("page"), rows=ROWS)
 
     async def row(name: str) -> GroupLetters:
-        newest = await scene.part(lambda lake: _newest(lake, name))
-        return GroupLetters(group=name, written=written.get(name, 0), newest=newest)
+        async def read() -> Newest:
+            return await scene.using(lambda lake: _newest(lake, name))
+
+        count = written.get(name, 0)
+        key = ("newest letters", name, count)
+        newest = await scene.part(lambda _: scene.source.memo.get(key, read, fresh_s=KEPT_S))
+        return GroupLetters(group=name, written=count, newest=newest)
 
     return DeadLetters(at=looked.at, span=span, rows=tuple(await asyncio.gather(*map(row, names[span.slice]))))
 

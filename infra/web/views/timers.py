@@ -11,8 +11,8 @@ from ....log import WaitingMessage
 from ..faults import Part
 from .page import NUMBER, Asked, Page, Parameter, Scene, Span
 
-TOPICS = 8
-"""The topics on a page: each costs a few requests."""
+TOPICS = 4
+"""The topics on a page: each costs some five requests."""
 SHOWN = 20
 BODY_BYTES = 200
 LATE = timedelta(minutes=1)

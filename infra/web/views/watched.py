@@ -9,19 +9,20 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from ....aio import Lake
-from ....cdc.sync.lease import read_records
 from ...operating.transactions import rows_of
 from ..faults import Fault, Part
 from ..lakes.source import Looked
-from .changes import stands_still
+from .changes import known_records, stands_still
 from .page import Scene
-from .timers import TOPICS, next_of
+from .timers import next_of
 from .transactions import GROUPS_MAX, age_of
 
 T = TypeVar("T")
 
-EVERY_LOOKS = 5
+EVERY_LOOKS = 15
 """The looks at the groups for which what was watched is kept: it costs some requests more."""
+TOPICS = 3
+"""The topics whose timers are watched, those with the most messages that wait: each costs a dozen requests."""
 OLD = timedelta(minutes=10)
 """The age from which an open transaction is said to be old: its checker was asked several times by then."""
 
@@ -81,7 +82,7 @@ async def _watched(scene: Scene) -> Watched:
         return await scene.part(work)
 
     late, old, stopped = await asyncio.gather(
-        of(lambda lake: _late(lake, looked, now)), of(lambda lake: _old(lake, now)), of(_stopped)
+        of(lambda lake: _late(lake, looked, now)), of(lambda lake: _old(lake, now)), of(lambda lake: _stopped(scene, lake))
     )
     parts: dict[str, Part[tuple[object, ...]]] = {"delayed messages": late, "transactions": old, "syncs": stopped}  # type: ignore[dict-item]
     return Watched(
@@ -112,8 +113,8 @@ async def _old(lake: Lake, now: datetime) -> tuple[OldTransactions, ...]:
     return tuple(OldTransactions(producer_group=name, transactions=len(some), oldest=max(some)) for name, some in ages.items())
 
 
-async def _stopped(lake: Lake) -> tuple[StoppedSync, ...]:
-    records = await read_records(lake.coordination.cells)
+async def _stopped(scene: Scene, lake: Lake) -> tuple[StoppedSync, ...]:
+    records = await known_records(scene, lake)
     return tuple(
         StoppedSync(topic=topic, name=name, tables=0 if isinstance(one, Exception) else len(one.stopped))
         for (topic, name), one in records.items()
