@@ -68,11 +68,16 @@ def _chart(figure: _Figure, points: Sequence[Point]) -> Chart:
     return Chart(
         name=figure.name,
         unit=figure.unit,
-        values=tuple(Value(at=point.at, value=round(value, 2)) for point, value in found),
-        last=round(found[-1][1], 2) if found else None,
-        most=round(most, 2),
+        values=tuple(Value(at=point.at, value=_rounded(value)) for point, value in found),
+        last=_rounded(found[-1][1]) if found else None,
+        most=_rounded(most),
         lines=lines([(point.at_s, value) for point, value in found], most),
     )
+
+
+def _rounded(value: float) -> float:
+    """A value for people: whole ones as whole numbers."""
+    return int(value) if value.is_integer() else round(value, 2)
 
 
 def _rate(figure: _Figure, before: Point, now: Point) -> float | None:

@@ -103,6 +103,11 @@ def test_rates_follow_from_two_points_near_to_each_other() -> None:
     assert next(one for one in charts([]) if one.name == "lag").lines == ()
 
 
+def test_whole_figures_are_shown_as_such() -> None:
+    parked = next(one for one in charts([point(0, parked=3)]) if one.name == "parked")
+    assert (str(parked.last), str(parked.most), str(parked.values[0].value)) == ("3", "3", "3")
+
+
 def test_lines_end_where_nobody_looked() -> None:
     first, second = lines([(0, 1), (60, 2), (60 + GAP_S, 0)], 2)
     assert len(first.split()) == 2
