@@ -30,7 +30,7 @@ BYTES_MAX = 64 * 2**20
 SECONDS_MAX = 4.0
 _FIRST_ROWS = 800
 """The rows of the first window in all queues together; of each queue at most a page's."""
-_GROWTH = 4
+_GROWTH = 16
 _KEPT_ROWS = 1000
 """The rows in memory at most, with the beginnings of their bodies."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,10 @@ from penstock import connect
 from penstock.infra.web.bodies import BodyKind, body_of, laid_out
 from penstock.infra.web.views import lines as json_lines
 from penstock.infra.web.views import scan
-from penstock.log import Message
+from penstock.log import Message, Runtime
+from penstock.log.paths import TopicPaths
+from penstock.log.repair import repair
+from penstock.log.stores import LocalStore
 from tests.infra.web.conftest import Browser, Open
 from tests.infra.web.shop import HOSTILE
 from tests.lakes import TIMEOUT_S
@@ -78,6 +82,27 @@ def test_the_newest_come_first_and_links_lead_through_all(browser: Browser) -> N
     assert [one["message_id"] for one in back["rows"]] == [
         one["message_id"] for one in rows[-len(page["rows"]) - 50 : -len(page["rows"])]
     ]
+
+
+def test_many_queues_are_one_sequence_and_very_many_are_told(console: Open, folder: Path) -> None:
+    with connect(folder) as lake:
+        for topic, queues in (("wide", 40), ("vast", 70)):
+            lake.create_topic(topic, queues=queues)
+            with lake.producer(topic, linger=timedelta(milliseconds=2)) as producer:
+                sent = [producer.send(Message(b"%d" % n), queue=n % 3 or n % queues) for n in range(400)]
+                for one in sent:
+                    one.result(timeout=TIMEOUT_S)
+    browser = console()
+    page = browser.api("/topics/wide/messages")["found"]["value"]
+    rows = page["rows"]
+    while page["older"] is not None:
+        page = browser.api(f"/topics/wide/messages?before={page['older']}")["found"]["value"]
+        assert page["rows"]
+        rows += page["rows"]
+    assert len(rows) == len({one["message_id"] for one in rows}) == 400
+    stored = [one["stored"] for one in rows]
+    assert stored == sorted(stored, reverse=True)
+    assert "Of the 64 fullest queues of 70" in browser.page("/topics/vast/messages")
 
 
 def test_a_place_is_an_offset_of_a_queue_or_a_time(browser: Browser) -> None:
@@ -281,3 +306,17 @@ def test_json_keeps_what_was_written() -> None:
     assert body_of(b'{"n": 1' + b"0" * 6000 + b"}", most=10_000).kind is BodyKind.JSON
     cut = body_of(b'{"a": "' + "ü".encode() * 100 + b'"}', most=20)
     assert (cut.kind, cut.is_whole, cut.size_bytes) == (BodyKind.TEXT, False, 209)
+
+
+def test_a_damaged_log_is_told_with_what_to_do(console: Open, folder: Path) -> None:
+    damaged = folder / "topics" / "orders" / "log" / f"{2:020}.parquet"
+    damaged.write_bytes(b"damaged")
+    browser = console()
+    for path in ("/topics/orders/messages", "/topics/orders/message-groups/~ann"):
+        assert "penstock repair" in browser.page(path, status=500)
+    assert "Could not be read" in browser.page("/trace/none")
+    asyncio.run(repair(LocalStore(folder), TopicPaths.of("orders"), Runtime()))
+    value = browser.api("/topics/orders/messages")["found"]["value"]
+    assert (len(value["rows"]) < 5, value["left_out"] > 0) == (True, True)
+    assert "cannot be read any more, and are left out" in browser.page("/topics/orders/messages")
+    browser.page("/topics/orders/message-groups/~ann")
