@@ -3,6 +3,9 @@
 A connection may break with an answer on its way. Most SDKs then repeat the receive with its attempt id, and get the messages again. The SDK
 for Java does so only when its time was over; otherwise it asks with a new attempt id, and its former answer is lost. Without this the
 gateway would keep these messages from others as long as the client lives.
+
+An answer that broke off before its end is of no use to any SDK. One that was written whole may have arrived or not when its connection
+breaks behind it: a new attempt id says nothing then, as the client asks in the same way for the messages behind those that it handles.
 """
 
 from __future__ import annotations
@@ -10,62 +13,80 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from .leases import Place
 
 _OPEN_MAX: Final = 64
-"""The answers of one client that are remembered. Beyond, the oldest count as arrived."""
+"""The answers of one client that are remembered. Of the oldest beyond nothing more is learnt."""
 
 
-@dataclass(slots=True)
-class _Answer:
+@dataclass(slots=True, eq=False)
+class Answer:
     """What one receive gave."""
 
+    client_id: str
+    attempt_id: str
     place: Place
     peer: str
     """The connection that it went by; empty: another gateway gave it."""
     handles: frozenset[str]
-    is_doubtful: bool = False
-    """Whether the connection broke since."""
+    is_whole: bool = False
+    """Whether it was written to its end."""
+    is_broken_off: bool = False
+    """Whether it ended before that."""
+
+
+class Shown(NamedTuple):
+    """What a client shows of former answers as it asks for messages."""
+
+    arrived: list[str]
+    """The handles of those that it has."""
+    lost: list[str]
+    """Those that it has not, and does not ask for again."""
+    left: list[str]
+    """Those that may be lost, as they were written to another connection than it has now."""
 
 
 class Answers:
     """The answers to clients, as long as it is open whether they arrived.
 
     One did when the client settles one of its messages, or asks for more by the same connection, by which answers come in order. It did not
-    when that connection broke, and the client asks for other messages.
+    when it broke off, and the client asks for other messages. It stays open when its connection broke behind it.
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, OrderedDict[str, _Answer]] = {}
+        self._open: dict[str, OrderedDict[str, Answer]] = {}
         """By client and attempt id."""
         self._of_handle: dict[str, tuple[str, str]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._open.values()))
 
-    def asked(self, client_id: str, place: Place, attempt_id: str, peer: str) -> list[str]:
-        """The handles of answers that are lost, as the client asks for other messages now."""
-        lost: list[str] = []
+    def asked(self, client_id: str, place: Place, attempt_id: str, peer: str) -> Shown:
+        """What it shows that the client asks for other messages now."""
+        shown = Shown([], [], [])
         for attempt, answer in list(self._open.get(client_id, OrderedDict()).items()):
             if answer.place != place or attempt == attempt_id:
                 continue
-            if answer.is_doubtful:
-                lost += answer.handles
-            if answer.is_doubtful or answer.peer == peer:
-                self._close(client_id, attempt)
-        return lost
+            if answer.is_broken_off:
+                shown.lost.extend(self._close(client_id, attempt))
+            elif answer.is_whole and answer.peer == peer:
+                shown.arrived.extend(self._close(client_id, attempt))
+            elif answer.is_whole:
+                shown.left.extend(answer.handles)
+        return shown
 
-    def given(self, client_id: str, place: Place, attempt_id: str, peer: str, handles: Iterable[str]) -> None:
+    def given(self, client_id: str, place: Place, attempt_id: str, peer: str, handles: Iterable[str]) -> Answer:
         """Note an answer that begins."""
         self._close(client_id, attempt_id)
         answers = self._open.setdefault(client_id, OrderedDict())
-        answers[attempt_id] = _Answer(place, peer, frozenset(handles))
-        for handle in answers[attempt_id].handles:
+        answer = answers[attempt_id] = Answer(client_id, attempt_id, place, peer, frozenset(handles))
+        for handle in answer.handles:
             self._of_handle[handle] = client_id, attempt_id
         if len(answers) > _OPEN_MAX:
             self._close(client_id, next(iter(answers)))
+        return answer
 
     def adopted(self, client_id: str, place: Place, handles: Iterable[str]) -> None:
         """Note what another gateway gave by one receive. Whether that arrived shows only when one of its messages is settled."""
@@ -73,14 +94,15 @@ class Answers:
         if unknown:
             self.given(client_id, place, f"\0{unknown[0]}", "", unknown)  # no attempt id begins like this
 
-    def broken(self, client_id: str, attempt_id: str) -> list[str]:
-        """Note that an answer broke off, and give its handles."""
-        answer = self._open.get(client_id, OrderedDict()).get(attempt_id)
-        return [] if answer is None else _doubted([answer])
+    def broken_off(self, answer: Answer) -> frozenset[str]:
+        """Note that an answer ended before it was whole. Gives its handles, unless it is known already what became of it."""
+        answer.is_broken_off = True
+        is_open = self._open.get(answer.client_id, OrderedDict()).get(answer.attempt_id) is answer
+        return answer.handles if is_open else frozenset()
 
-    def all_broken(self, client_id: str) -> list[str]:
-        """Note that the client's connection broke, and give the handles of all that may be lost by that."""
-        return _doubted(self._open.get(client_id, OrderedDict()).values())
+    def doubtful(self, client_id: str) -> list[str]:
+        """The handles of all that this gateway gave a client and that may be lost, as its connection broke."""
+        return [handle for answer in self._open.get(client_id, OrderedDict()).values() if answer.peer for handle in answer.handles]
 
     def settled(self, handle: str) -> frozenset[str]:
         """The handles of the answer that has arrived, as the client settles one of its messages."""
@@ -102,11 +124,3 @@ class Answers:
         if not answers:
             del self._open[client_id]
         return answer.handles
-
-
-def _doubted(answers: Iterable[_Answer]) -> list[str]:
-    """The handles of answers of this gateway, which are doubtful now."""
-    own = [answer for answer in answers if answer.peer]
-    for answer in own:
-        answer.is_doubtful = True
-    return [handle for answer in own for handle in answer.handles]

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
 from typing import Any, Final
 
-from ...coordinator import ReceiptRefused
+from ...coordinator import AlreadySettled, ReceiptRefused
 from ...log import MessageView, PenstockError
 from ...log.runtime.runtime import Clock
 from ..clients.registry import LOST_S, Client, Clients, Looked, Send
 from ..protocol.status import Refused
-from .answers import Answers
+from .answers import Answer, Answers
 from .leases import RENEWED_FOR_S, Leases, Place, Together
 from .pool import Pool, Pooled
 from .wanted import RENEWED_FOR
@@ -27,8 +26,6 @@ log = logging.getLogger("penstock.gateway")
 ROUND_S: Final = 5.0
 GIVEN_UP: Final = timedelta(seconds=1)
 """What a client held that ended becomes visible after this time."""
-_LATER_S: Final = 1.0
-"""What becomes visible so much later than this gateway knows was renewed by another."""
 _SILENT_S: Final = 12.0
 """A client whose stream has ended, and that says nothing for this time, is gone: it would send a heartbeat each 10 s."""
 
@@ -51,6 +48,8 @@ class Keeping:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_looking = False
         self._look_once_more = False
+        self.on_settled: list[Callable[[Pooled, str], Awaitable[None]]] = []
+        """Each is told of a handle whose message turns out to be settled at another gateway, as it is to be renewed."""
         clients.on_lost.append(self._lost)
         clients.on_change.append(self._changed)
 
@@ -123,46 +122,40 @@ class Keeping:
                 "a gateway may be gone, and what it gave of topic %s to group %s was not looked for: %s", place[1], place[0], error
             )
 
-    async def asked(self, pooled: Pooled, client_id: str, attempt_id: str, peer: str) -> None:
-        """A client asks for messages: of what it was given before, it is known now that some did not arrive."""
-        lost = self._answers.asked(client_id, (pooled.group, pooled.topic), attempt_id, peer)
-        if not lost:
-            return
-        log.info("%d messages of topic %s did not reach client %s, and become visible", len(lost), pooled.topic, client_id)
-        given_up = self._leases.give_up(lost, self._clock.monotonic_s())
-        with suppress(PenstockError):  # otherwise they become visible when their time is over
-            elsewhere = await self._renewed_elsewhere(pooled, client_id, given_up)
-            left = [together for held in given_up.values() for together in held if elsewhere.isdisjoint(together)]
-            # Meanwhile the client may have repeated its receive here, and have them.
-            alone = [together for together in left if not any(self._leases.is_wanted(handle) for handle in together)]
-            await asyncio.gather(*(_give_back(pooled, list(together)) for together in alone))
+    def asked(self, pooled: Pooled, client_id: str, attempt_id: str, peer: str) -> None:
+        """A client asks for messages: of what it was given before, it is known now that some arrived, and some did not.
 
-    async def _renewed_elsewhere(
-        self, pooled: Pooled, client_id: str, held: Mapping[Place, Sequence[Mapping[str, float]]]
-    ) -> frozenset[str]:
-        """Those that become visible later than this gateway knows: the client repeated its receive at another one, and has them."""
-        known = {handle: due_s for of_place in held.values() for together in of_place for handle, due_s in together.items()}
-        ahead_s = self._clock.wall_ms() / 1000 - self._clock.monotonic_s()
-        return frozenset(
-            view.receipt_handle
-            for delivered in await pooled.consumer.deliveries(client_id)
-            for view in delivered.messages
-            if delivered.due.timestamp() - ahead_s > known.get(view.receipt_handle, math.inf) + _LATER_S
-        )
+        What is lost is renewed no longer, and comes when its time is over. That is not cut short: the client may be about to get it at
+        another gateway, by its attempt id.
+        """
+        shown = self._answers.asked(client_id, (pooled.group, pooled.topic), attempt_id, peer)
+        self._leases.seen(shown.arrived)
+        if not self._is_moved_by_others:  # a balancer shares the calls of one client among connections
+            self._leases.doubt(shown.left, self._clock.monotonic_s())
+        if shown.lost:
+            log.info(
+                "%d messages of topic %s did not reach client %s, and become visible", len(shown.lost), pooled.topic, client_id
+            )
+            self._leases.give_up(shown.lost)
 
-    async def gave(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], attempt_id: str, peer: str) -> None:
+    async def gave(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], attempt_id: str, peer: str) -> Answer:
         """Note what a client is given just now. What it was given before is renewed at once: other gateways see by that that it arrived here."""
         now_s, place = self._clock.monotonic_s(), (pooled.group, pooled.topic)
         handles = [view.receipt_handle for view in messages]
         is_repeated = any(handle in self._leases for handle in handles)
         self._add(pooled, client_id, messages, now_s=now_s, due_s=now_s + RENEWED_FOR_S, is_seen=True)
-        self._answers.given(client_id, place, attempt_id, peer, handles)
+        answer = self._answers.given(client_id, place, attempt_id, peer, handles)
         if is_repeated:
-            await asyncio.gather(*(self._renew(place, together) for place, together in self._leases.together(handles).items()))
+            try:
+                await asyncio.gather(*(self._renew(place, together) for place, together in self._leases.together(handles).items()))
+            except asyncio.CancelledError:
+                self.broken_off(answer)
+                raise
+        return answer
 
-    def broken(self, client_id: str, attempt_id: str) -> None:
-        """An answer broke off. Its client may ask for it again."""
-        self._leases.doubt(self._answers.broken(client_id, attempt_id), self._clock.monotonic_s())
+    def broken_off(self, answer: Answer) -> None:
+        """An answer ended before it was whole. Its client may ask for it again."""
+        self._leases.doubt(self._answers.broken_off(answer), self._clock.monotonic_s())
 
     def _changed(self, client: Client) -> None:
         """A client has another stream, or none: its connection broke, and with it what was on its way."""
@@ -170,7 +163,7 @@ class Keeping:
         if client.send is not None:
             self._streams[client.id] = client.send
         if before is not None and client.send is not before:
-            self._leases.doubt(self._answers.all_broken(client.id), self._clock.monotonic_s())
+            self._leases.doubt(self._answers.doubtful(client.id), self._clock.monotonic_s())
 
     def _add(
         self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], *, now_s: float, due_s: float, is_seen: bool
@@ -211,10 +204,16 @@ class Keeping:
 
     async def _renew_first(self, pooled: Pooled, together: Together) -> None:
         for handle in together:
+            if handle not in self._leases:  # settled meanwhile
+                continue
             due_s = self._clock.monotonic_s() + RENEWED_FOR_S
             try:
                 await pooled.consumer.change_invisible_duration(handle, RENEWED_FOR)
-            except ReceiptRefused:  # settled beside this gateway, or given to another
+            except AlreadySettled:  # beside this gateway
+                self._leases.end(handle)
+                for told in self.on_settled:
+                    await told(pooled, handle)
+            except ReceiptRefused:  # or given to another
                 self._leases.end(handle)
             else:
                 self._leases.renewed(handle, due_s)

@@ -102,26 +102,16 @@ class Leases:
                 self._leases[handle] = replace(lease, is_seen=True, is_given_up=False)
 
     def doubt(self, handles: Iterable[str], now_s: float) -> None:
-        """Note that the client may not have these."""
+        """Note that the client may not have these. Of what was in doubt before, the time goes on."""
         for handle in handles:
-            if (lease := self._leases.get(handle)) is not None:
+            if (lease := self._leases.get(handle)) is not None and lease.is_seen:
                 self._leases[handle] = replace(lease, is_seen=False, since_s=now_s)
 
-    def give_up(self, handles: Iterable[str], now_s: float) -> dict[Place, list[dict[str, float]]]:
-        """Renew these no longer, as the client does not have them. Gives them by what becomes visible together, and when each would have."""
-        known = [handle for handle in handles if handle in self._leases]
-        found = {
-            place: [{handle: self._leases[handle].due_s for handle in together} for together in held]
-            for place, held in self.together(known).items()
-        }
-        for handle in known:
-            self._leases[handle] = replace(self._leases[handle], is_given_up=True, due_s=now_s)
-        return found
-
-    def is_wanted(self, handle: str) -> bool:
-        """Whether a delivery is known, and not given up."""
-        lease = self._leases.get(handle)
-        return lease is not None and not lease.is_given_up
+    def give_up(self, handles: Iterable[str]) -> None:
+        """Renew these no longer, as the client does not have them."""
+        for handle in handles:
+            if (lease := self._leases.get(handle)) is not None:
+                self._leases[handle] = replace(lease, is_given_up=True)
 
     def together(self, handles: Iterable[str]) -> dict[Place, list[Together]]:
         """Those that are known, by what becomes visible together."""

@@ -15,6 +15,7 @@ from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
 from ..protocol.status import ok, status
 from ..server.calls import Call
+from .answers import Answer
 from .budget import Budget
 from .filters import filter_of
 from .keeping import Keeping
@@ -48,25 +49,28 @@ class Receiving:
         group, resource = group_of(request.group), request.message_queue.topic
         topic = topic_of(resource)
         wanted = wanted_of(request, call.remaining_s)
+        client_id = call.metadata.client_id
         async with self._pool.of(group, topic, filter_of(request.filter_expression)) as pooled:
-            with self._budget.polling(call.metadata.client_id):
-                received = await self._received(pooled, wanted, call)
-            arrived = False
+            with self._budget.polling(client_id):
+                received, answer = await self._received(pooled, wanted, call)
+            is_whole = False
             try:
                 messages = await self._settling.left_of(pooled, received)
                 if messages:
-                    with self._budget.holding(call.metadata.client_id, messages):
+                    with self._budget.holding(client_id, messages):
                         yield pb.ReceiveMessageResponse(status=ok())
                         for view in messages:
                             yield pb.ReceiveMessageResponse(message=self._message(view, resource, pooled, wanted))
                         yield delivered_at(self._clock.wall_ms())
                 else:
                     yield pb.ReceiveMessageResponse(status=status(pb.MESSAGE_NOT_FOUND, "no new message"))
-                arrived = True
+                is_whole = True
             finally:
-                if not arrived and wanted.attempt_id is not None:
-                    self._keeping.broken(call.metadata.client_id, wanted.attempt_id)
-                elif not arrived and received:
+                if answer is not None and is_whole:
+                    answer.is_whole = True
+                elif answer is not None and wanted.attempt_id is not None:
+                    self._keeping.broken_off(answer)
+                elif not is_whole and received and wanted.attempt_id is None:
                     held = received_together(received, in_order=pooled.in_order)
                     self._later(self._keeping.give_back(pooled.group, pooled.topic, held))
 
@@ -80,23 +84,20 @@ class Receiving:
             attempts_max=pooled.settings.max_attempts,
         )
 
-    async def _received(self, pooled: Pooled, wanted: Wanted, call: Call) -> list[MessageView]:
+    async def _received(self, pooled: Pooled, wanted: Wanted, call: Call) -> tuple[list[MessageView], Answer | None]:
+        """The messages of a receive, and what is noted of them until it is known that a push consumer has them."""
         client_id = call.metadata.client_id
         if not wanted.is_named:
-            return await self._polled(partial(pooled.consumer.receive, wanted.most, wanted.invisible), wanted)
+            return await self._polled(partial(pooled.consumer.receive, wanted.most, wanted.invisible), wanted), None
         attempt_id = wanted.attempt_id or f"\0{next(self._numbers)}"  # one that is not named is repeated never
         if wanted.is_renewed:
-            await self._keeping.asked(pooled, client_id, attempt_id, call.peer)
+            self._keeping.asked(pooled, client_id, attempt_id, call.peer)
         await self._keeping.adopt(pooled, client_id, call.peer, is_renewed=wanted.is_renewed)
         receive = partial(pooled.consumer.receive, wanted.most, wanted.invisible, attempt_id=wanted.attempt_id, holder=client_id)
         messages = await self._polled(receive, wanted)
-        if messages and wanted.is_renewed:
-            try:
-                await self._keeping.gave(pooled, client_id, messages, attempt_id, call.peer)
-            except asyncio.CancelledError:
-                self._keeping.broken(client_id, attempt_id)
-                raise
-        return messages
+        if not messages or not wanted.is_renewed:
+            return messages, None
+        return messages, await self._keeping.gave(pooled, client_id, messages, attempt_id, call.peer)
 
     async def _polled(self, receive: _Receive, wanted: Wanted) -> list[MessageView]:
         """The messages of a receive. When the gateway stops, nobody waits for new ones."""

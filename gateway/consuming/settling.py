@@ -27,6 +27,7 @@ class Settling:
         self._pool = pool
         self._keeping = keeping
         self._ahead = Ahead()
+        keeping.on_settled.append(self._settled)
 
     # --- Acknowledging ------------------------------------------------------------------------------------------------------------
 
@@ -60,6 +61,11 @@ class Settling:
                 self._keeping.settled(text)
                 await self._go_on(pooled, ReceiptHandle.decode(text))
         return [ok() if (error := ends[text]) is None else status_of(error) for text in texts]
+
+    async def _settled(self, pooled: Pooled, text: str) -> None:
+        """Carry out what was acknowledged ahead of a message that was settled at another gateway."""
+        if self._ahead:
+            await self._go_on(pooled, ReceiptHandle.decode(text))
 
     async def _go_on(self, pooled: Pooled, handle: ReceiptHandle) -> None:
         """Carry out acknowledgements that came too early."""

@@ -202,6 +202,18 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
             "tests/gateway/consuming/test_keeping.py",
             "test_a_client_that_is_only_silent_here_is_left_to_other_gateways",
         ),
+        "behind": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_broke_behind_it",
+        ),
+        "cut-short": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_what_a_client_got_at_another_gateway_by_repeating_its_receive_is_left_to_that",
+        ),
+        "doubted": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_broke_behind_it",
+        ),
         "goodbye": (
             "tests/gateway/consuming/test_keeping.py",
             "test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second",

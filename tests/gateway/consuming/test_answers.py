@@ -2,68 +2,106 @@
 
 from __future__ import annotations
 
-from penstock.gateway.consuming.answers import Answers
+from penstock.gateway.consuming.answers import Answer, Answers
 
 PLACE = ("billing", "orders")
 
 
-def given(answers: Answers, attempt: str, *handles: str, peer: str = "one") -> None:
-    answers.given("c", PLACE, attempt, peer, handles)
+def given(answers: Answers, attempt: str, *handles: str, peer: str = "one", is_whole: bool = True) -> Answer:
+    answer = answers.given("c", PLACE, attempt, peer, handles)
+    answer.is_whole = is_whole
+    return answer
 
 
-def asked(answers: Answers, attempt: str, *, peer: str = "one") -> list[str]:
-    return sorted(answers.asked("c", PLACE, attempt, peer))
+def asked(answers: Answers, attempt: str, *, peer: str = "one") -> tuple[list[str], list[str]]:
+    """What arrived, and what is lost."""
+    shown = answers.asked("c", PLACE, attempt, peer)
+    return sorted(shown.arrived), sorted(shown.lost)
 
 
 def test_an_answer_has_arrived_when_its_client_asks_for_more_by_the_same_connection() -> None:
     answers = Answers()
     given(answers, "first", "h1", "h2")
-    assert asked(answers, "second") == []
+    assert asked(answers, "second") == (["h1", "h2"], [])
     assert len(answers) == 0
-    answers.all_broken("c")
-    assert asked(answers, "third", peer="two") == []
+    assert answers.doubtful("c") == []
+    assert asked(answers, "third", peer="two") == ([], [])
 
 
-def test_an_answer_is_lost_when_its_connection_broke_and_its_client_asks_for_others() -> None:
+def test_an_answer_that_is_under_way_has_not_arrived_when_its_client_asks_for_more_beside_it() -> None:
+    answers = Answers()
+    answer = given(answers, "first", "h1", is_whole=False)
+    assert asked(answers, "second") == ([], [])
+    assert answers.broken_off(answer) == {"h1"}
+    assert asked(answers, "third") == ([], ["h1"])
+
+
+def test_an_answer_that_was_written_whole_is_open_when_its_connection_broke_behind_it() -> None:
+    """The client may have it: it asks in the same way for the messages behind those that it handles."""
     answers = Answers()
     given(answers, "first", "h1", "h2")
-    assert sorted(answers.all_broken("c")) == ["h1", "h2"]
-    assert asked(answers, "second", peer="two") == ["h1", "h2"]
-    assert asked(answers, "third", peer="two") == []
+    assert sorted(answers.doubtful("c")) == ["h1", "h2"]
+    assert asked(answers, "second", peer="two") == ([], [])
+    assert answers.settled("h2") == {"h1", "h2"}
 
 
-def test_one_that_broke_off_is_lost_too() -> None:
+def test_a_poll_by_another_connection_shows_what_was_written_to_the_former_one() -> None:
     answers = Answers()
     given(answers, "first", "h1")
-    assert answers.broken("c", "first") == ["h1"]
-    assert answers.broken("c", "another") == []
-    assert asked(answers, "second") == ["h1"]
+    given(answers, "beside", "h2", peer="two")
+    given(answers, "under way", "h3", is_whole=False)
+    answers.adopted("c", PLACE, ["h4"])
+    for attempt in ("second", "third"):
+        assert answers.asked("c", PLACE, attempt, "two").left == ["h1"]
+
+
+def test_it_has_arrived_when_only_the_stream_broke() -> None:
+    answers = Answers()
+    given(answers, "first", "h1")
+    assert answers.doubtful("c") == ["h1"]
+    assert asked(answers, "second") == (["h1"], [])
+
+
+def test_one_that_broke_off_is_lost_when_its_client_asks_for_others() -> None:
+    answers = Answers()
+    answer = given(answers, "first", "h1", is_whole=False)
+    assert answers.broken_off(answer) == {"h1"}
+    assert asked(answers, "second") == ([], ["h1"])
+    assert asked(answers, "third") == ([], [])
+    assert answers.broken_off(answer) == frozenset(), "it is known already"
 
 
 def test_an_answer_that_is_asked_for_again_is_not_lost() -> None:
     answers = Answers()
-    given(answers, "first", "h1")
-    answers.all_broken("c")
-    assert asked(answers, "first", peer="two") == []
+    answers.broken_off(given(answers, "first", "h1", is_whole=False))
+    assert asked(answers, "first", peer="two") == ([], [])
     given(answers, "first", "h1", peer="two")
-    assert asked(answers, "second", peer="two") == []
+    assert asked(answers, "second", peer="two") == (["h1"], [])
     assert len(answers) == 0
+
+
+def test_an_end_that_is_noticed_late_says_nothing_of_the_answer_that_was_given_again() -> None:
+    answers = Answers()
+    before = given(answers, "first", "h1", is_whole=False)
+    given(answers, "first", "h1", peer="two")
+    assert answers.broken_off(before) == frozenset()
+    assert asked(answers, "second", peer="three") == ([], []), "the client has it"
 
 
 def test_a_poll_by_another_connection_says_nothing_by_itself() -> None:
     answers = Answers()
-    given(answers, "first", "h1")
-    assert asked(answers, "second", peer="two") == [], "a balancer shares the calls of one client among connections"
-    answers.all_broken("c")
-    assert asked(answers, "third", peer="two") == ["h1"], "it only came to be known late"
+    answer = given(answers, "first", "h1", is_whole=False)
+    assert asked(answers, "second", peer="two") == ([], []), "a balancer shares the calls of one client among connections"
+    answers.broken_off(answer)
+    assert asked(answers, "third", peer="two") == ([], ["h1"]), "it only came to be known late"
 
 
 def test_a_client_that_settles_a_message_has_all_of_its_receive() -> None:
     answers = Answers()
     given(answers, "first", "h1", "h2")
     assert answers.settled("h1") == {"h1", "h2"}
-    answers.all_broken("c")
-    assert asked(answers, "second") == []
+    assert answers.doubtful("c") == []
+    assert asked(answers, "second") == ([], [])
     assert answers.settled("h2") == frozenset()
 
 
@@ -71,8 +109,8 @@ def test_what_another_gateway_gave_is_neither_lost_nor_seen_until_some_of_it_is_
     answers = Answers()
     answers.adopted("c", PLACE, ["h1", "h2"])
     answers.adopted("c", PLACE, ["h1", "h2"])
-    assert answers.all_broken("c") == []
-    assert asked(answers, "second") == []
+    assert answers.doubtful("c") == []
+    assert asked(answers, "second") == ([], [])
     assert answers.settled("h2") == {"h1", "h2"}
     assert len(answers) == 0
 
@@ -81,9 +119,8 @@ def test_answers_of_other_topics_and_clients_are_left_alone_and_there_are_not_ma
     answers = Answers()
     given(answers, "first", "h1")
     answers.given("other", PLACE, "first", "one", ["h2"])
-    answers.all_broken("c")
-    assert answers.asked("c", ("billing", "payments"), "second", "one") == []
-    assert answers.asked("other", PLACE, "first", "one") == []
+    assert answers.asked("c", ("billing", "payments"), "second", "one") == ([], [], [])
+    assert answers.asked("other", PLACE, "first", "one") == ([], [], [])
     for number in range(200):
         given(answers, f"a{number}", f"a{number}")
     assert len(answers) == 65

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.aio import Lake
 from penstock.coordinator import DeliveryOrder, GroupSettings
+from penstock.gateway.consuming.answers import Answer
 from penstock.gateway.consuming.budget import Budget
 from penstock.gateway.consuming.keeping import Keeping
 from penstock.gateway.consuming.pool import Pool, Pooled
@@ -38,6 +39,8 @@ class Stage:
         self.asked_s: list[float] = []
         """How long each receive waits."""
         self.given_back: list[Sequence[str]] = []
+        self.answer: Answer | None = None
+        """What was noted of the last one."""
         settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
         pooled = Pooled("billing", "orders", MessageType.FIFO, cast("Any", self), settings, 0.0)
         self.pooled = pooled
@@ -48,14 +51,18 @@ class Stage:
     async def of(self, group: str, topic: str, filter: str) -> AsyncIterator[Pooled]:
         yield self.pooled
 
-    async def asked(self, *_: object) -> None:
+    def asked(self, *_: object) -> None:
         return
 
     async def adopt(self, *_: object, **__: object) -> None:
         return
 
-    async def gave(self, *_: object) -> None:
-        return
+    async def gave(self, *_: object) -> Answer:
+        self.answer = Answer("c", "first", ("billing", "orders"), "peer", frozenset())
+        return self.answer
+
+    def broken_off(self, answer: Answer) -> None:
+        answer.is_broken_off = True
 
     async def left_of(self, pooled: Pooled, messages: list[MessageView]) -> list[MessageView]:
         return messages
@@ -144,5 +151,23 @@ def test_what_did_not_get_through_comes_back_by_message_groups() -> None:
         await frames.aclose()
         await stage.receiving.close()
         assert stage.given_back == [["h0-1", "h0-3"], ["h0-2"]]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("read", "is_whole"), [(1, False), (2, False), (3, False), (4, True)])
+def test_an_answer_is_whole_when_it_was_written_to_its_end(read: int, is_whole: bool) -> None:
+    """The status, one message, the time, and behind them the end."""
+
+    async def play() -> None:
+        stage = Stage()
+        stage.out["first"] = [message(1, "a")]
+        frames = stage.frames("first")
+        for _ in range(read):
+            await anext(frames, None)
+        await frames.aclose()
+        assert stage.answer is not None
+        assert (stage.answer.is_whole, stage.answer.is_broken_off) == (is_whole, not is_whole)
+        assert stage.given_back == []
 
     asyncio.run(play())

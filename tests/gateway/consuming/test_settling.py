@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.coordinator import AlreadySettled, DeadLettersWait, ReceiptAhead, ReceiptExpired, ReceiptOutdated
+from penstock.coordinator import AlreadySettled, DeadLettersWait, DeliveryOrder, ReceiptAhead, ReceiptExpired, ReceiptOutdated
 from penstock.coordinator.queues.receipt_handle import ReceiptHandle
+from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEWED_FOR_S
 from penstock.gateway.consuming.pool import Pool
 from penstock.gateway.consuming.settling import Settling
+from penstock.gateway.consuming.wanted import RENEWED_FOR
 from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.gateway.protocol.metadata import Metadata
 from penstock.gateway.server.calls import Call
@@ -56,8 +58,8 @@ class SettledConsumer(Consumer):
 class SettlingStage(Stage):
     """A gateway that is told what becomes of deliveries."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, order: DeliveryOrder = DeliveryOrder.CONCURRENT) -> None:
+        super().__init__(order)
         self.settles = SettledConsumer()
         self.consumer = self.pooled.consumer = cast("Any", self.settles)
         self.settling = Settling(cast("Pool", self), self.keeping)
@@ -158,6 +160,26 @@ def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_settled
         stage.settles.fails.clear()
         assert await stage.left(second) == [], "the receive is repeated"
         assert stage.settles.acked == [second.receipt_handle]
+
+    run(play)
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_settled_elsewhere(is_settled: bool) -> None:
+    """What is only over may have been given up: then the later one is settled when it comes by itself."""
+
+    async def play() -> None:
+        stage = SettlingStage(DeliveryOrder.ORDERLY)
+        first, second, third = received(1, following=2), received(2, following=3), received(3)
+        stage.heard()
+        await stage.gave(first, second, third)
+        await stage.acks_ahead(second)
+        stage.settles.fails = {first.receipt_handle: AlreadySettled("elsewhere") if is_settled else ReceiptExpired("late")}
+        stage.times.now_s += RENEWED_FOR_S - RENEW_BEFORE_S + 1
+        stage.heard()
+        await stage.keeping.round()
+        assert stage.settles.acked == ([second.receipt_handle] if is_settled else [])
+        assert stage.consumer.changes == [((third if is_settled else second).receipt_handle, RENEWED_FOR)]
 
     run(play)
 

@@ -17,8 +17,8 @@ SCENARIOS: Mapping[str, Callable[..., Played]] = {
 }
 """Steady: only gateways and clients fail, so that it is certain what must hold."""
 MUST_HAPPEN = (
-    "again", "again at another", "adopted", "inherited", "acked ahead", "answer lost", "cut connection", "freed", "goodbye", "lost client",
-    "killed", "left", "pause", "long handler", "native ack", "native listener", "native killed", "AckMessage: OK",
+    "again", "again at another", "adopted", "inherited", "acked ahead", "answer lost", "cut connection", "cut behind an answer", "freed",
+    "goodbye", "lost client", "killed", "left", "pause", "long handler", "native ack", "native listener", "native killed", "AckMessage: OK",
     "ForwardMessageToDeadLetterQueue: OK",
 )  # fmt: skip
 

@@ -197,7 +197,6 @@ class SdkClient:
     async def _receive(self, gateway: str, attempt: str) -> tuple[Life, list[Any]] | None:
         """The messages of a receive. None: they did not arrive."""
         connection = await self._connection(gateway)
-        self.world.judge.asks(connection)
         wait_s = POLL_S + 3.0
         request = pb.ReceiveMessageRequest(
             group=GROUP,
@@ -227,6 +226,9 @@ class SdkClient:
         messages = [frame.message for frame in frames if frame.HasField("message")]
         for message in messages if self.is_push else []:
             await self.world.judge.has(self.name, connection, message)
+        if trouble < 0.26:
+            self.world.counts["cut behind an answer"] += bool(messages)
+            self._cut(gateway)
         return life, messages
 
     # --- Handling -----------------------------------------------------------------------------------------------------------------

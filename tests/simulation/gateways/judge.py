@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _GOODBYE_S = 8.0
 _POLLS_S = 20.0
-_ADOPTED_S = 110.0
-"""What another gateway gave is renewed for two minutes."""
+_DOUBTED_S = 110.0
+"""What may not have arrived, for all that its gateway knows, is renewed for two minutes."""
 _SILENT_S = 12.0
 _NOTICED_S = 32.0
 """A gateway that missed a renewal is noticed by then: the list is renewed and read each 10 s."""
@@ -76,6 +76,8 @@ class Hold:
     """By which it came."""
     is_open: bool = True
     """Whether its gateway cannot know that it arrived."""
+    until_s: float = float("inf")
+    """When gateways may keep it no longer: its connection broke while it was open."""
 
 
 @dataclass
@@ -127,6 +129,7 @@ class Judge:
         pooled = life.pooled
         owned = set() if pooled is None else {queue for _, queue in pooled.consumer._owner.queues}
         before = Before(self.world.now_s, self.answers, await self.world.cells(), owned)
+        self._asks(connection)
         if request.auto_renew:
             self.polled_s[client, life] = self.world.now_s
         if is_named and connection.named_at is None:
@@ -258,7 +261,7 @@ class Judge:
 
     def _keeper(self, hold: Hold) -> Life | None:
         """A gateway that should have kept it until now."""
-        if not self.world.steady:
+        if not self.world.steady or self.world.now_s > hold.until_s:
             return None
         return next(
             (life for life, since_s in hold.keepers.items() if life.disturbed_s < since_s and not life.process.crashed), None
@@ -276,16 +279,16 @@ class Judge:
         self.holds[delivery] = Hold(client, handle, now_s, {connection.life: now_s}, connection)
         if any(one is connection for one in self.ended):
             self._may_be_lost(connection)
-        elif (due_ms := is_out(cells[_queue(handle)], handle, self.world.now_ms)) and delivery.body not in self.invoked:
+        if (due_ms := is_out(cells[_queue(handle)], handle, self.world.now_ms)) and delivery.body not in self.invoked:
             self.promised_ms[delivery] = due_ms
 
-    def asks(self, connection: Connection) -> None:
+    def _asks(self, connection: Connection) -> None:
         """A client asks for more: what came by the same connection has arrived."""
         for hold in self.holds.values():
             hold.is_open = hold.is_open and hold.connection is not connection
 
     def cut(self, connection: Connection) -> None:
-        """A connection broke. What came by it last may be lost, for all that its gateway knows."""
+        """A connection broke. What came by it last may be lost, for all that its gateway knows, which keeps it for a while."""
         self.ended.append(connection)
         self._may_be_lost(connection)
 
@@ -299,10 +302,9 @@ class Judge:
         self.heard_s[client, life] = now_s
 
     def _may_be_lost(self, connection: Connection) -> None:
-        for delivery, hold in self.holds.items():
+        for hold in self.holds.values():
             if hold.is_open and hold.connection is connection:
-                hold.keepers.clear()
-                self._forget([delivery])
+                hold.until_s = min(hold.until_s, self.world.now_s + _DOUBTED_S)
 
     def begins(self, delivery: Delivery, who: str) -> None:
         """A handler begins."""

@@ -35,9 +35,9 @@ def shop_module() -> Any:
     return sys.modules[name]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for all journeys."""
+    """One browser for the journeys of a module. It ends with them: while it runs, nothing else in this process can run an event loop."""
     with browser() as running:
         yield running
 
