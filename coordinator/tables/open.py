@@ -175,8 +175,8 @@ def _dynamodb_place(url: str, table: str, prefix: str, options: dict[str, str]) 
 
 def _know(url: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
     scheme = url.partition("://")[0]
-    for name in options:
-        if name in _SECRETS:
+    for name, value in options.items():
+        if name in _SECRETS or (name == "endpoint" and "@" in urlsplit(value).netloc):
             raise InvalidArgument(
                 "credentials do not belong into a URL", observed=name, hint="Set them in the environment or pass options"
             )

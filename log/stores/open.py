@@ -146,6 +146,10 @@ def _open_remote(
         raise InvalidArgument(
             "credentials do not belong into a URL", observed=name, hint="Set them in the environment or pass options"
         )
+    if "@" in urlsplit(written.get("endpoint", "")).netloc:
+        raise InvalidArgument(
+            "credentials do not belong into a URL", observed="endpoint", hint="Set them in the environment or pass options"
+        )
     both = {**written, **given}
     timeout = _duration("timeout_s", both.pop("timeout_s", None), _TIMEOUT_S)
     connect_timeout = _duration("connect_timeout_s", both.pop("connect_timeout_s", None), _CONNECT_TIMEOUT_S)

@@ -61,6 +61,7 @@ def test_a_url_names_a_place(url: str | None, lake: str, place: Place) -> None:
         ("dynamodb://cells?timeout_s=soon", "bad option"),
         ("dynamodb://id:hush@cells", "credentials do not belong into a URL"),
         ("dynamodb://cells?secret_access_key=hush", "credentials do not belong into a URL.*observed: secret_access_key"),
+        ("dynamodb://cells?endpoint=http://id:hush@db.example", "credentials do not belong into a URL.*observed: endpoint"),
         ("dynamodb://cells#part", "has no '#'"),
     ],
 )

@@ -97,7 +97,15 @@ def test_a_bad_url_is_refused_with_what_is_wrong(url: str, text: str, monkeypatc
         open_store(url)
 
 
-@pytest.mark.parametrize("url", ["s3://id:hush@bucket/a", "s3://bucket/a?secret_access_key=hush", "az://c/a?account_key=hush"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://id:hush@bucket/a",
+        "s3://bucket/a?secret_access_key=hush",
+        "az://c/a?account_key=hush",
+        "s3://bucket/a?endpoint=http://id:hush@store.example",
+    ],
+)
 def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(InvalidArgument, match="credentials do not belong into a URL") as raised:
         open_store(url)
