@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -317,27 +317,47 @@ class Operators:
         return offsets
 
     async def release(
-        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+        self,
+        group: str,
+        *,
+        topic: str | None = None,
+        queue: int | None = None,
+        message_group: str | None = None,
+        only: Collection[tuple[str, int, int]] | None = None,
     ) -> list[ParkedGroup]:
         """Try parked messages again, with no strike against them. They are chosen as by `parked`. Returns those for which it was
-        ordered.
+        ordered. Of these, ``only`` takes the ones at some (topic, queue, offset): what was parked since somebody looked stays parked.
 
         Raises `InvalidArgument` when a message group is named that is not parked.
         """
-        return await self._command(CommandKind.RELEASE, group, topic, queue, message_group)
+        return await self._command(CommandKind.RELEASE, group, topic, queue, message_group, only)
 
     async def skip(
-        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+        self,
+        group: str,
+        *,
+        topic: str | None = None,
+        queue: int | None = None,
+        message_group: str | None = None,
+        only: Collection[tuple[str, int, int]] | None = None,
     ) -> list[ParkedGroup]:
         """Give parked messages up: each becomes a dead letter, and its message group goes on after it. Otherwise as `release`."""
-        return await self._command(CommandKind.SKIP, group, topic, queue, message_group)
+        return await self._command(CommandKind.SKIP, group, topic, queue, message_group, only)
 
     async def _command(
-        self, kind: CommandKind, group: str, topic: str | None, queue: int | None, message_group: str | None
+        self,
+        kind: CommandKind,
+        group: str,
+        topic: str | None,
+        queue: int | None,
+        message_group: str | None,
+        only: Collection[tuple[str, int, int]] | None,
     ) -> list[ParkedGroup]:
         self._may_write(kind.value)
         record = await self._groups.get(group)
         found = await self._parked(group, record, topic=topic, queue=queue, message_group=message_group)
+        if only is not None:
+            found = [one for one in found if (one.topic, one.queue, one.offset) in only]
         heads: dict[tuple[str, int], dict[int, int]] = {}
         for one in found:
             heads.setdefault((one.topic, one.queue), {})[one.offset] = one.attempts

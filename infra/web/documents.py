@@ -46,10 +46,19 @@ def document(value: object) -> Any:  # noqa: ANN401 - JSON
         case Sequence():
             return [document(one) for one in value]
     if dataclasses.is_dataclass(value):
-        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if is_told(field))
         hints = _hints(type(value))
         return {_name(name, hints.get(name)): document(one) for name, one in fields}
     return str(value)
+
+
+UNTOLD = {"told": False}
+"""The metadata of a field that is for this process alone."""
+
+
+def is_told(field: dataclasses.Field[Any]) -> bool:
+    """Whether programs get a field."""
+    return bool(field.metadata.get("told", True))
 
 
 class Schemas:
@@ -88,6 +97,7 @@ class Schemas:
             schema["properties"] = {
                 _name(field.name, hints[field.name]): self.of(_bound(hints[field.name], bound))
                 for field in dataclasses.fields(origin)
+                if is_told(field)
             }
             schema["required"] = list(schema["properties"])
         return {"$ref": f"#/components/schemas/{name}"}

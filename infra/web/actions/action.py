@@ -10,10 +10,11 @@ import dataclasses
 import types
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ....log.errors import InvalidArgument
+from ..documents import UNTOLD
 from ..views.page import Crumb, Scene
 
 A = TypeVar("A")
@@ -50,6 +51,8 @@ class Preview:
     """Whether there is nothing to do."""
     type_name: str | None = None
     """The name that must be typed first, as this destroys; None: a press of the button does."""
+    meant: object = field(default=None, metadata=UNTOLD)
+    """What exactly it was about, for the doing: nothing else may be touched, whatever has come since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +75,9 @@ class Action(Generic[A]):
     arguments: type[A]
     """A frozen dataclass with fields of type `str`, ``str | None``, `int` and ``int | None``."""
     preview: Callable[[Scene, A], Awaitable[Preview]]
-    """Tells what would be done; writes nothing."""
-    do: Callable[[Scene, A], Awaitable[Done]]
+    """Tells what would be done; writes nothing. `Runner.preview` calls it, which makes the stamp that viewers get."""
+    do: Callable[[Scene, A, Preview], Awaitable[Done]]
+    """Does what the preview was about, which was confirmed."""
     command: Callable[[A], Sequence[str]]
     """The words behind ``penstock`` that do the same in a shell."""
     back: Callable[[A], Crumb]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
+from ....aio import Lake
 from ....coordinator import ParkedGroup
+from ....coordinator.operators.operators import Operators
 from ....log.errors import InvalidArgument
 from ..views.page import Crumb, Scene
 from .action import Action, Count, Done, Preview, Sample
@@ -44,6 +46,7 @@ def _preview_of(found: Sequence[ParkedGroup], sentence: str, *, type_name: str |
         samples=(Sample(title=title, columns=_COLUMNS, rows=rows),) if found else (),
         is_nothing=not found,
         type_name=type_name,
+        meant=frozenset(stood),
     )
 
 
@@ -59,17 +62,25 @@ async def preview_skip(scene: Scene, chosen: Chosen) -> Preview:
     return _preview_of(found, sentence, type_name=chosen.group)
 
 
-async def release(scene: Scene, chosen: Chosen) -> Done:
-    return await _order(scene, chosen, "release")
+async def release(scene: Scene, chosen: Chosen, preview: Preview) -> Done:
+    return await _order(scene, chosen, preview, "release")
 
 
-async def skip(scene: Scene, chosen: Chosen) -> Done:
-    return await _order(scene, chosen, "skip")
+async def skip(scene: Scene, chosen: Chosen, preview: Preview) -> Done:
+    return await _order(scene, chosen, preview, "skip")
 
 
-async def _order(scene: Scene, chosen: Chosen, order: Literal["release", "skip"]) -> Done:
-    which = {"topic": chosen.topic, "queue": chosen.queue, "message_group": chosen.message_group}
-    found: list[ParkedGroup] = await scene.using(lambda lake: getattr(lake, order)(chosen.group, **which))
+async def _order(scene: Scene, chosen: Chosen, preview: Preview, order: Literal["release", "skip"]) -> Done:
+    meant = cast("frozenset[tuple[str, int, int]]", preview.meant)
+
+    async def ordered(lake: Lake) -> list[ParkedGroup]:
+        command = getattr(Operators(lake, lake.coordination), order)
+        found: list[ParkedGroup] = await command(
+            chosen.group, topic=chosen.topic, queue=chosen.queue, message_group=chosen.message_group, only=meant
+        )
+        return found
+
+    found = await scene.using(ordered)
     if not found:
         raise InvalidArgument(
             "nothing of these is parked any more",

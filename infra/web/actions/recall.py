@@ -53,7 +53,7 @@ async def preview(scene: Scene, recall: Recall) -> Preview:
     )
 
 
-async def do(scene: Scene, recall: Recall) -> Done:
+async def do(scene: Scene, recall: Recall, _: Preview) -> Done:
     message = await scene.using(lambda lake: lake.recall(recall.handle))
     return Done(
         summary=f"Recalled {message.message_id} of {message.topic}, due {time_text(message.delivery_timestamp)}.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from typing import cast
 
 from ....aio import Lake
 from ....consumers.dead_letters.redrive import RedriveReport, redrive
@@ -97,12 +98,14 @@ def _sample(letter: MessageView) -> tuple[object, ...]:
     return letter.offset, topic, letter.message_group, letter.message_id, letter.store_timestamp, reason
 
 
-async def _run(scene: Scene, chosen: Chosen, *, dry_run: bool) -> tuple[RedriveReport, _Watched]:
+async def _run(scene: Scene, chosen: Chosen, *, only: frozenset[int] | None = None) -> tuple[RedriveReport, _Watched]:
+    """Send the chosen letters back that are at these offsets; None: only look which those would be."""
     offsets, until = chosen.offsets, chosen.until
     matches = condition(**chosen.given, offsets=offsets)
 
     def holds(letter: MessageView) -> bool:
-        return (until is None or letter.offset < until) and (matches is None or matches(letter))
+        known = only is None or letter.offset in only
+        return known and (until is None or letter.offset < until) and (matches is None or matches(letter))
 
     async def work(lake: Lake) -> tuple[RedriveReport, _Watched]:
         topic = await letters_topic(lake, chosen.group)
@@ -110,14 +113,14 @@ async def _run(scene: Scene, chosen: Chosen, *, dry_run: bool) -> tuple[RedriveR
             raise no_dead_letters(chosen.group)
         redriven = await redriven_cell(lake, chosen.group, topic.life)
         watched = _Watched(holds, lambda offset: offset in redriven.settled, chosen.group)
-        report = await redrive(lake, chosen.group, limit=SENT_MAX, where=watched, damaged="skip", dry_run=dry_run)
+        report = await redrive(lake, chosen.group, limit=SENT_MAX, where=watched, damaged="skip", dry_run=only is None)
         return report, watched
 
     return await scene.using(work)
 
 
 async def preview(scene: Scene, chosen: Chosen) -> Preview:
-    report, watched = await _run(scene, chosen, dry_run=True)
+    report, watched = await _run(scene, chosen)
     topics = tuple((name, count) for name, count in sorted(report.topics.items()))
     refused = tuple((reason, count) for reason, count in report.refused.items())
     samples = (
@@ -131,11 +134,12 @@ async def preview(scene: Scene, chosen: Chosen) -> Preview:
         counts=_counts(report, "would go back"),
         samples=tuple(one for one in samples if one.rows),
         is_nothing=not report.sent,
+        meant=frozenset(watched.offsets),
     )
 
 
-async def do(scene: Scene, chosen: Chosen) -> Done:
-    report, _ = await _run(scene, chosen, dry_run=False)
+async def do(scene: Scene, chosen: Chosen, preview: Preview) -> Done:
+    report, _ = await _run(scene, chosen, only=cast("frozenset[int]", preview.meant))
     return Done(summary=redriven_sentence(chosen.group, report, dry_run=False), counts=_counts(report, "sent back"))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from ....aio import Lake
-from ....log.read.reader import Reader
+from ....log.read.reader import Position, Reader
 from ..views.page import Crumb, Scene
 from ..views.positions import position_of
 from .action import Action, Count, Done, Preview, Sample
@@ -49,19 +50,21 @@ class _Move:
 
 
 async def preview(scene: Scene, reset: Reset) -> Preview:
+    to = position_of(reset.to, operation="reset")  # once: "an hour ago" is another moment later
+
     async def look(lake: Lake) -> Preview:
         found = await lake.describe_group(reset.group)
         reader = await lake.reader(reset.topic)
         queues = None if reset.queue is None else [reset.queue]
-        offsets = await reader.resolve(position_of(reset.to, operation="reset"), queues=queues)
+        offsets = await reader.resolve(to, queues=queues)
         floors = {one.queue: one.floor for one in found.queues if one.topic == reset.topic}
         moves = [_Move(queue, floors.get(queue), offset) for queue, offset in sorted(offsets.items())]
-        return _preview_of(reset, moves, await _samples(reader, moves))
+        return _preview_of(reset, to, moves, await _samples(reader, moves))
 
     return await scene.using(look)
 
 
-def _preview_of(reset: Reset, moves: list[_Move], samples: tuple[Sample, ...]) -> Preview:
+def _preview_of(reset: Reset, to: Position, moves: list[_Move], samples: tuple[Sample, ...]) -> Preview:
     again, left_out = sum(one.again for one in moves), sum(one.left_out for one in moves)
     rows = tuple((one.queue, one.floor, one.to, one.again, one.left_out) for one in moves[:_QUEUES_SHOWN])
     # "latest" moves on by itself; what was shown is then still what was meant.
@@ -72,6 +75,7 @@ def _preview_of(reset: Reset, moves: list[_Move], samples: tuple[Sample, ...]) -
         counts=(Count(name="messages again", value=again), Count(name="messages left out", value=left_out)),
         samples=(Sample(title="Queues", columns=_QUEUE_COLUMNS, rows=rows), *samples),
         type_name=reset.group,
+        meant=to,
     )
 
 
@@ -101,9 +105,9 @@ async def _read(reader: Reader, spans: Mapping[int, tuple[int, int]]) -> tuple[t
     return tuple(rows)
 
 
-async def do(scene: Scene, reset: Reset) -> Done:
+async def do(scene: Scene, reset: Reset, preview: Preview) -> Done:
     queues = None if reset.queue is None else [reset.queue]
-    to = position_of(reset.to, operation="reset")
+    to = cast("Position", preview.meant)
     offsets = await scene.using(lambda lake: lake.reset_offsets(reset.group, reset.topic, to, queues=queues))
     return Done(
         summary=f"Group {reset.group} goes on from {reset.to} on {reset.topic}; its members carry it out within seconds.",

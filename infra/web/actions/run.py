@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ....log.errors import CallError, PenstockError, PermissionDenied, ReadOnlyError, unforeseen
@@ -15,6 +17,7 @@ log = logging.getLogger("penstock.console")
 
 OPERATOR = "operator"
 """The role that may act."""
+BROKEN_OFF = "it was broken off while it ran; part of it may be done"
 
 
 class Changed(CallError):
@@ -52,6 +55,12 @@ class Runner:
         except KeyError:
             raise CallError("there is no such action", operation="act", object=name, expected=", ".join(self.actions)) from None
 
+    async def preview(self, action: Action[Any], scene: Scene, arguments: object) -> Preview:
+        """What an action would do now. Its stamp holds for this action with these arguments on this lake alone."""
+        found = await action.preview(scene, arguments)
+        about = (scene.source.name, action.name, sorted(action.texts(arguments).items()), found.stamp)
+        return replace(found, stamp=hashlib.sha256(repr(about).encode()).hexdigest()[:16])
+
     async def run(
         self, action: Action[Any], scene: Scene, arguments: object, actor: Actor, *, stamp: str, typed: str | None
     ) -> Done:
@@ -60,14 +69,18 @@ class Runner:
         What began is in the audit topic before anything is done; without that nothing is.
         """
         self.check_allowed(action, actor)
-        preview = await action.preview(scene, arguments)
+        preview = await self.preview(action, scene, arguments)
         check(action, preview, stamp=stamp, typed=typed)
         began = self._record(action, scene, arguments, actor, preview)
         await scene.using(lambda lake: write(lake, began))
         try:
-            done = await action.do(scene, arguments)
+            done = await action.do(scene, arguments, preview)
         except PenstockError as error:
             await self._log_end(scene, began.ended(scene.now, str(error), failed=True))
+            raise
+        except asyncio.CancelledError:
+            # Who waits is gone, or has no patience left. What was done by then stands, so the audit topic must not be silent.
+            await self._log_end(scene, began.ended(scene.now, BROKEN_OFF, failed=True))
             raise
         except Exception as error:
             await self._log_end(scene, began.ended(scene.now, str(unforeseen(error, operation=action.name)), failed=True))
@@ -103,7 +116,7 @@ class Runner:
         """Write how an action ended. If that fails, the action's own outcome still reaches the viewer, and this log has the record."""
         try:
             await scene.using(lambda lake: write(lake, record))
-        except PenstockError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, what was done stands
             log.error("the end of an action is not in the audit topic (%s): %s", error, record)  # noqa: TRY400 - no traceback needed
 
 

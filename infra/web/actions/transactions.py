@@ -79,10 +79,10 @@ def _preview_of(
     )
 
 
-def doing(decision: Decision) -> Callable[[Scene, Transaction], Awaitable[Done]]:
+def doing(decision: Decision) -> Callable[[Scene, Transaction, Preview], Awaitable[Done]]:
     """The doing of one decision."""
 
-    async def do(scene: Scene, chosen: Transaction) -> Done:
+    async def do(scene: Scene, chosen: Transaction, _: Preview) -> Done:
         async def work(lake: Lake) -> Done:
             group, _ = await lake.transactions.find(chosen.transaction)
             await lake.transactions.decide(chosen.transaction, decision, By.OPERATOR)

@@ -22,7 +22,7 @@ def routes(site: Site) -> list[Route]:
     async def shown(request: Request) -> Response:
         action, scene = action_of(site, request), site.scene(request)
         arguments = action.given(_given(request))
-        return _page(site, request, action, scene, arguments, await action.preview(scene, arguments))
+        return _page(site, request, action, scene, arguments, await site.runner.preview(action, scene, arguments))
 
     async def done(request: Request) -> Response:
         action, scene, actor = action_of(site, request), site.scene(request), site.actor(request)
@@ -34,7 +34,7 @@ def routes(site: Site) -> list[Route]:
                 action, scene, arguments, actor, stamp=form.get("stamp", ""), typed=form.get("typed", "").strip()
             )
         except (Changed, NotConfirmed) as error:
-            return _page(site, request, action, scene, arguments, await action.preview(scene, arguments), error)
+            return _page(site, request, action, scene, arguments, await site.runner.preview(action, scene, arguments), error)
         return site.html(
             request,
             "done.html",
@@ -47,7 +47,7 @@ def routes(site: Site) -> list[Route]:
 
     async def api_shown(request: Request) -> Response:
         action, scene = action_of(site, request), site.scene(request)
-        return json_response(document(await action.preview(scene, action.given(_given(request)))))
+        return json_response(document(await site.runner.preview(action, scene, action.given(_given(request)))))
 
     async def api_done(request: Request) -> Response:
         action, scene, actor = action_of(site, request), site.scene(request), site.actor(request)

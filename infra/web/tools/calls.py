@@ -62,7 +62,7 @@ class Tools:
         if tool.action is None:
             return await self._source.using(lambda lake: _verified(lake, texts["topic"]))
         if tool.name.startswith(PREVIEW):
-            return _object(document(await tool.action.preview(scene, tool.action.given(texts))))
+            return _object(document(await self._runner.preview(tool.action, scene, tool.action.given(texts))))
         stamp, typed = texts.pop(STAMP), texts.pop(TYPED, None)
         done = await self._runner.run(tool.action, scene, tool.action.given(texts), actor, stamp=stamp, typed=typed)
         return _object(document(done))

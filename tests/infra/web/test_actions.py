@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
+import pytest
+
 from penstock import aio
+from penstock.infra.web.actions.action import Done
 from penstock.infra.web.actions.all import ACTIONS
 from penstock.infra.web.actions.audit import AUDIT_TOPIC
+from penstock.infra.web.actions.run import BROKEN_OFF, Actor, Runner
+from penstock.infra.web.views.page import Scene
 from tests.infra.web.conftest import Open
 from tests.infra.web.shop import HOSTILE, still_parked
 
@@ -117,6 +123,63 @@ def test_large_or_strange_forms_are_refused(console: Open) -> None:
     assert (
         browser.client.post(path, content=b"\xff", headers={"content-type": "application/x-www-form-urlencoded"}).status_code == 400
     )
+
+
+def test_a_stamp_is_good_for_one_action_with_its_arguments(console: Open, stuck: Path) -> None:
+    """A program could otherwise confirm by what it was shown of something else."""
+    browser = console()
+    assert len({browser.api(path)["stamp"] for path in (ALL, ALL.replace("skip", "release"), f"{ALL}&topic=orders")}) == 3
+    elsewhere = browser.form(f"{RESET}&queue=0")
+    answer = browser.client.post(f"/l/lake{RESET}", data={**elsewhere, "typed": "billing"})
+    assert answer.status_code == 409
+    assert "meant" not in browser.api(ALL)
+
+
+@pytest.mark.parametrize("order", ["skip", "release"])
+def test_what_is_parked_after_the_preview_stays_parked(console: Open, stuck: Path, order: str) -> None:
+    """An action touches what was confirmed, however much comes in between the last look and the doing."""
+    scene = Scene(console().site.lakes["lake"])
+    shown = asyncio.run(_previewed(scene, order))
+    assert shown is not None
+    assert still_parked(stuck) == ["cid"]
+
+
+async def _previewed(scene: Scene, order: str) -> Done:
+    action = ACTIONS[order]
+    arguments = action.given({"group": "billing"})
+    preview = await action.preview(scene, arguments)
+    meant = frozenset(place for place in cast("frozenset[tuple[str, int, int]]", preview.meant) if place[1] == 0)
+    try:
+        return await action.do(scene, arguments, replace(preview, meant=meant))
+    finally:
+        await scene.source.close()
+
+
+def test_an_action_that_is_broken_off_says_so(console: Open, stuck: Path) -> None:
+    async def stuck_for_ever(*_: object) -> Done:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def run(scene: Scene) -> None:
+        action = replace(ACTIONS["release"], do=stuck_for_ever)
+        arguments, runner = action.given({"group": "billing"}), Runner(read_only=False)
+        stamp = (await runner.preview(action, scene, arguments)).stamp
+        actor = Actor(name="ann", role="operator", address="")
+        try:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await runner.run(action, scene, arguments, actor, stamp=stamp, typed=None)
+        finally:
+            await scene.source.close()
+
+    asyncio.run(run(Scene(console().site.lakes["lake"])))
+    assert [(one["state"], one["outcome"]) for one in audited(stuck)][1:] == [("failed", BROKEN_OFF)]
+
+
+@pytest.mark.parametrize("content", [b"[" * 60_000, b'{"form_token": "\\ud800"}', b'{"stamp": "\\ud800"}', b"9" * 60_000])
+def test_json_that_is_made_to_break_the_reader_is_refused(console: Open, content: bytes) -> None:
+    answer = console().client.post(f"/api/l/lake{ALL}", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 403)
 
 
 def test_every_action_says_what_it_is() -> None:
