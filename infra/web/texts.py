@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -11,15 +12,17 @@ from ..console.output import duration_text, size_text
 _KEPT = {"\n", "\t"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode's categories of characters that steer, join or hide instead of being seen."""
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]")
+"""Characters that count as printable, and are drawn as nothing: fillers, blanks, and the selectors of variants that hide text."""
 _PICTURES = 0x2400
 _DELETE = "\x7f"
 
 
 def visible(text: str) -> str:
     """Foreign text whose every character can be seen: controls as their pictures, other unseen ones by their number."""
-    if text.isprintable():
-        return text
-    return "".join(char if char in _KEPT or char.isprintable() else _picture(char) for char in text)
+    if not text.isprintable():
+        text = "".join(char if char in _KEPT or char.isprintable() else _picture(char) for char in text)
+    return text if text.isascii() else _BLANK.sub(lambda match: _numbered(match[0]), text)
 
 
 def _picture(char: str) -> str:
@@ -27,7 +30,11 @@ def _picture(char: str) -> str:
         return chr(_PICTURES + ord(char))
     if char == _DELETE:
         return "\u2421"
-    return f"[U+{ord(char):04X}]" if unicodedata.category(char) in _UNSEEN else char
+    return _numbered(char) if unicodedata.category(char) in _UNSEEN else char
+
+
+def _numbered(char: str) -> str:
+    return f"[U+{ord(char):04X}]"
 
 
 def shown(value: object) -> str:

@@ -40,11 +40,17 @@ def app_of(site: Site) -> ASGIApp:
         response: Response = site.html(request, "nothing.html", title="There is no such page", status=404)
         await response(scope, receive, send)
 
+    files, names = StaticFiles(directory=STATIC), frozenset(path.name for path in STATIC.iterdir())
+
+    async def static(scope: Scope, receive: Receive, send: Send) -> None:
+        known = scope["method"] != "POST" and scope["path"].removeprefix("/static/") in names
+        await (files if known else nothing)(scope, receive, send)
+
     routes: list[Route | Mount] = [
         *acting.routes(site),
         *pages.routes(site),
         *login_routes(site),
-        Mount("/static", StaticFiles(directory=STATIC)),
+        Mount("/static", static),
     ]
 
     @asynccontextmanager

@@ -6,8 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
+from functools import partial
 
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from ....log.errors import BackPressureError, PenstockError
 from ....log.escapes import escaped_json
@@ -17,43 +20,61 @@ from .render import live_document
 from .site import Site
 
 STREAMS_MAX = 500
-LOOKS_MAX = 300
-"""The looks of one stream: then the browser connects anew, and it is checked again who it is."""
+LOOKS_MAX, STREAM_S = 300, 3600.0
+"""The looks of one stream, and its time: then the browser connects anew, by which a proxy in front can say again who it is."""
 PULSE_S = 15.0
 """The longest silence: a proxy in front may cut a silent connection."""
+Values = Callable[[], Awaitable[Mapping[str, object]]]
 
 
-def stream(site: Site, values: Callable[[], Awaitable[Mapping[str, object]]], *, every: timedelta) -> Response:
+def stream(site: Site, request: Request, values: Values, *, every: timedelta) -> Response:
     """An answer that goes on until the viewer leaves or the console ends. Raises `BackPressureError` for one too many."""
     if site.streams >= STREAMS_MAX:
         raise BackPressureError("too many pages are watched", operation="live", expected=f"at most {STREAMS_MAX}")
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_events(site, values, every.total_seconds()), media_type="text/event-stream", headers=headers)
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream", headers=headers)
+    events = _events(site, partial(site.is_known, request), values, every.total_seconds())
+    return _Stream(site, events, headers)
 
 
-async def _events(site: Site, values: Callable[[], Awaitable[Mapping[str, object]]], every_s: float) -> AsyncIterator[str]:
-    site.streams += 1
-    try:
-        before: dict[str, object] = {}
-        yield f"retry: {max(1000, int(1000 * every_s))}\n\n"
-        for _ in range(LOOKS_MAX):
-            try:
-                now = live_document(await values())
-            except PenstockError as error:
-                yield event("trouble", document(Fault.of(error)))
-            else:
-                if changed := {key: value for key, value in now.items() if before.get(key) != value}:
-                    yield event("values", changed)
-                before = now
-            left_s = every_s
-            while left_s > 0:
-                if await _ended(site.ending, min(left_s, PULSE_S)):
-                    return
-                left_s -= PULSE_S
-                if left_s > 0:
-                    yield ":\n\n"
-    finally:
-        site.streams -= 1
+class _Stream(StreamingResponse):
+    """An answer that is counted from its first moment to its last, so that a burst of them is bounded too."""
+
+    def __init__(self, site: Site, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._site = site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        self._site.streams += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._site.streams -= 1
+
+
+async def _events(site: Site, is_known: Callable[[], bool], values: Values, every_s: float) -> AsyncIterator[str]:
+    before: dict[str, object] = {}
+    yield f"retry: {max(1000, int(1000 * every_s))}\n\n"
+    for _ in range(max(1, min(LOOKS_MAX, int(STREAM_S / every_s)))):
+        try:
+            now = live_document(await values())
+        except PenstockError as error:
+            yield event("trouble", document(Fault.of(error)))
+        else:
+            if changed := {key: value for key, value in now.items() if before.get(key) != value}:
+                yield event("values", changed)
+            before = now
+        left_s = every_s
+        while left_s > 0:
+            if await _ended(site.ending, min(left_s, PULSE_S)):
+                return
+            left_s -= PULSE_S
+            if not is_known():
+                return
+            if left_s > 0:
+                yield ":\n\n"
 
 
 def event(name: str, content: object) -> str:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ....log.errors import PenstockError, PermissionDenied, unforeseen
 from .login import Viewer
-from .security import SESSION_S, is_same_origin
+from .security import MARK_S, SESSION_S, is_same_origin
 from .site import FormRefused, Site, address_of, json_response, read_form, status_of
 
 log = logging.getLogger("penstock.console")
@@ -120,12 +120,15 @@ def login_routes(site: Site) -> list[Route]:
             return RedirectResponse("/", status_code=303)
         form = await read_form(request)
         back = form.get("back", "/")
-        viewer = await site.login.log_in(form.get("name", ""), form.get("password", ""), address_of(request))
+        viewer = await site.login.log_in(
+            form.get("name", ""), form.get("password", ""), address_of(request), request.cookies.get(site.mark, "")
+        )
         if viewer is None:
             log.warning("a log-in failed: name %r, from %s", form.get("name", "")[:100], address_of(request))
             return _login_page(site, request, back, failed=True)
         log.info("%s logged in as %s, from %s", viewer.name, viewer.role, address_of(request))
-        return _with_cookie(site, RedirectResponse(safe_path(back), status_code=303), viewer)
+        response = _with_cookie(site, RedirectResponse(safe_path(back), status_code=303), viewer)
+        return _cookie(site, response, site.mark, site.login.mark(viewer), MARK_S)
 
     async def log_out(request: Request) -> Response:
         await site.form(request)
@@ -145,7 +148,11 @@ def _login_page(site: Site, request: Request, back: str, *, failed: bool = False
 
 def _with_cookie(site: Site, response: Response, viewer: Viewer | None) -> Response:
     value, seconds = ("", 0) if viewer is None else (site.login.signer.cookie(viewer.session), SESSION_S)
-    response.set_cookie(site.cookie, value, max_age=seconds, path="/", secure=site.options.is_tls, httponly=True, samesite="strict")
+    return _cookie(site, response, site.cookie, value, seconds)
+
+
+def _cookie(site: Site, response: Response, name: str, value: str, seconds: int) -> Response:
+    response.set_cookie(name, value, max_age=seconds, path="/", secure=site.options.is_tls, httponly=True, samesite="strict")
     return response
 
 

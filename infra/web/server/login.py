@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers
@@ -11,15 +13,17 @@ from starlette.datastructures import Headers
 from ....log.errors import InvalidArgument, PermissionDenied, RetryError
 from ....log.runtime.runtime import Runtime
 from .options import ConsoleOptions, Role, TrustedHeader
-from .passwords import NOBODY, PasswordFile
+from .passwords import NOBODY, PasswordFile, User
 from .security import SESSION_S, Session, Signer
+
+log = logging.getLogger("penstock.console")
 
 LOCAL_USER = "local"
 """The name of who uses a console on loopback without a log-in."""
 NAME_CHARS_MAX = 200
 FAILURES_MAX, FAILURES_S = 5, 60.0
 """The failures of a name or an address after which it waits, and for how long from the first of them."""
-_COUNTED_MAX = 10_000
+_COUNTED_MAX, _ENDED_MAX = 10_000, 1000
 _AT_ONCE = 2
 """Passwords checked at once: each takes 32 MiB and a tenth of a second."""
 
@@ -37,6 +41,12 @@ class TooManyFailures(RetryError):
     """Somebody guesses passwords."""
 
     kind = "too_many_failures"
+
+
+class LoginUnavailable(RetryError):
+    """The password file cannot be read now. Where it is and what is wrong with it is nobody's business who is not in it."""
+
+    kind = "login_unavailable"
 
 
 @dataclass(slots=True)
@@ -76,7 +86,8 @@ class Login:
         self._file = None if options.password_file is None else PasswordFile(options.password_file)
         self._failures = Failures()
         self._checking = asyncio.Semaphore(_AT_ONCE)
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._ended: dict[str, OrderedDict[str, None]] = {}
+        self._told = ""
 
     @property
     def by_password(self) -> bool:
@@ -86,10 +97,10 @@ class Login:
         """The caller; None: somebody who must log in first. Raises `PermissionDenied` for a call past the trusted proxy."""
         now_s = self._runtime.clock.wall_ms() / 1000
         session = None if cookie is None else self.signer.session(cookie, now_s=now_s)
-        if session is not None and session.id in self._ended:
+        if session is not None and session.id in self._ended.get(session.name, ()):
             session = None
         if self._file is not None:
-            user = None if session is None else self._file.users().get(session.name)
+            user = None if session is None else self._users(self._file).get(session.name)
             if user is None or session is None or session.proof != user.proof:
                 return None
             return Viewer(name=user.name, role=user.role, session=session)
@@ -107,14 +118,30 @@ class Login:
         trusted = self._options.trusted
         return (LOCAL_USER, Role.OPERATOR) if trusted is None else named_by_proxy(trusted, headers, address)
 
-    async def log_in(self, name: str, password: str, address: str) -> Viewer | None:
-        """A new session for somebody who knows the password; None: the name or the password is wrong. Raises `TooManyFailures`."""
+    def _users(self, file: PasswordFile) -> Mapping[str, User]:
+        try:
+            users = file.users()
+        except InvalidArgument as error:
+            if str(error) != self._told:
+                self._told = str(error)
+                log.error("nobody gets in: %s", error)  # noqa: TRY400 - no traceback needed
+            raise LoginUnavailable("nobody can log in now", operation="log in", hint="the console's log says why") from None
+        self._told = ""
+        return users
+
+    async def log_in(self, name: str, password: str, address: str, mark: str = "") -> Viewer | None:
+        """A new session for somebody who knows the password; None: the name or the password is wrong. Raises `TooManyFailures`.
+
+        A browser with the ``mark`` of an earlier log-in of this name waits for its own failures alone. So guesses from elsewhere do not lock
+        out who belongs here.
+        """
         assert self._file is not None, "the page of the log-in is there for a password file"
-        sources = (f"name {name[:NAME_CHARS_MAX]}", f"address {address}")
+        known_here = self.signer.is_mark(name, mark)
+        sources = (f"mark {mark}",) if known_here else (f"name {name[:NAME_CHARS_MAX]}", f"address {address}")
         now_s = self._runtime.clock.monotonic_s()
         self._failures.check(now_s, *sources)
         self._failures.note(now_s, *sources)  # before the check, so that guesses side by side count too
-        user = self._file.users().get(name)
+        user = self._users(self._file).get(name)
         known = NOBODY if user is None else user.hash
         async with self._checking:
             matches = len(password) <= 1024 and await asyncio.to_thread(known.matches, password)
@@ -126,9 +153,16 @@ class Login:
 
     def log_out(self, session: Session) -> None:
         """End a session for good."""
-        self._ended[session.id] = None
-        while len(self._ended) > _COUNTED_MAX:
-            self._ended.popitem(last=False)
+        if not self.by_password:
+            return
+        ended = self._ended.setdefault(session.name, OrderedDict())  # by name: nobody pushes the sessions of others out
+        ended[session.id] = None
+        while len(ended) > _ENDED_MAX:
+            ended.popitem(last=False)
+
+    def mark(self, viewer: Viewer) -> str:
+        """What a browser keeps after a log-in, so that it is known at the next."""
+        return self.signer.mark(viewer.name, self._runtime.new_id())
 
 
 def named_by_proxy(trusted: TrustedHeader, headers: Headers, address: str) -> tuple[str, Role]:

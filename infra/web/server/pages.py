@@ -94,7 +94,7 @@ def live(site: Site, page: Page[Any]) -> Endpoint:
         async def values() -> dict[str, object]:
             return dict(page.live(await shown_of(page, scene, asked)))
 
-        return stream(site, values, every=scene.source.refresh)
+        return stream(site, request, values, every=scene.source.refresh)
 
     return answer
 

@@ -122,7 +122,7 @@ class PasswordFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: tuple[int, ...] | None = None
         self._users: Mapping[str, User] = {}
         self.users()
 
@@ -130,7 +130,7 @@ class PasswordFile:
         """The users by name. Raises `InvalidArgument` when the file cannot be read: then nobody gets in."""
         try:
             status = self._path.stat()
-            stamp = (status.st_mtime_ns, status.st_size)
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
             if stamp != self._stamp:
                 self._users = parsed(self._path.read_text(), where=str(self._path))
                 self._stamp = stamp

@@ -27,15 +27,15 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 _HSTS = "max-age=31536000"
-SESSION_S = 12 * 3600
+SESSION_S, MARK_S = 12 * 3600, 90 * 24 * 3600
 
 
 def host_name(header: str) -> str:
     """The name in a ``Host`` header, without the port."""
-    host = header.strip().lower()
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    host, _, port = header.strip().lower().rpartition(":")
+    if not host or not (port == "" or (port.isascii() and port.isdecimal())):
+        return header.strip().lower()
+    return host
 
 
 def is_known_host(header: str, known: frozenset[str] | None) -> bool:
@@ -89,6 +89,14 @@ class Signer:
 
     def is_form_token(self, session: Session, token: str) -> bool:
         return hmac.compare_digest(token.encode(), self.form_token(session).encode())
+
+    def mark(self, name: str, number: str) -> str:
+        """What tells a browser in which this name has logged in."""
+        return f"{number}.{self._signature('mark', f'{number}:{name}')}"
+
+    def is_mark(self, name: str, mark: str) -> bool:
+        number, _, signature = mark.partition(".")
+        return hmac.compare_digest(signature.encode(), self._signature("mark", f"{number}:{name}").encode())
 
     def _signature(self, use: str, text: str) -> str:
         return hmac.new(self.key, f"{use}:{text}".encode(), hashlib.sha256).hexdigest()

@@ -13,6 +13,7 @@ from ....log.errors import InvalidArgument
 from ....log.runtime.runtime import Runtime
 from ..lakes.lakes import Lakes
 from .app import KEY_BYTES, app_of, site_of
+from .impatient import Impatient
 from .options import ConsoleOptions
 
 DRAIN_S = 5
@@ -45,7 +46,7 @@ async def _serve(
     site = site_of(options, lakes, runtime, key=runtime.random.randbytes(KEY_BYTES))
     config = uvicorn.Config(
         app_of(site),
-        http="h11",
+        http=Impatient,
         ws="none",
         lifespan="on",
         log_config=None,

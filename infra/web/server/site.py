@@ -38,6 +38,8 @@ from .render import environment, live_tag
 from .urls import action_url, page_url, static_url
 
 FORM_BYTES_MAX = 64 * 1024
+FORM_S = 20.0
+"""The time for a form to come."""
 COOKIE = "penstock_session"
 FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
 TOKEN_HEADER = "x-form-token"  # noqa: S105 - the name of a header
@@ -71,6 +73,11 @@ class Site:
         """The name of the cookie. Its prefix lets browsers take it from TLS alone."""
         return f"__Host-{COOKIE}" if self.options.is_tls else COOKIE
 
+    @property
+    def mark(self) -> str:
+        """The name of the cookie that tells a browser in which somebody logged in before."""
+        return f"{self.cookie}_mark"
+
     def scene(self, request: Request) -> Scene:
         """The lake that a request names. Raises `LakeNotServed`."""
         return Scene(self.lakes[request.path_params["lake"]])
@@ -82,6 +89,13 @@ class Site:
         """The caller of a request, as one who acts."""
         viewer = viewer_of(request)
         return Actor(name=viewer.name, role=str(viewer.role), address=address_of(request))
+
+    def is_known(self, request: Request) -> bool:
+        """Whether the caller of a request that goes on may still look: nobody logged out or was taken out since."""
+        try:
+            return self.login.viewer(request.cookies.get(self.cookie), request.headers, address_of(request)) is not None
+        except PenstockError:
+            return False
 
     def html(
         self,
@@ -206,20 +220,23 @@ def download(data: bytes | AsyncIterator[bytes], name: str) -> Response:
 
 async def read_form(request: Request) -> dict[str, str]:
     """The fields of a small form or JSON object. Raises `InvalidArgument`."""
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > FORM_BYTES_MAX:
-            raise InvalidArgument("the form is too large", operation=request.url.path, expected=f"at most {FORM_BYTES_MAX} bytes")
+    try:
+        async with asyncio.timeout(FORM_S):
+            data = await _small_body(request)
+    except TimeoutError:
+        raise InvalidArgument(
+            "the form did not come in time", operation=request.url.path, expected=f"all of it within {FORM_S:.0f} s"
+        ) from None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         if kind == "application/json":
             fields = json.loads(data or b"{}")
             if isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values()):
+                "".join((*fields, *fields.values())).encode()  # JSON can spell what is no text
                 return fields
         elif kind == "application/x-www-form-urlencoded":
             return dict(parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=100))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument("the form cannot be read", operation=request.url.path, observed=str(error)) from error
     raise InvalidArgument(
         "the form is of another kind",
@@ -227,3 +244,12 @@ async def read_form(request: Request) -> dict[str, str]:
         expected="application/x-www-form-urlencoded, or a JSON object of texts",
         observed=kind or "none",
     )
+
+
+async def _small_body(request: Request) -> bytes:
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > FORM_BYTES_MAX:
+            raise InvalidArgument("the form is too large", operation=request.url.path, expected=f"at most {FORM_BYTES_MAX} bytes")
+    return data

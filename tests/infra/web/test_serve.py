@@ -54,6 +54,14 @@ def test_a_console_ends_in_order_though_a_page_is_watched(folder: Path) -> None:
         assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
+def test_who_asks_nothing_loses_the_connection(folder: Path, sent: bytes) -> None:
+    with served(folder) as (_, said), socket.create_connection(("127.0.0.1", said["port"]), timeout=END_S) as caller:
+        caller.sendall(sent)
+        while caller.recv(1000):
+            pass
+
+
 def test_tls(folder: Path, tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     context = ssl.create_default_context(cadata=write_certificate(certificate, key).decode())

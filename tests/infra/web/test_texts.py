@@ -24,6 +24,7 @@ def drawn(template: str, **values: object) -> str:
         ("zero\u200bwidth\ufeff", "zero[U+200B]width[U+FEFF]"),
         ("\x7f\x85\u2028", "␡[U+0085][U+2028]"),
         ("lone \ud800", "lone [U+D800]"),
+        ("\u3164\u2800a\U000e0101", "[U+3164][U+2800]a[U+E0101]"),
         ("two\nlines\tand a tab\r", "two\nlines\tand a tab␍"),
     ],
 )

@@ -1,0 +1,155 @@
+"""What hostile callers try: the console goes on, tells them nothing, and lets nobody stand in the way of others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Message
+
+from penstock.infra.web.server.events import stream
+from penstock.infra.web.server.login import FAILURES_MAX
+from penstock.infra.web.server.options import Role
+from penstock.infra.web.server.passwords import line_of
+from penstock.log.errors import BackPressureError
+from tests.infra.web.conftest import Open, fields
+from tests.infra.web.test_security import PASSWORD, log_in
+
+
+@pytest.fixture
+def passwords(tmp_path: Path) -> Path:
+    path = tmp_path / "passwords"
+    path.write_text(line_of("ann", Role.OPERATOR, PASSWORD, b"salt" * 4))
+    return path
+
+
+@pytest.mark.parametrize("path", ["nothing", "%00", "..%2Ftexts.py", "", "x" * 5000, "../texts.py"])
+def test_what_is_no_file_of_the_console_is_no_page(
+    console: Open, passwords: Path, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    """Nobody has to log in for this, so nobody may fill the log by it."""
+    browser = console(password_file=passwords)
+    assert browser.client.get(f"/static/{path}").status_code in (303, 404)
+    assert browser.client.post("/static/console.js").status_code == 404
+    assert browser.client.get("/static/console.js").status_code == 200
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("content", [b'{"name": "ann", "password": "\\ud800"}', b'{"name": "\\ud800", "password": ""}'])
+def test_a_log_in_by_what_is_no_text_is_refused(console: Open, passwords: Path, content: bytes) -> None:
+    browser = console(password_file=passwords)
+    answer = browser.client.post("/login", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+
+
+def test_a_broken_password_file_is_told_to_the_log_alone(console: Open, passwords: Path, caplog: pytest.LogCaptureFixture) -> None:
+    browser = console(password_file=passwords)
+    log_in(browser, "ann")
+    passwords.write_text("broken")
+    for answer in (
+        browser.client.get("/l/lake/"),
+        browser.client.post("/login", data={"name": "ann", "password": PASSWORD}),
+    ):
+        assert answer.status_code == 503
+        assert str(passwords.parent) not in answer.text
+    assert len([one for one in caplog.records if str(passwords) in one.getMessage()]) == 1
+    passwords.write_text(line_of("ann", Role.OPERATOR, PASSWORD, b"salt" * 4))
+    browser.page("/")
+
+
+def test_guesses_from_elsewhere_do_not_lock_out_who_belongs_here(console: Open, passwords: Path) -> None:
+    browser = console(password_file=passwords)
+    log_in(browser, "ann")
+    assert browser.client.post("/logout", data=fields(browser.page("/"))).status_code == 303
+    mark = dict(browser.client.cookies)
+    browser.client.cookies.clear()
+    for _ in range(FAILURES_MAX):
+        log_in(browser, "ann", "wrong horse battery", status=403)
+    log_in(browser, "ann", status=429)
+    log_in(browser, "bob", status=429)
+    browser.client.cookies.update(mark)
+    log_in(browser, "bob", status=429)  # whose mark it is not
+    log_in(browser, "ann")
+    for _ in range(FAILURES_MAX):
+        log_in(browser, "ann", "wrong horse battery", status=403)
+    log_in(browser, "ann", status=429)  # a stolen mark guesses no faster
+
+
+def test_the_sessions_of_others_stay_ended(console: Open, passwords: Path) -> None:
+    login = console(password_file=passwords).site.login
+    user = login._users(login._file)["ann"]  # type: ignore[arg-type] # it has one
+    over = login.session_of("ann", proof=user.proof)
+    login.log_out(over)
+    for _ in range(20_000):
+        login.log_out(login.session_of("bob", proof=""))
+    cookie = login.signer.cookie(over)
+    assert login.viewer(cookie, console().client.headers, "") is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("host", ["[::1]evil.example", "localhost:80@evil.example", "localhost:x", "127.0.0.1:80:80"])
+def test_what_only_begins_like_a_known_host_is_none(console: Open, host: str) -> None:
+    assert console().client.get("/l/lake/", headers={"host": host}).status_code == 421
+
+
+def test_who_is_out_watches_no_longer(console: Open, passwords: Path) -> None:
+    browser = console(password_file=passwords)
+    log_in(browser, "ann")
+    cookies = "; ".join(f"{name}={value}" for name, value in browser.client.cookies.items())
+    scope = {"type": "http", "method": "GET", "path": "/live", "headers": [(b"cookie", cookies.encode())], "client": ("", 0)}
+    looks = 0
+
+    async def values() -> Mapping[str, object]:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            await asyncio.to_thread(passwords.write_text, line_of("bob", Role.VIEWER, PASSWORD, b"salt" * 4))
+        assert looks < 4
+        return {"looks": looks}
+
+    async def events() -> list[str]:
+        answer = stream(browser.site, Request(scope), values, every=timedelta(milliseconds=1))
+        assert isinstance(answer, StreamingResponse)
+        body: AsyncIterator[str] = answer.body_iterator  # type: ignore[assignment]
+        return [one async for one in body]
+
+    assert len(asyncio.run(events())) == 1 + 2
+    assert browser.site.streams == 0
+
+
+def test_a_head_of_a_stream_holds_nothing(console: Open) -> None:
+    browser = console()
+    answer = browser.client.head("/live/l/lake/")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert browser.site.streams == 0
+
+
+def test_a_burst_of_streams_is_bounded(console: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = console().site
+    site.ending.set()
+    monkeypatch.setattr("penstock.infra.web.server.events.STREAMS_MAX", 3)
+    scope = {"type": "http", "method": "GET", "path": "/live", "headers": []}
+
+    async def values() -> Mapping[str, object]:
+        return {}
+
+    async def nothing_more() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def sent(_: Message) -> None:
+        pass
+
+    async def ask() -> None:
+        await stream(site, Request(scope), values, every=timedelta(seconds=1))(scope, nothing_more, sent)
+
+    async def burst() -> list[BaseException | None]:
+        return await asyncio.gather(*(ask() for _ in range(5)), return_exceptions=True)
+
+    assert [type(one) for one in asyncio.run(burst())] == [type(None)] * 3 + [BackPressureError] * 2
+    assert site.streams == 0
