@@ -44,7 +44,7 @@ async def write(lake: Lake, record: Record) -> None:
     with suppress(TopicExists):  # with other settings: the operators altered its retention
         await lake.create_topic(AUDIT_TOPIC, TopicSettings(queues=1, retention=KEPT))
     producer = await lake.producer(AUDIT_TOPIC, options=ProducerOptions(linger=timedelta(0)))
-    body = json.dumps(document(record), ensure_ascii=False).encode()
+    body = json.dumps(document(record), ensure_ascii=False).encode("utf-8", "backslashreplace")
     try:
         await producer.send(Message(body, tag=record.action, keys=[record.id]))
     finally:

@@ -16,6 +16,7 @@ from ..views.page import TEXT_CHARS_MAX, Page, Parameter
 PREVIEW = "preview_"
 STAMP, TYPED = "stamp", "typed"
 VERIFY = "verify"
+INT_BITS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,8 @@ class Tool:
                 continue
             if isinstance(value, bool) or not isinstance(value, str | int):
                 raise self._bad(f"{name} is neither text nor a whole number", "text or a whole number", type(value).__name__)
+            if isinstance(value, int) and value.bit_length() > INT_BITS_MAX:
+                raise self._bad(f"{name} is out of range", f"at most {INT_BITS_MAX} bits", f"{value.bit_length()} bits")
             found[name] = str(value)
             if len(found[name]) > TEXT_CHARS_MAX:
                 raise self._bad(f"{name} is too long", f"at most {TEXT_CHARS_MAX} characters", f"{len(found[name])}")

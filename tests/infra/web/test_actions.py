@@ -155,6 +155,23 @@ async def _previewed(scene: Scene, order: str) -> Done:
         await scene.source.close()
 
 
+def test_who_has_a_name_that_is_no_text_is_audited_too(console: Open, stuck: Path) -> None:
+    """A program of the Model Context Protocol names itself, by any JSON string."""
+
+    async def run(scene: Scene) -> None:
+        action, runner = ACTIONS["release"], Runner(read_only=False)
+        arguments = action.given({"group": "billing"})
+        stamp = (await runner.preview(action, scene, arguments)).stamp
+        actor = Actor(name="mcp: \ud800\n", role="operator", address="")
+        try:
+            await runner.run(action, scene, arguments, actor, stamp=stamp, typed=None)
+        finally:
+            await scene.source.close()
+
+    asyncio.run(run(Scene(console().site.lakes["lake"])))
+    assert [(one["state"], one["who"]) for one in audited(stuck)] == [("began", "mcp: \ud800\n"), ("done", "mcp: \ud800\n")]
+
+
 def test_an_action_that_is_broken_off_says_so(console: Open, stuck: Path) -> None:
     async def stuck_for_ever(*_: object) -> Done:
         await asyncio.Event().wait()

@@ -109,6 +109,7 @@ def test_damage_is_an_answer(folder: Path) -> None:
         ("group", {"group": ["billing"]}, "invalid_argument"),
         ("group", {"group": "x" * 5000}, "invalid_argument"),
         ("topics", {"page": 0}, "invalid_argument"),
+        ("topics", {"page": 10**5000}, "invalid_argument"),
         ("topics", {"page": "many"}, "invalid_argument"),
         ("topics", {"other": "x"}, "invalid_argument"),
         ("no-such-tool", {}, "invalid_argument"),
