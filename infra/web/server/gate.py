@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ....log.errors import PenstockError, PermissionDenied, unforeseen
 from .login import Viewer
-from .security import MARK_S, SESSION_S, is_same_origin
+from .security import MARK_S, SESSION_S, is_from_within_another_site, is_same_origin
 from .site import FormRefused, Site, address_of, json_response, read_form, status_of
 
 log = logging.getLogger("penstock.console")
@@ -39,6 +39,8 @@ class Gate:
             return
         if scope["method"] == "POST" and not is_same_origin(request.headers):
             raise FormRefused("the form is from another site", operation=scope["path"], observed=request.headers.get("origin"))
+        if is_from_within_another_site(request.headers):
+            raise FormRefused("a page of another site asks for this behind its viewer's back", operation=scope["path"])
         if scope["path"].startswith(_OPEN):
             await self._app(scope, receive, send)
             return

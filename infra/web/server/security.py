@@ -51,6 +51,13 @@ def is_same_origin(headers: Mapping[str, str]) -> bool:
     return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
 
 
+def is_from_within_another_site(headers: Mapping[str, str]) -> bool:
+    """Whether a browser says that a page of another site loads this as a part of its own, and not as a link that somebody followed."""
+    if headers.get("sec-fetch-site", "none") != "cross-site":
+        return False
+    return headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") not in (None, "document")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """What the cookie of a viewer says."""

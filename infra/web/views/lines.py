@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -64,7 +65,8 @@ class Lines:
         until_s, count, size, looked = self.now_s() + SECONDS_MAX, 0, 0, 0
         filters = self.conditions.filters
         async for rows, behind in self._parts():
-            for message in views(self.reader.topic, self._matching(filters, rows)):
+            matching = await asyncio.to_thread(self._matching, filters, rows)  # it may take seconds
+            for message in views(self.reader.topic, matching):
                 line = json_line(document(message))
                 count, size = count + 1, size + len(line)
                 yield line

@@ -6,6 +6,7 @@ condition that few messages meet costs few requests, and the page says how far i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -169,7 +170,7 @@ class Scan:
     async def _find(self, lookup: Lookup, gathered: _Gathered, end: Offsets) -> None:
         found = await self.reader.find(lookup, gathered.ranges(end), limit=self.rows_max, files=FILES_MAX, newest=gathered.older)
         for batch in found.rows.to_batches():
-            gathered.take(self._matching(batch))
+            gathered.take(await self._matching(batch))
         gathered.reach({queue: start if gathered.older else limit for queue, (start, limit) in found.looked.items()})
 
     async def _windows(self, gathered: _Gathered, end: Offsets) -> None:
@@ -181,7 +182,7 @@ class Scan:
                 size += batch.nbytes
                 if looked and (size > BYTES_MAX or self.now_s() - began_s > SECONDS_MAX):
                     return  # of a window that is not looked through to its end, nothing is told
-                window.take(self._matching(batch))
+                window.take(await self._matching(batch))
             gathered.join(window)
             gathered.reach({queue: start if gathered.older else limit for queue, (start, limit) in ranges.items()})
             count = sum(limit - start for start, limit in ranges.values())
@@ -194,7 +195,11 @@ class Scan:
             affordable = (BYTES_MAX - size) * looked // max(1, size)
             width = max(1, min(_GROWTH * width, min(affordable, LOOKED_MAX - looked) // len(end)))
 
-    def _matching(self, batch: pa.RecordBatch) -> list[MessageRow]:
+    async def _matching(self, batch: pa.RecordBatch) -> list[MessageRow]:
+        """The messages that meet the condition. In a thread: a long condition on large messages takes seconds, and others want answers."""
+        return await asyncio.to_thread(self._judged, batch)
+
+    def _judged(self, batch: pa.RecordBatch) -> list[MessageRow]:
         for one in self._filters:
             batch = one.apply(batch, self.schema)
         return [row_of(one, self._fields) for one in views(self.reader.topic, batch)]

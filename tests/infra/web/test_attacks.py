@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -18,6 +20,8 @@ from penstock.infra.web.server.login import FAILURES_MAX
 from penstock.infra.web.server.options import Role
 from penstock.infra.web.server.passwords import line_of
 from penstock.log.errors import BackPressureError
+from penstock.log.filter.sql_evaluate import SqlFilter
+from penstock.log.schema.topic_schema import TopicSchema
 from tests.infra.web.conftest import Open, fields
 from tests.infra.web.test_security import PASSWORD, log_in
 
@@ -153,3 +157,31 @@ def test_a_burst_of_streams_is_bounded(console: Open, monkeypatch: pytest.Monkey
 
     assert [type(one) for one in asyncio.run(burst())] == [type(None)] * 3 + [BackPressureError] * 2
     assert site.streams == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "dest", "status"),
+    [("no-cors", "image", 403), ("navigate", "iframe", 403), ("cors", "empty", 403), ("navigate", "document", 200)],
+)
+def test_pages_of_other_sites_load_nothing_of_the_console(console: Open, mode: str, dest: str, status: int) -> None:
+    """A picture on any page could otherwise begin a check of a topic, again and again."""
+    told = {"sec-fetch-site": "cross-site", "sec-fetch-mode": mode, "sec-fetch-dest": dest}
+    assert console().client.get("/l/lake/topics/orders/check?run=now", headers=told).status_code == status
+
+
+def test_a_long_condition_does_not_keep_others_waiting(console: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of terms on messages of 4 MiB take many seconds."""
+    judged = []
+
+    def apply(self: SqlFilter, batch: pa.RecordBatch, schema: TopicSchema | None = None) -> pa.RecordBatch:
+        judged.append(threading.current_thread())
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        return batch
+
+    monkeypatch.setattr(SqlFilter, "apply", apply)
+    found = console().api("/topics/orders/messages?where=a%20%3D%201")["found"]
+    assert len(found["value"]["rows"]) == 5
+    lines = console().client.get("/files/l/lake/topics/orders/messages.jsonl?where=a%20%3D%201")
+    assert len(lines.text.splitlines()) == 5
+    assert len(judged) > 1
