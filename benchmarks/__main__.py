@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import (
+    console,
     filters,
     idle,
     large_targets,
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "idling": idling.measure,
     "cells": cells.measure,
     "gateway": rates.measure,
+    "console": console.measure,
     "spark-source": spark_source.measure,
     "spark-typed": typed.measure,
     "spark-write": spark_write.measure,

@@ -1,6 +1,6 @@
 """The web console above many topics and groups: pages, what an open overview costs, and the memory of many viewers.
 
-Pages on a folder are real requests to a console, each with a new look at the lake. On the S3 profile time is virtual, and what a page asks
+Pages on a folder are real requests to a console with a look at the lake every 2 s. On the S3 profile time is virtual, and what a page asks
 of the store is counted. ``CONSOLE_TOPICS`` and ``CONSOLE_GROUPS`` choose another size.
 """
 
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -38,7 +38,7 @@ HOURS_A_MONTH = 730
 FOLDER_MS, S3_MS, S3_GETS, OVERVIEW_USD = 200.0, 1000.0, 20.0, 0.50
 """The targets."""
 QUEUES, MESSAGES = 4, 4
-_AT_ONCE = 16
+_AT_ONCE = 8
 _EXAMPLES = {"topic": "topic-0003", "group": "group-003"}
 
 
@@ -46,7 +46,7 @@ def measure(options: Options) -> Iterator[Figure]:
     topics = int(os.environ.get("CONSOLE_TOPICS", options.scaled(1000, 20)))
     groups = int(os.environ.get("CONSOLE_GROUPS", options.scaled(100, 5)))
     size = f"{topics:,} topics × {groups:,} groups"
-    yield from _on_s3(topics, groups, size, hours=options.scaled(6, 1), asks=options.scaled(20, 2))
+    yield from _on_s3(topics, groups, size, hours=options.scaled(24, 2), asks=options.scaled(5, 2))
     with tempfile.TemporaryDirectory(prefix="penstock-console-") as folder:
         asyncio.run(_fill_folder(Path(folder), topics, groups))
         yield from _on_a_folder(folder, size, asks=options.scaled(20, 2))
@@ -76,7 +76,7 @@ async def fill(lake: aio.Lake, topics: int, groups: int) -> None:
 
 
 async def _fill_folder(folder: Path, topics: int, groups: int) -> None:
-    async with aio.connect(folder) as lake:
+    async with aio.connect(folder, maintenance=False) as lake:
         await fill(lake, topics, groups)
 
 
@@ -104,20 +104,26 @@ def _on_s3(topics: int, groups: int, size: str, *, hours: int, asks: int) -> Ite
             await fill(lake, topics, groups)
 
     async def look() -> tuple[dict[str, list[tuple[float, StoreStatistics]]], StoreStatistics]:
-        source = LakeSource("lake", lambda: aio.Lake(client.store, runtime=client.process.runtime), client.process.runtime, refresh)
+        runtime = client.process.runtime
+        source = LakeSource("lake", lambda: aio.Lake(client.store, runtime=runtime), runtime, refresh, is_thrifty=True)
         scene, found = Scene(source), dict[str, list[tuple[float, StoreStatistics]]]()
-        for page, names in shown():
-            for _ in range(asks + 1):
-                await asyncio.sleep(2 * refresh.total_seconds())  # nothing that was kept is fresh
-                before, began_s = client.store.statistics(), world.now_s
-                await page.shown(scene, page.asked(names, {}))
-                took = (1000 * (world.now_s - began_s), client.store.statistics() - before)
-                found.setdefault(page.name, []).append(took)
+
+        async def asked(name: str, work: Callable[[], Awaitable[object]]) -> None:
+            before, began_s = client.store.statistics(), world.now_s
+            await work()
+            found.setdefault(name, []).append((1000 * (world.now_s - began_s), client.store.statistics() - before))
+
+        for _ in range(asks + 1):
+            await asyncio.sleep(10 * refresh.total_seconds())  # nothing that was kept is shown any more
+            await asked("the look that all pages share", source.look)
+            for page, names in shown():
+                await asked(page.name, lambda page=page, names=names: page.shown(scene, page.asked(names, {})))  # type: ignore[misc]
         overview = next(page for page in PAGES if page.name == "overview")
         before = client.store.statistics()
-        for _ in range(hours * 60):
-            await overview.shown(scene, overview.asked({}, {}))
-            await asyncio.sleep(refresh.total_seconds())
+        until_s = world.now_s + hours * 3600
+        while world.now_s < until_s:
+            await source.watched("overview", lambda: overview.shown(scene, overview.asked({}, {})))
+            await asyncio.sleep(source.watched_every("overview").total_seconds())
         cost = client.store.statistics() - before
         await source.close()
         return found, cost
@@ -137,7 +143,7 @@ def _on_s3(topics: int, groups: int, size: str, *, hours: int, asks: int) -> Ite
             unit="requests",
             values=[gets],
             target=S3_GETS,
-            note=f"a console's first look: {first_ms:,.0f} ms, {first.get.requests:,.0f} GETs",
+            note=f"a console's first: {first_ms:,.0f} ms, {first.get.requests:,.0f} GETs",
         )
     yield Figure(
         name=f"an open overview, S3, {size}",
@@ -166,7 +172,7 @@ def console(folder: str, *, refresh: str) -> Iterator[tuple[str, int, psutil.Pro
 
 
 def _on_a_folder(folder: str, size: str, *, asks: int) -> Iterator[Figure]:
-    with console(folder, refresh="100ms") as (host, port, _):
+    with console(folder, refresh="2s") as (host, port, _):
         for page, names in shown():
             path = page.path.format_map(names)
             times = [_timed(f"http://{host}:{port}/l/lake{path}") for _ in range(asks + 1)]

@@ -19,6 +19,7 @@ from ...log.message.message import to_us
 from ...log.paths import is_timer_log, topic_of
 from ...log.read.reader import Reader
 from ...log.topic.records import topic_names
+from ...log.topic.settings import TopicSettings
 from ...log.topic.topics import Topic
 from ..cells.cells import Cells, Stored
 from ..cells.keys import GROUPS, QUEUES, WORKERS, queue_key
@@ -75,10 +76,22 @@ class GroupSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSeen:
+    """A topic that a group has begun."""
+
+    settings: TopicSettings
+    created_ms: int
+    offsets: Mapping[int, tuple[int, int]]
+    """The earliest kept offset and the one after the last, for every queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LakeSeen:
     """All groups and timers of a lake, as one look found them. Whatever could not be read is missing."""
 
     groups: tuple[GroupSeen, ...] = ()
+    topics: Mapping[str, TopicSeen] = field(default_factory=dict)
+    """The topics that groups have begun, by name."""
     timers: Mapping[str, int] = field(default_factory=dict)
     """The delayed messages that wait, by topic."""
     workers: tuple[WorkerSeen, ...] = ()
@@ -174,8 +187,13 @@ class LakeView:
             groups.append(self._seen(claim, members))
             await asyncio.sleep(0)  # thousands of queues must not hold up what else this process does
         ended_s = clock.monotonic_s()
+        topics = {
+            name: TopicSeen(settings=end.topic.settings, created_ms=end.topic.record.created_ms, offsets=end.offsets)
+            for name, end in self._ends.items()
+        }
         return LakeSeen(
             groups=tuple(groups),
+            topics=topics,
             timers=timers,
             workers=tuple(one for one in self._workers.values() if one.state is not WorkerState.LEFT),
             ended_s=ended_s,

@@ -12,6 +12,8 @@ from pathlib import Path
 from ....aio import Lake, connect
 from ....log.errors import InvalidArgument, PenstockError
 from ....log.runtime.runtime import Runtime
+from ....log.stores import open_store
+from ....log.stores.counting import CountingStore
 from .source import LakeSource
 
 DEFAULT_NAME = "lake"
@@ -53,8 +55,17 @@ class LakeOptions:
         """The time for which a look is kept."""
         if self.refresh is not None:
             return self.refresh
-        far = "://" in self.url and not self.url.startswith(("file://", "memory://"))
-        return _REFRESH_FAR if far else _REFRESH_NEAR
+        return _REFRESH_FAR if self.is_far else _REFRESH_NEAR
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the store counts requests."""
+        return "://" in self.url and not self.url.startswith(("file://", "memory://"))
+
+    @property
+    def is_thrifty(self) -> bool:
+        """Whether pages that stay open look less often where a look costs more."""
+        return self.is_far and self.refresh is None
 
 
 def lakes_of_file(path: Path, *, refresh: timedelta | None = None) -> tuple[LakeOptions, ...]:
@@ -106,9 +117,10 @@ class Lakes:
 
         def source(one: LakeOptions) -> LakeSource:
             def open_it() -> Lake:
-                return connect(one.url, read_only=read_only, coordination=one.coordination, maintenance=False)
+                store = CountingStore(open_store(one.url, runtime=runtime))
+                return connect(store=store, runtime=runtime, read_only=read_only, coordination=one.coordination, maintenance=False)
 
-            return LakeSource(one.name, open_it, runtime, one.looks_kept, one.coordination)
+            return LakeSource(one.name, open_it, runtime, one.looks_kept, one.coordination, is_thrifty=one.is_thrifty)
 
         return Lakes([source(one) for one in options])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -14,6 +15,7 @@ from ....coordinator.operators.lake_view import GroupSeen, LakeSeen, LakeView, U
 from ....log.errors import PenstockError, ReopenError, RetryError
 from ....log.message.message import from_ms
 from ....log.runtime.runtime import Runtime
+from ....log.stores.counting import CountingStore
 from ....log.topic.records import topic_names
 from ...lake_metrics import view_of
 from ..faults import Fault
@@ -24,6 +26,15 @@ from .memo import Memo
 T = TypeVar("T")
 
 log = logging.getLogger("penstock.console")
+
+WATCHING_USD = 0.45
+"""What a page that is open all month may cost in requests. An operator who names a pace pays for it."""
+WATCHED_S_MAX = 3 * 3600.0
+"""The longest time between two looks for a page that stays open, however much a look costs."""
+WATCHED_MAX = 256
+_MONTH_S = 730 * 3600
+
+_waits: ContextVar[bool] = ContextVar("waits", default=False)
 
 STALE_LOOKS = 3.0
 """The number of refreshes during which an old look is shown at once while the next one is made."""
@@ -82,6 +93,8 @@ class LakeSource:
     refresh: timedelta
     coordination: str | None = None
     """The table of consumer groups as it was named; None: the lake's default."""
+    is_thrifty: bool = False
+    """Whether pages that stay open look less often where a look costs more; the lake's store is a `CountingStore` then."""
     memo: Memo = field(init=False)
     shown: str = field(init=False)
     """The lake for people and shells: its URL without secrets."""
@@ -89,6 +102,8 @@ class LakeSource:
     jobs: Jobs = field(init=False)
     """Work on the lake that takes longer than a page may."""
     _opened: _Opened | None = field(init=False, default=None)
+    _watch_usd: dict[Hashable, float] = field(init=False, default_factory=dict)
+    """What the last look for each page that stays open cost."""
     _endings: set[asyncio.Task[None]] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -108,7 +123,34 @@ class LakeSource:
     async def look(self) -> Looked:
         """All groups of the lake, as they were a moment ago."""
         fresh_s = self.refresh.total_seconds()
-        return await self.memo.get(("look",), self._look, fresh_s=fresh_s, stale_s=fresh_s * STALE_LOOKS)
+        stale_s = 0.0 if _waits.get() else fresh_s * STALE_LOOKS
+        return await self.memo.get(("look",), self._look, fresh_s=fresh_s, stale_s=stale_s)
+
+    async def watched(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``make`` for pages that stay open, shared with all who watch the same, and made anew at `watched_every`."""
+
+        async def counted() -> T:
+            _waits.set(True)  # for the new look: this one is in no hurry, and what it costs must be seen
+            before_usd = self._spent_usd()
+            made = await make()
+            # The first one may have to open the lake, which says nothing of the next ones.
+            self._watch_usd[key] = self._spent_usd() - before_usd if key in self._watch_usd else 0.0
+            return made
+
+        if len(self._watch_usd) > WATCHED_MAX:
+            self._watch_usd.clear()
+        return await self.memo.get(("watched", key), counted, fresh_s=0.9 * self.watched_every(key).total_seconds())
+
+    def watched_every(self, key: Hashable) -> timedelta:
+        """The time between two looks for pages that stay open. A page that is loaded anew may look after ``refresh``."""
+        if not self.is_thrifty:
+            return self.refresh
+        wanted_s = self._watch_usd.get(key, 0.0) / WATCHING_USD * _MONTH_S
+        return max(self.refresh, timedelta(seconds=min(wanted_s, WATCHED_S_MAX)))
+
+    def _spent_usd(self) -> float:
+        store = None if self._opened is None else self._opened.lake.store
+        return store.statistics().cost_usd if isinstance(store, CountingStore) else 0.0
 
     async def kept(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """The result of ``make``, shared with all who ask for the same within a moment."""

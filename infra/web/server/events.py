@@ -22,19 +22,21 @@ from .site import Site
 STREAMS_MAX = 500
 LOOKS_MAX, STREAM_S = 300, 3600.0
 """The looks of one stream, and its time: then the browser connects anew, by which a proxy in front can say again who it is."""
+RETRY_S_MAX = 60.0
+"""The longest time after which a browser that was cut off connects anew."""
 PULSE_S = 15.0
 """The longest silence: a proxy in front may cut a silent connection."""
 Values = Callable[[], Awaitable[Mapping[str, object]]]
 
 
-def stream(site: Site, request: Request, values: Values, *, every: timedelta) -> Response:
+def stream(site: Site, request: Request, values: Values, *, every: Callable[[], timedelta]) -> Response:
     """An answer that goes on until the viewer leaves or the console ends. Raises `BackPressureError` for one too many."""
     if site.streams >= STREAMS_MAX:
         raise BackPressureError("too many pages are watched", operation="live", expected=f"at most {STREAMS_MAX}")
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=headers)
-    events = _events(site, partial(site.is_known, request), values, every.total_seconds())
+    events = _events(site, partial(site.is_known, request), values, every)
     return _Stream(site, events, headers)
 
 
@@ -54,10 +56,11 @@ class _Stream(StreamingResponse):
             self._site.streams -= 1
 
 
-async def _events(site: Site, is_known: Callable[[], bool], values: Values, every_s: float) -> AsyncIterator[str]:
+async def _events(site: Site, is_known: Callable[[], bool], values: Values, every: Callable[[], timedelta]) -> AsyncIterator[str]:
     before: dict[str, object] = {}
-    yield f"retry: {max(1000, int(1000 * every_s))}\n\n"
-    for _ in range(max(1, min(LOOKS_MAX, int(STREAM_S / every_s)))):
+    yield f"retry: {int(1000 * min(max(1.0, every().total_seconds()), RETRY_S_MAX))}\n\n"
+    stream_s = STREAM_S
+    for _ in range(LOOKS_MAX):
         try:
             now = live_document(await values())
         except PenstockError as error:
@@ -66,7 +69,8 @@ async def _events(site: Site, is_known: Callable[[], bool], values: Values, ever
             if changed := {key: value for key, value in now.items() if before.get(key) != value}:
                 yield event("values", changed)
             before = now
-        left_s = every_s
+        left_s = min(every().total_seconds(), stream_s)
+        stream_s -= left_s
         while left_s > 0:
             if await _ended(site.ending, min(left_s, PULSE_S)):
                 return
@@ -75,6 +79,8 @@ async def _events(site: Site, is_known: Callable[[], bool], values: Values, ever
                 return
             if left_s > 0:
                 yield ":\n\n"
+        if stream_s <= 0:
+            return
 
 
 def event(name: str, content: object) -> str:

@@ -90,11 +90,12 @@ def live(site: Site, page: Page[Any]) -> Endpoint:
 
     async def answer(request: Request) -> Response:
         scene, asked = site.scene(request), asked_of(page, request)
+        key = (page.name, asked.key)
 
         async def values() -> dict[str, object]:
-            return dict(page.live(await shown_of(page, scene, asked)))
+            return dict(page.live(await scene.source.watched(key, lambda: shown_of(page, scene, asked))))
 
-        return stream(site, request, values, every=scene.source.refresh)
+        return stream(site, request, values, every=lambda: scene.source.watched_every(key))
 
     return answer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -75,7 +76,8 @@ async def gather(scene: Scene, asked: Asked) -> GroupShown:
         found = await lake.parked(name)
         return Parked(total=len(found), rows=tuple(found[:PARKED_SHOWN]))
 
-    return GroupShown(group=name, standing=await scene.part(standing, fatal=(GroupNotFound,)), parked=await scene.part(parked))
+    stood, stopped = await asyncio.gather(scene.part(standing, fatal=(GroupNotFound,)), scene.part(parked))
+    return GroupShown(group=name, standing=stood, parked=stopped)
 
 
 def standing_of(found: GroupDescription) -> Standing:

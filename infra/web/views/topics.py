@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ....aio import Lake
+from ....coordinator.operators.lake_view import TopicSeen
 from ....log.errors import TopicDeleted, TopicNotFound
 from ....log.message.message import from_ms
 from ....log.paths import is_timer_log
@@ -64,17 +65,22 @@ async def gather(scene: Scene, asked: Asked) -> Topics:
     wanted = (asked.text("filter") or "").lower()
     names = [name for name in looked.topics if not is_timer_log(name) and wanted in name.lower()]
     span = Span.of(len(names), asked.number("page"))
-    facts = await _all_facts(scene, names[span.slice])
+    facts = await _all_facts(scene, looked, names[span.slice])
     rates = stored_per_second(looked)
     rows = (_row(looked, name, one, rates.get(name)) for name, one in facts.items())
     return Topics(at=looked.at, span=span, rows=tuple(rows))
 
 
-async def _all_facts(scene: Scene, names: Sequence[str]) -> dict[str, Part[TopicFacts]]:
-    """The facts of topics, without those that were deleted, whose folders stay until they are collected."""
+async def _all_facts(scene: Scene, looked: Looked, names: Sequence[str]) -> dict[str, Part[TopicFacts]]:
+    """The facts of topics, without those that were deleted, whose folders stay until they are collected.
+
+    What the look tells is not asked for again: fifty topics are hundreds of requests.
+    """
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def read(name: str) -> Part[TopicFacts]:
+        if (seen := looked.seen.topics.get(name)) is not None:
+            return Part(value=_facts_of(seen))
         async with limit:
             return await scene.part(lambda lake: _facts(lake, name))
 
@@ -85,13 +91,17 @@ async def _all_facts(scene: Scene, names: Sequence[str]) -> dict[str, Part[Topic
 async def _facts(lake: Lake, name: str) -> TopicFacts:
     topic = await lake.topic(name)
     offsets = await Reader(topic).offsets()
+    return _facts_of(TopicSeen(settings=topic.settings, created_ms=topic.record.created_ms, offsets=offsets))
+
+
+def _facts_of(seen: TopicSeen) -> TopicFacts:
     return TopicFacts(
-        message_type=str(topic.settings.message_type),
-        is_typed=topic.settings.schema is not None,
-        queues=topic.settings.queues,
-        messages=sum(following - earliest for earliest, following in offsets.values()),
-        retention=topic.settings.retention,
-        created=from_ms(topic.record.created_ms),
+        message_type=str(seen.settings.message_type),
+        is_typed=seen.settings.schema is not None,
+        queues=seen.settings.queues,
+        messages=sum(following - earliest for earliest, following in seen.offsets.values()),
+        retention=seen.settings.retention,
+        created=from_ms(seen.created_ms),
     )
 
 

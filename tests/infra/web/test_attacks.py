@@ -117,7 +117,7 @@ def test_who_is_out_watches_no_longer(console: Open, passwords: Path) -> None:
         return {"looks": looks}
 
     async def events() -> list[str]:
-        answer = stream(browser.site, Request(scope), values, every=timedelta(milliseconds=1))
+        answer = stream(browser.site, Request(scope), values, every=lambda: timedelta(milliseconds=1))
         assert isinstance(answer, StreamingResponse)
         body: AsyncIterator[str] = answer.body_iterator  # type: ignore[assignment]
         return [one async for one in body]
@@ -150,7 +150,7 @@ def test_a_burst_of_streams_is_bounded(console: Open, monkeypatch: pytest.Monkey
         pass
 
     async def ask() -> None:
-        await stream(site, Request(scope), values, every=timedelta(seconds=1))(scope, nothing_more, sent)
+        await stream(site, Request(scope), values, every=lambda: timedelta(seconds=1))(scope, nothing_more, sent)
 
     async def burst() -> list[BaseException | None]:
         return await asyncio.gather(*(ask() for _ in range(5)), return_exceptions=True)

@@ -303,6 +303,59 @@ def test_pages_work_without_their_script(window: Open, lake: Path) -> None:
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'>&amp;"
 
 
+def test_an_order_is_found_by_its_key(window: Open, lake: Path) -> None:
+    seen = window(lake)
+    page = seen.page
+    seen.go("/topics/orders/messages")
+    page.get_by_label("key", exact=True).fill("order-1050")
+    page.get_by_role("button", name="Show", exact=True).click()
+    rows = page.get_by_role("row").filter(has=page.get_by_role("link", name="order-1050"))
+    expect(rows).to_have_count(2)  # created, and paid
+    rows.first.locator("summary").click()
+    expect(rows.first.locator("pre.body")).to_contain_text('"order": "order-1050"')
+    seen.shot("found-by-key")
+    rows.first.locator("a[href*='/trace/']").click()
+    expect(page.locator("main")).to_contain_text("order-1050")
+    expect(page.locator("main")).to_contain_text("warehouse")
+    seen.shot("trace")
+
+
+HOSTILE_BODIES = (
+    b"<script>alert(1)</script><img src=x onerror=alert(2)>",
+    b'{"link": "javascript:alert(3)", "html": "</pre><iframe src=//evil.example>"}',
+    "\u202egnp.exe \x1b[31mred\x1b[0m a\u200bb".encode(),
+    bytes(range(256)) * 40,
+    b"{" * 10_000,
+    b"x" * (4 * 1024 * 1024 - 1024),
+)
+
+
+def test_hostile_bodies_are_shown_harmlessly(window: Open, lake: Path) -> None:
+    with penstock.connect(lake) as made:
+        made.create_topic("hostile", message_type="FIFO", queues=1)
+        with made.producer("hostile") as producer:
+            sent = [producer.send(Message(body, message_group=HOSTILE, keys=[f"key-{n}"])) for n, body in enumerate(HOSTILE_BODIES)]
+            ids = [one.result().message_id for one in sent]
+    seen = window(lake)
+    page = seen.page
+    seen.go("/topics/hostile/messages")
+    for summary in page.locator("summary").all():
+        summary.click()
+    text = seen.text
+    assert "<script>alert(1)</script>" in text
+    assert "[U+202E]gnp.exe" in text
+    assert "\u241b[31mred" in text
+    assert "a[U+200B]b" in text
+    assert HOSTILE[:50] in text
+    assert page.locator("main img, main script, main iframe, main a[href^='javascript']").count() == 0
+    seen.shot("hostile-bodies")
+    for one in ids:
+        seen.go(f"/trace/{one}?topic=hostile")
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert len(page.content()) < 1_000_000  # of 4 MiB only the beginning
+        assert page.locator("main img, main script, main iframe").count() == 0
+
+
 def test_a_hostile_name_stays_text(window: Open, lake: Path) -> None:
     with penstock.connect(lake) as made:
         made.create_topic("hostile", message_type="FIFO", queues=1)
