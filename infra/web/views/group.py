@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -69,15 +68,21 @@ class GroupShown:
 async def gather(scene: Scene, asked: Asked) -> GroupShown:
     name = asked["group"]
 
-    async def standing(lake: Lake) -> Standing:
-        return standing_of(await lake.describe_group(name))
+    async def described(lake: Lake) -> GroupDescription:
+        return await lake.describe_group(name)
 
     async def parked(lake: Lake) -> Parked:
         found = await lake.parked(name)
         return Parked(total=len(found), rows=tuple(found[:PARKED_SHOWN]))
 
-    stood, stopped = await asyncio.gather(scene.part(standing, fatal=(GroupNotFound,)), scene.part(parked))
-    return GroupShown(group=name, standing=stood, parked=stopped)
+    found = await scene.part(described, fatal=(GroupNotFound,))
+    if found.value is None:
+        return GroupShown(group=name, standing=Part(fault=found.fault), parked=await scene.part(parked))
+    if any(one.parked for one in found.value.queues):
+        stopped = await scene.part(parked)
+    else:  # to ask which ones are parked reads each queue's cell once more
+        stopped = Part(value=Parked(total=0, rows=()))
+    return GroupShown(group=name, standing=Part(value=standing_of(found.value)), parked=stopped)
 
 
 def standing_of(found: GroupDescription) -> Standing:

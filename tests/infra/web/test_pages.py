@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock import connect
+from penstock import aio, connect
 from penstock.infra.web.lakes.lakes import LakeOptions
 from penstock.infra.web.server.urls import page_url
 from penstock.infra.web.views.page import Page
@@ -55,6 +55,15 @@ def test_a_topic_shows_each_group_beside_what_is_kept(console: Open) -> None:
     (position,) = found["positions"]["value"]
     assert (position["group"], position["kept"], position["behind"], position["lag"]) == ("billing", 5, 0, 5)
     assert 0 < position["left_s"] <= found["stored"]["value"]["retention_s"]
+
+
+def test_cells_are_read_once_where_nothing_is_parked(console: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def asked(*_: object) -> None:
+        pytest.fail("which message groups are parked was asked, though none is")
+
+    monkeypatch.setattr(aio.Lake, "parked", asked)
+    page = console().page("/groups/billing")
+    assert "Nothing is parked." in page
 
 
 def test_a_group_shows_what_holds_it_up_and_what_to_do(console: Open, stuck: Path) -> None:
