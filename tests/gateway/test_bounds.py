@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import grpc
 import pytest
 
+from penstock.gateway.consuming import wanted
 from penstock.gateway.consuming.budget import Bounds
 from penstock.gateway.gateway import Gateway
 from penstock.gateway.protocol import rocketmq_pb2 as pb
@@ -105,7 +107,10 @@ def test_a_client_has_few_polls_open_and_those_that_end_make_room() -> None:
     asyncio.run(run())
 
 
-def test_what_was_cut_off_in_mid_answer_comes_again_though_its_attempt_id_does_not() -> None:
+def test_what_was_cut_off_in_mid_answer_comes_again_though_its_attempt_id_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is renewed no longer, and visible when its time is over: in a minute, but for this test."""
+    monkeypatch.setattr(wanted, "RENEWED_FOR", timedelta(seconds=10))
+
     async def run() -> None:
         async with gateway() as served, channel_to(served) as channel, channel_to(served) as other:
             await filled(served, 8)
