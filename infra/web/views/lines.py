@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ from ....log.errors import PenstockError
 from ....log.filter.filters import Filter, check_filter
 from ....log.message.message import views
 from ....log.read.reader import Reader
+from ....log.runtime.runtime import Runtime
 from ....log.schema.topic_schema import TopicSchema
 from ...console.output import json_line
 from ...operating.documents import document
@@ -43,10 +44,10 @@ class Lines:
     extent: Extent
     at: dict[int, int]
     """The next offset of each queue; moves along."""
-    now_s: Callable[[], float]
+    runtime: Runtime
 
     @staticmethod
-    async def of(lake: Lake, topic: str, asked: Asked, now_s: Callable[[], float]) -> Lines:
+    async def of(lake: Lake, topic: str, asked: Asked, runtime: Runtime) -> Lines:
         """The lines that a viewer asks for, all of it checked. Raises `InvalidArgument`, `TopicNotFound` and `OffsetOutOfRange`."""
         reader, conditions, schema = await lake.reader(topic), conditions_of(asked), await lake.topic_schema(topic)
         for one in conditions.filters:
@@ -58,14 +59,14 @@ class Lines:
             begin = seen.clipped(cursor_of(after))
         elif start is not None:
             begin = await resolved(reader, seen, position_of(start, operation="download"))
-        return Lines(reader, schema, conditions, seen, dict(begin), now_s)
+        return Lines(reader, schema, conditions, seen, dict(begin), runtime)
 
     async def text(self) -> AsyncIterator[str]:
         """The lines one by one."""
-        until_s, count, size, looked = self.now_s() + SECONDS_MAX, 0, 0, 0
+        until_s, count, size, looked = self.runtime.clock.monotonic_s() + SECONDS_MAX, 0, 0, 0
         filters = self.conditions.filters
         async for rows, behind in self._parts():
-            matching = await asyncio.to_thread(self._matching, filters, rows)  # it may take seconds
+            matching = await self.runtime.offload(partial(self._matching, filters, rows))  # it may take seconds
             for message in views(self.reader.topic, matching):
                 line = json_line(document(message))
                 count, size = count + 1, size + len(line)
@@ -77,7 +78,7 @@ class Lines:
                     return
             looked += sum(at - self.at[queue] for queue, at in behind.items())
             self.at |= behind
-            if (looked >= LOOKED_MAX or self.now_s() > until_s) and self._left:
+            if (looked >= LOOKED_MAX or self.runtime.clock.monotonic_s() > until_s) and self._left:
                 yield self._go_on(count)
                 return
 
@@ -107,8 +108,8 @@ class Lines:
 
 
 async def gather(scene: Scene, asked: Asked) -> Given:
-    name, now_s = asked["topic"], scene.source.runtime.clock.monotonic_s
-    found = await scene.using(lambda lake: Lines.of(lake, name, asked, now_s))
+    name, runtime = asked["topic"], scene.source.runtime
+    found = await scene.using(lambda lake: Lines.of(lake, name, asked, runtime))
     return Given(f"{name}.jsonl", _encoded(found))
 
 

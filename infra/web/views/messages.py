@@ -71,7 +71,7 @@ async def gather(scene: Scene, asked: Asked) -> MessagesShown:
         conditions = conditions_of(asked)
         schema = await lake.topic_schema(name)
         seen = await extent(reader, conditions.queue)
-        scan = Scan(reader, schema, conditions, seen, scene.source.runtime.clock.monotonic_s)
+        scan = Scan(reader, schema, conditions, seen, scene.source.runtime)
         if after is not None:
             look = await scan.after(after)
         elif start is not None and start != "latest":

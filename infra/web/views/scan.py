@@ -6,8 +6,7 @@ condition that few messages meet costs few requests, and the page says how far i
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -17,6 +16,7 @@ from ....log.errors import InvalidArgument
 from ....log.filter.filters import Filter, check_filter, filters_of
 from ....log.message.message import views
 from ....log.read.reader import Position, Reader
+from ....log.runtime.runtime import Runtime
 from ....log.schema.topic_schema import TopicSchema
 from ....log.table.delta.lookup import Lookup
 from .message_rows import MessageRow, row_of
@@ -129,13 +129,13 @@ async def resolved(reader: Reader, extent: Extent, position: Position) -> Offset
 
 @dataclass
 class Scan:
-    """One look through a topic. ``now_s`` is a clock that never goes back."""
+    """One look through a topic."""
 
     reader: Reader
     schema: TopicSchema | None
     conditions: Conditions
     extent: Extent
-    now_s: Callable[[], float]
+    runtime: Runtime
     rows_max: int = ROWS
     _filters: list[Filter] = field(init=False)
     _fields: tuple[str, ...] = field(init=False)
@@ -174,13 +174,13 @@ class Scan:
         gathered.reach({queue: start if gathered.older else limit for queue, (start, limit) in found.looked.items()})
 
     async def _windows(self, gathered: _Gathered, end: Offsets) -> None:
-        began_s, looked, size = self.now_s(), 0, 0
+        began_s, looked, size = self.runtime.clock.monotonic_s(), 0, 0
         width = max(4, min(self.rows_max, _FIRST_ROWS // max(1, len(end))))
         while ranges := gathered.ranges(end, width):
             window = replace(gathered, rows=[], untaken={})
             async for batch in self.reader.ranges(ranges):
                 size += batch.nbytes
-                if looked and (size > BYTES_MAX or self.now_s() - began_s > SECONDS_MAX):
+                if looked and (size > BYTES_MAX or self.runtime.clock.monotonic_s() - began_s > SECONDS_MAX):
                     return  # of a window that is not looked through to its end, nothing is told
                 window.take(await self._matching(batch))
             gathered.join(window)
@@ -197,7 +197,7 @@ class Scan:
 
     async def _matching(self, batch: pa.RecordBatch) -> list[MessageRow]:
         """The messages that meet the condition. In a thread: a long condition on large messages takes seconds, and others want answers."""
-        return await asyncio.to_thread(self._judged, batch)
+        return await self.runtime.offload(lambda: self._judged(batch))
 
     def _judged(self, batch: pa.RecordBatch) -> list[MessageRow]:
         for one in self._filters:
