@@ -44,19 +44,28 @@ def body_of(content: bytes | None, *, most: int) -> Body:
     """The beginning of a body, ``most`` bytes of it, in the form that shows it."""
     if content is None:
         return Body(kind=BodyKind.TOMBSTONE, size_bytes=0, text="", is_whole=True)
-    head, is_whole = content[:most], len(content) <= most
-    try:
-        text = decoded(head, is_cut=not is_whole)
-    except UnicodeDecodeError:
-        shown = head[: most // 4]
-        lines = (shown[at : at + 32].hex(" ") for at in range(0, len(shown), 32))
-        whole = len(content) <= most // 4
-        return Body(kind=BodyKind.BYTES, size_bytes=len(content), text="\n".join(lines), is_whole=whole)
-    kind = BodyKind.EMPTY if not content else BodyKind.JSON if is_whole and _is_document(text) else BodyKind.TEXT
+    text, is_text, is_whole = beginning(content, most=most)
+    if not is_text:
+        kind = BodyKind.BYTES
+    else:
+        kind = BodyKind.EMPTY if not content else BodyKind.JSON if is_whole and _is_document(text) else BodyKind.TEXT
     return Body(kind=kind, size_bytes=len(content), text=text, is_whole=is_whole)
 
 
-def decoded(head: bytes, *, is_cut: bool) -> str:
+def beginning(content: bytes, *, most: int) -> tuple[str, bool, bool]:
+    """The first ``most`` bytes as text, whether they are text, and whether that is all. A quarter of as many bytes that are none are shown
+    in hexadecimal digits, 32 to a line.
+    """
+    head, is_whole = content[:most], len(content) <= most
+    try:
+        return _decoded(head, is_cut=not is_whole), True, is_whole
+    except UnicodeDecodeError:
+        shown = head[: most // 4]
+        lines = (shown[at : at + 32].hex(" ") for at in range(0, len(shown), 32))
+        return "\n".join(lines), False, len(content) <= most // 4
+
+
+def _decoded(head: bytes, *, is_cut: bool) -> str:
     """The text of bytes. Of a cut one the last character may be missing. Raises `UnicodeDecodeError`."""
     try:
         return head.decode()

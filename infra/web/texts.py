@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from ..console.output import duration_text, size_text
+from .bodies import beginning
 
 _KEPT = {"\n", "\t"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -89,20 +90,5 @@ def body_text(body: bytes, *, most: int = BODY_SHOWN_BYTES) -> tuple[str, bool]:
     """A body of any bytes as visible text, at most so many bytes of it, and whether that is all of it. Bytes that are no text are shown
     in hexadecimal digits, 32 to a line.
     """
-    head = body[:most]
-    try:
-        text = _decoded(head, is_cut=len(body) > most)
-    except UnicodeDecodeError:
-        lines = (head[at : at + 32] for at in range(0, min(len(head), most // 4), 32))
-        return "\n".join(line.hex(" ") for line in lines), len(body) <= most // 4
-    return visible(text), len(body) <= most
-
-
-def _decoded(head: bytes, *, is_cut: bool) -> str:
-    """The text of bytes. Of a cut one the last character may be missing."""
-    try:
-        return head.decode()
-    except UnicodeDecodeError as error:
-        if is_cut and error.start >= len(head) - 3:
-            return head[: error.start].decode()
-        raise
+    text, _, is_whole = beginning(body, most=most)
+    return visible(text), is_whole

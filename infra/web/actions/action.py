@@ -44,7 +44,9 @@ class Preview:
     summary: str
     """One sentence."""
     stamp: str
-    """The state of what it touches: when it is another one at the doing, the viewer sees the preview again instead."""
+    """The state of what it touches, as a text of any length: when it is another one at the doing, the viewer sees the preview again
+    instead. The `Runner` makes a short stamp of it that holds for this action alone.
+    """
     counts: tuple[Count, ...] = ()
     samples: tuple[Sample, ...] = ()
     is_nothing: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -41,7 +40,7 @@ def _preview_of(found: Sequence[ParkedGroup], sentence: str, *, type_name: str |
     stood = sorted((one.topic, one.queue, one.offset) for one in found)
     return Preview(
         summary=sentence if found else "Nothing of these is parked any more.",
-        stamp=hashlib.sha256(repr(stood).encode()).hexdigest()[:16],
+        stamp=repr(stood),
         counts=(Count(name="message groups", value=len(found)),),
         samples=(Sample(title=title, columns=_COLUMNS, rows=rows),) if found else (),
         is_nothing=not found,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from ....aio import Lake
@@ -46,7 +45,7 @@ async def preview(scene: Scene, recall: Recall) -> Preview:
     row = (message.topic, shown.message_id, shown.message_group, shown.tag, shown.born, shown.due, shown.body_bytes, body)
     return Preview(
         summary=f"Message {shown.message_id}, due {time_text(shown.due)}, will never be delivered to {message.topic}.",
-        stamp=hashlib.sha256(recall.handle.encode()).hexdigest()[:16],
+        stamp=recall.handle,
         counts=(Count(name="messages", value=1),),
         samples=(Sample(title="The message", columns=_COLUMNS, rows=(row,)),),
         type_name=message.topic,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import cast
@@ -130,7 +129,7 @@ async def preview(scene: Scene, chosen: Chosen) -> Preview:
     )
     return Preview(
         summary=f"{redriven_sentence(chosen.group, report, dry_run=True)} Every group that reads the topic gets them.",
-        stamp=hashlib.sha256(repr((watched.offsets, topics, refused)).encode()).hexdigest()[:16],
+        stamp=repr((watched.offsets, topics, refused)),
         counts=_counts(report, "would go back"),
         samples=tuple(one for one in samples if one.rows),
         is_nothing=not report.sent,

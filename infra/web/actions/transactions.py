@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -64,7 +63,7 @@ def _preview_of(
     topics = tuple((one.topic, one.messages, "gone" if one.topic in gone else "is there") for one in row.destinations)
     return Preview(
         summary=summary,
-        stamp=hashlib.sha256(repr(state).encode()).hexdigest()[:16],
+        stamp=repr(state),
         counts=(Count(name="messages", value=row.messages), Count(name="questions to its checker", value=row.checks)),
         samples=tuple(
             one
