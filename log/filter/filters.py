@@ -39,6 +39,15 @@ def check_filter(filter: Filter, schema: TopicSchema | None) -> None:
         filter.check(schema)
 
 
+def passing(
+    rows: pa.RecordBatch | pa.Table, filters: Iterable[Filter], schema: TopicSchema | None = None
+) -> pa.RecordBatch | pa.Table:
+    """The rows that all filters let pass, in their order."""
+    for one in filters:
+        rows = one.apply(rows, schema)
+    return rows
+
+
 def columns_read(filters: Iterable[Filter], *, typed: bool) -> frozenset[str]:
     """The columns that filters read of a topic: of a typed one also fields at the top, as ``value.amount``, with all that is in them."""
     named = frozenset[str]().union(*(one.columns for one in filters))

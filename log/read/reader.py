@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from ..errors import InvalidArgument, MissingDependency
-from ..filter.filters import check_filter, columns_read, filters_of
+from ..filter.filters import check_filter, columns_read, filters_of, passing
 from ..filter.tags import is_unicode
 from ..limits import check_flag, plain, shown
 from ..message.message import MessageView, to_us, views
@@ -145,8 +145,7 @@ class Reader:
                     schema = self._schema
                     wanted, needed = asked_of(schema)
                 batch = needed.shown(batch, where=self._paths.topic)
-                for one in keep:
-                    batch = one.apply(batch, schema)
+                batch = passing(batch, keep, schema)
                 if batch.num_rows:
                     yield wanted.part(batch)
         finally:

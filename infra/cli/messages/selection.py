@@ -11,7 +11,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....log.filter.filters import filters_of
+from ....log.filter.filters import filters_of, passing
 from ....log.table.delta.lookup import Lookup
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ class Selection:
         if self.start == "latest" or self.end == "earliest":
             rows = rows.slice(0, 0)
         for batch in rows.to_batches():
-            for one in keep:
-                batch = one.apply(batch)
-            yield batch
+            yield passing(batch, keep)
 
 
 def checked(selection: Selection, reader: Reader) -> Selection:

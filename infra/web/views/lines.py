@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ....aio import Lake
 from ....log.errors import PenstockError
-from ....log.filter.filters import Filter, check_filter
+from ....log.filter.filters import check_filter, passing
 from ....log.message.message import views
 from ....log.read.reader import Reader
 from ....log.runtime.runtime import Runtime
@@ -66,7 +66,7 @@ class Lines:
         until_s, count, size, looked = self.runtime.clock.monotonic_s() + SECONDS_MAX, 0, 0, 0
         filters = self.conditions.filters
         async for rows, behind in self._parts():
-            matching = await self.runtime.offload(partial(self._matching, filters, rows))  # it may take seconds
+            matching = await self.runtime.offload(partial(passing, rows, filters, self.schema))  # it may take seconds
             for message in views(self.reader.topic, matching):
                 line = json_line(document(message))
                 count, size = count + 1, size + len(line)
@@ -84,11 +84,6 @@ class Lines:
 
     def _go_on(self, count: int) -> str:
         return json_line({"not_complete": True, "messages": count, "after": cursor_text(self.at)})
-
-    def _matching(self, filters: list[Filter], rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
-        for one in filters:
-            rows = one.apply(rows, self.schema)
-        return rows
 
     async def _parts(self) -> AsyncIterator[tuple[pa.RecordBatch | pa.Table, Offsets]]:
         """Rows of one queue that may be among the lines, and the offset of that queue to go on from behind them."""

@@ -13,7 +13,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from ....log.errors import InvalidArgument
-from ....log.filter.filters import Filter, check_filter, filters_of
+from ....log.filter.filters import Filter, check_filter, filters_of, passing
 from ....log.message.message import views
 from ....log.read.reader import Position, Reader
 from ....log.runtime.runtime import Runtime
@@ -200,9 +200,7 @@ class Scan:
         return await self.runtime.offload(lambda: self._judged(batch))
 
     def _judged(self, batch: pa.RecordBatch) -> list[MessageRow]:
-        for one in self._filters:
-            batch = one.apply(batch, self.schema)
-        return [row_of(one, self._fields) for one in views(self.reader.topic, batch)]
+        return [row_of(one, self._fields) for one in views(self.reader.topic, passing(batch, self._filters, self.schema))]
 
 
 def fields_of(schema: TopicSchema | None) -> tuple[str, ...]:
