@@ -187,7 +187,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
             if state.alive:
                 raise _of_another_life(paths, state.incarnation, f"incarnation {record.incarnation}")
             if not writable:
-                raise _ended(paths, state.entry)
+                raise (_ended if state.incarnation == record.incarnation else _not_begun)(paths, state.entry)
             if state.incarnation == record.incarnation:
                 await _write_record(store, runtime, paths, replace(record, deleted=True), IfMatch(version))
                 raise not_found(name)
@@ -412,6 +412,17 @@ def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:
         expected="settings that are marked as deleted",
         observed=f"{paths.settings}, and a log whose end, entry {entry}, is of no living topic",
         hint="`penstock topic delete` ends it, and a topic of that name can be created then; `penstock verify` shows what stands",
+    )
+
+
+def _not_begun(paths: TopicPaths, entry: int) -> TopicNotFound:
+    """The error where settings exist and the log does not know of them yet, for a process that may not finish the creation."""
+    return TopicNotFound(
+        "there is no such topic yet: its settings stand, and its log has not begun it",
+        object=paths.topic,
+        expected="a log that begins the topic of these settings",
+        observed=f"{paths.settings}, and a log whose end, entry {entry}, is of no such topic",
+        hint="it is being created: try again; if the process that created it has died, the next one that writes to the topic finishes it",
     )
 
 

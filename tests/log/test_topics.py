@@ -13,6 +13,7 @@ import penstock
 from penstock import aio
 from penstock.log import TopicSettings
 from penstock.log.stores import MemoryStore
+from penstock.log.stores.protocol import Put
 from tests.lakes import TIMEOUT_S, bodies, keys, put, send_all
 
 Message = penstock.Message
@@ -132,6 +133,23 @@ def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_begins_at_zero() -> N
         assert send_all(lake, [Message(b"new", message_group="g")])[0].offset == 0
         assert bodies(lake) == [b"new"]
         assert keys(store, "topics/orders/log/00000000000000000001"), "the former log stays where it was"
+
+
+def test_a_process_that_only_reads_is_told_that_a_topic_is_being_created() -> None:
+    begun, half = MemoryStore(), MemoryStore()
+    with penstock.connect(store=begun) as lake:
+        lake.create_topic("orders", queues=4)
+    (settings,) = [key for key in keys(begun) if key.endswith("topic.json")]
+    asyncio.run(_copy(begun, half, settings))
+    with (
+        penstock.connect(store=half, read_only=True) as lake,
+        pytest.raises(penstock.TopicNotFound, match=r"no such topic yet.*its log has not begun it.*being created: try again"),
+    ):
+        lake.describe_topic("orders")
+
+
+async def _copy(source: MemoryStore, target: MemoryStore, key: str) -> None:
+    await target.put(key, (await source.get(key)).data, mode=Put.CREATE)
 
 
 def test_topics_are_listed_by_name_and_strangers_are_passed_over() -> None:
