@@ -1,5 +1,5 @@
 # Penstock's commands; `make help` lists them. Everything is installed into .venv and the cache, never into the system,
-# but for Java, which scripts/setup_java.sh installs with the system's package manager where it may.
+# but for Java and Chromium, which scripts/setup_java.sh and setup_chromium.sh install with the system's package manager where they may.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -40,7 +40,7 @@ help: ## this list
 		/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(INSTALLED) java servers sdks postgres $(CLASSES) ## .venv, Java, Spark's JARs and classes, the test servers and SDKs (all cached)
+setup: $(INSTALLED) java chromium servers sdks postgres $(CLASSES) ## .venv, Java, Chromium, Spark's JARs and classes, the test servers and SDKs (all cached)
 
 .PHONY: demo
 demo: $(INSTALLED) java $(CLASSES) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
@@ -184,6 +184,10 @@ $(INSTALLED): pyproject.toml scripts/setup_venv.sh
 .PHONY: java
 java:
 	@scripts/setup_java.sh
+
+.PHONY: chromium
+chromium:
+	@scripts/setup_chromium.sh
 
 .PHONY: servers
 servers:

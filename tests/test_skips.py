@@ -20,15 +20,27 @@ def test_plain(): pass
 @pytest.mark.versitygw
 def test_real_server(): pass
 """
+JOURNEY = """
+import pytest
+
+@pytest.mark.chromium
+def test_journey(): pass
+"""
 
 
-def run_pytest(folder: Path, *, ci: bool, go: bool, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """The tests above where versitygw is not built, under this repository's settings and conftest."""
+def run_pytest(
+    folder: Path, *, ci: bool, go: bool, options: tuple[str, ...] = (), tests: str = TESTS
+) -> subprocess.CompletedProcess[str]:
+    """The tests where neither versitygw nor Chromium is there, under this repository's settings and conftest."""
     (folder / "bin").mkdir()
     if go:
         (folder / "bin" / "go").symlink_to(sys.executable)
-    (folder / "test_sample.py").write_text(TESTS)
-    environment = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST")}
+    (folder / "test_sample.py").write_text(tests)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("CI", "PENSTOCK_CHROMIUM") and not name.startswith("PYTEST")
+    }
     environment |= {"PATH": str(folder / "bin"), "PENSTOCK_CACHE": str(folder)} | ({"CI": "true"} if ci else {})
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml")]
     return subprocess.run(
@@ -57,3 +69,12 @@ def test_elsewhere_a_skip_is_counted(tmp_path: Path, ci: bool, go: bool) -> None
     assert run.returncode == 0, run.stdout + run.stderr
     assert re.search(r"1 passed, 1 skipped", run.stdout)
     assert "versitygw is not built" in run.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ci", [True, False])
+def test_a_journey_without_a_browser_fails_in_ci_and_is_skipped_elsewhere(tmp_path: Path, ci: bool) -> None:
+    run = run_pytest(tmp_path, ci=ci, go=False, options=("-rs",), tests=JOURNEY)
+    assert run.returncode == int(ci), run.stdout + run.stderr
+    assert ("1 error" if ci else "1 skipped") in run.stdout
+    assert "sudo apt-get install chromium" in run.stdout

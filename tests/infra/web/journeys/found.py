@@ -6,6 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
+MISSING = (
+    "the journeys need Chromium, which `make setup` installs where it may: `sudo apt-get install chromium` (Debian), "
+    "`sudo dnf install chromium` (Fedora), or PENSTOCK_CHROMIUM set to its program"
+)
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
