@@ -44,7 +44,7 @@ class Gate:
         if scope["path"].startswith(_OPEN):
             await self._app(scope, receive, send)
             return
-        cookie = request.cookies.get(self._site.cookie)
+        cookie = request.cookies.get(self._site.cookie(request))
         viewer = self._site.login.viewer(cookie, request.headers, address_of(request))
         if viewer is None:
             await self._refused(request)(scope, receive, send)
@@ -54,7 +54,7 @@ class Gate:
 
         async def with_session(message: Message) -> None:
             if message["type"] == "http.response.start" and cookie != known:
-                set_cookie(self._site, message, known)
+                set_cookie(self._site, request, message, known)
             await send(message)
 
         await self._app(scope, receive, with_session)
@@ -66,11 +66,11 @@ class Gate:
         return RedirectResponse(f"/login?back={quote(back, safe='')}", status_code=303)
 
 
-def set_cookie(site: Site, message: Message, value: str, *, seconds: int = SESSION_S) -> None:
+def set_cookie(site: Site, request: Request, message: Message, value: str, *, seconds: int = SESSION_S) -> None:
     """Put the session's cookie into an answer's head."""
     secure = "; Secure" if site.options.is_tls else ""
     attributes = f"Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
-    MutableHeaders(scope=message).append("set-cookie", f"{site.cookie}={value}; {attributes}")
+    MutableHeaders(scope=message).append("set-cookie", f"{site.cookie(request)}={value}; {attributes}")
 
 
 class Faults:
@@ -123,19 +123,19 @@ def login_routes(site: Site) -> list[Route]:
         form = await read_form(request)
         back = form.get("back", "/")
         viewer = await site.login.log_in(
-            form.get("name", ""), form.get("password", ""), address_of(request), request.cookies.get(site.mark, "")
+            form.get("name", ""), form.get("password", ""), address_of(request), request.cookies.get(site.mark(request), "")
         )
         if viewer is None:
             log.warning("a log-in failed: name %r, from %s", form.get("name", "")[:100], address_of(request))
             return _login_page(site, request, back, failed=True)
         log.info("%s logged in as %s, from %s", viewer.name, viewer.role, address_of(request))
-        response = _with_cookie(site, RedirectResponse(safe_path(back), status_code=303), viewer)
-        return _cookie(site, response, site.mark, site.login.mark(viewer), MARK_S)
+        response = _with_cookie(site, request, RedirectResponse(safe_path(back), status_code=303), viewer)
+        return _cookie(site, response, site.mark(request), site.login.mark(viewer), MARK_S)
 
     async def log_out(request: Request) -> Response:
         await site.form(request)
         site.login.log_out(request.scope["viewer"].session)
-        return _with_cookie(site, RedirectResponse("/login" if site.login.by_password else "/", status_code=303), None)
+        return _with_cookie(site, request, RedirectResponse("/login" if site.login.by_password else "/", status_code=303), None)
 
     return [
         Route("/login", page, methods=["GET"]),
@@ -148,9 +148,9 @@ def _login_page(site: Site, request: Request, back: str, *, failed: bool = False
     return site.html(request, "login.html", title="Log in", status=403 if failed else 200, back=safe_path(back), failed=failed)
 
 
-def _with_cookie(site: Site, response: Response, viewer: Viewer | None) -> Response:
+def _with_cookie(site: Site, request: Request, response: Response, viewer: Viewer | None) -> Response:
     value, seconds = ("", 0) if viewer is None else (site.login.signer.cookie(viewer.session), SESSION_S)
-    return _cookie(site, response, site.cookie, value, seconds)
+    return _cookie(site, response, site.cookie(request), value, seconds)
 
 
 def _cookie(site: Site, response: Response, name: str, value: str, seconds: int) -> Response:

@@ -38,6 +38,12 @@ def host_name(header: str) -> str:
     return host
 
 
+def port_of(header: str) -> str:
+    """The port in a ``Host`` header; empty: none, or no number."""
+    port = header.strip().rpartition(":")[2]
+    return port if port.isascii() and port.isdecimal() and len(port) <= 5 else ""
+
+
 def is_known_host(header: str, known: frozenset[str] | None) -> bool:
     """Whether a request calls this console by a name of its own. A page of another site whose name leads here does not."""
     return known is None or host_name(header) in known

@@ -35,6 +35,7 @@ from ..views.pages import PAGES
 from .login import Login, TooManyFailures, Viewer
 from .options import ConsoleOptions, Role
 from .render import environment, live_tag
+from .security import port_of
 from .urls import action_url, page_url, static_url
 
 FORM_BYTES_MAX = 64 * 1024
@@ -68,15 +69,17 @@ class Site:
     streams: int = 0
     """The streams of live values that are open."""
 
-    @property
-    def cookie(self) -> str:
-        """The name of the cookie. Its prefix lets browsers take it from TLS alone."""
-        return f"__Host-{COOKIE}" if self.options.is_tls else COOKIE
+    def cookie(self, request: Request) -> str:
+        """The name of the cookie. Its prefix lets browsers take it from TLS alone.
 
-    @property
-    def mark(self) -> str:
+        It holds the port by which the browser came: browsers send cookies to all ports of a host, and another console may be at one.
+        """
+        port = port_of(request.headers.get("host", ""))
+        return ("__Host-" if self.options.is_tls else "") + COOKIE + (f"_{port}" if port else "")
+
+    def mark(self, request: Request) -> str:
         """The name of the cookie that tells a browser in which somebody logged in before."""
-        return f"{self.cookie}_mark"
+        return f"{self.cookie(request)}_mark"
 
     def scene(self, request: Request) -> Scene:
         """The lake that a request names. Raises `LakeNotServed`."""
@@ -93,7 +96,7 @@ class Site:
     def is_known(self, request: Request) -> bool:
         """Whether the caller of a request that goes on may still look: nobody logged out or was taken out since."""
         try:
-            return self.login.viewer(request.cookies.get(self.cookie), request.headers, address_of(request)) is not None
+            return self.login.viewer(request.cookies.get(self.cookie(request)), request.headers, address_of(request)) is not None
         except PenstockError:
             return False
 

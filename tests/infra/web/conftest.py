@@ -84,12 +84,17 @@ def console(folder: Path) -> Iterator[Open]:
     with ExitStack() as ends:
 
         def open_it(
-            *, base_url: str = "http://localhost", address: str = "127.0.0.1", headers: dict[str, str] | None = None, **options: Any
+            *,
+            base_url: str = "http://localhost",
+            address: str = "127.0.0.1",
+            headers: dict[str, str] | None = None,
+            key: bytes = KEY,
+            **options: Any,
         ) -> Browser:
             lakes = options.pop("lakes", (LakeOptions(name="lake", url=str(folder), refresh=REFRESH),))
             stated = ConsoleOptions(lakes=lakes, **options)
             runtime = Runtime()
-            site = site_of(stated, Lakes.of(lakes, runtime, read_only=stated.read_only), runtime, key=KEY)
+            site = site_of(stated, Lakes.of(lakes, runtime, read_only=stated.read_only), runtime, key=key)
             client = TestClient(app_of(site), base_url=base_url, client=(address, 50000), follow_redirects=False, headers=headers)
             return Browser(ends.enter_context(client), site)
 

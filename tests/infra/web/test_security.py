@@ -69,6 +69,18 @@ def test_over_tls_the_cookie_is_for_tls_alone(console: Open, tmp_path: Path) -> 
     assert "strict-transport-security" in answer.headers
 
 
+def test_two_consoles_of_one_host_are_logged_in_to_beside_each_other(console: Open, passwords: Path) -> None:
+    """Browsers send the cookies of one port to all ports of a host."""
+    one = console(base_url="http://localhost:8085", password_file=passwords)
+    other = console(base_url="http://localhost:8086", password_file=passwords, key=b"o" * 32)
+    for browser, before in ((one, other), (other, one)):
+        browser.client.cookies = before.client.cookies
+        log_in(browser, "ann")
+    one.client.cookies = other.client.cookies
+    for browser in (one, other):
+        assert "ann (operator)" in browser.page("/")
+
+
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", ""])
 def test_a_name_that_only_leads_here_is_refused(console: Open, host: str) -> None:
     """A page of another site could otherwise call the console of this machine by a name of its own (DNS rebinding)."""

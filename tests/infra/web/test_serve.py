@@ -68,7 +68,7 @@ def test_tls(folder: Path, tmp_path: Path) -> None:
     with served(folder, "--tls-cert", certificate, "--tls-key", key) as (_, said):
         assert said["url"].startswith("https://")
         with urllib.request.urlopen(f"https://localhost:{said['port']}/l/lake/", context=context, timeout=END_S) as answer:
-            assert "__Host-penstock_session=" in answer.headers["set-cookie"]
+            assert f"__Host-penstock_session_{said['port']}=" in answer.headers["set-cookie"]
 
 
 @pytest.mark.parametrize("taken", [True, False])
