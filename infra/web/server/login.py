@@ -26,6 +26,8 @@ FAILURES_MAX, FAILURES_S = 5, 60.0
 _COUNTED_MAX, _ENDED_MAX = 10_000, 1000
 _AT_ONCE = 2
 """Passwords checked at once: each takes 32 MiB and a tenth of a second."""
+UNDER_WAY_MAX, UNDER_WAY_KNOWN_MAX = 16, 32
+"""The log-ins under way, those that wait included: more are refused. Browsers that logged in before have places of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,12 @@ class TooManyFailures(RetryError):
     """Somebody guesses passwords."""
 
     kind = "too_many_failures"
+
+
+class TooManyLogins(RetryError):
+    """Too many log in at this moment: one more would wait for long."""
+
+    kind = "too_many_logins"
 
 
 class LoginUnavailable(RetryError):
@@ -86,6 +94,7 @@ class Login:
         self._file = None if options.password_file is None else PasswordFile(options.password_file)
         self._failures = Failures()
         self._checking = asyncio.Semaphore(_AT_ONCE)
+        self._under_way = 0
         self._ended: dict[str, OrderedDict[str, None]] = {}
         self._told = ""
 
@@ -130,7 +139,8 @@ class Login:
         return users
 
     async def log_in(self, name: str, password: str, address: str, mark: str = "") -> Viewer | None:
-        """A new session for somebody who knows the password; None: the name or the password is wrong. Raises `TooManyFailures`.
+        """A new session for somebody who knows the password; None: the name or the password is wrong. Raises `TooManyFailures` and
+        `TooManyLogins`.
 
         A browser with the ``mark`` of an earlier log-in of this name waits for its own failures alone. So guesses from elsewhere do not lock
         out who belongs here.
@@ -140,11 +150,17 @@ class Login:
         sources = (f"mark {mark}",) if known_here else (f"name {name[:NAME_CHARS_MAX]}", f"address {address}")
         now_s = self._runtime.clock.monotonic_s()
         self._failures.check(now_s, *sources)
+        if self._under_way >= (UNDER_WAY_KNOWN_MAX if known_here else UNDER_WAY_MAX):
+            raise TooManyLogins("too many log in at this moment", operation="log in", hint="try again in a few seconds")
         self._failures.note(now_s, *sources)  # before the check, so that guesses side by side count too
         user = self._users(self._file).get(name)
         known = NOBODY if user is None else user.hash
-        async with self._checking:
-            matches = len(password) <= 1024 and await asyncio.to_thread(known.matches, password)
+        self._under_way += 1
+        try:
+            async with self._checking:
+                matches = len(password) <= 1024 and await asyncio.to_thread(known.matches, password)
+        finally:
+            self._under_way -= 1
         if user is None or not matches:
             return None
         for source in sources:

@@ -16,9 +16,9 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message
 
 from penstock.infra.web.server.events import stream
-from penstock.infra.web.server.login import FAILURES_MAX
+from penstock.infra.web.server.login import FAILURES_MAX, UNDER_WAY_MAX, TooManyLogins, Viewer
 from penstock.infra.web.server.options import Role
-from penstock.infra.web.server.passwords import line_of
+from penstock.infra.web.server.passwords import Hash, line_of
 from penstock.log.errors import BackPressureError
 from penstock.log.filter.sql_evaluate import SqlFilter
 from penstock.log.schema.topic_schema import TopicSchema
@@ -83,6 +83,27 @@ def test_guesses_from_elsewhere_do_not_lock_out_who_belongs_here(console: Open, 
     for _ in range(FAILURES_MAX):
         log_in(browser, "ann", "wrong horse battery", status=403)
     log_in(browser, "ann", status=429)  # a stolen mark guesses no faster
+
+
+def test_a_crowd_at_the_log_in_does_not_wait_for_ever(console: Open, passwords: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check takes a tenth of a second of the processor, so thousands of them would keep everybody out for minutes."""
+    browser = console(password_file=passwords)
+    log_in(browser, "ann")
+    login, mark = browser.site.login, next(value for name, value in browser.client.cookies.items() if name.endswith("_mark"))
+    monkeypatch.setattr(Hash, "matches", lambda self, password: False)
+
+    async def crowd() -> list[Viewer | BaseException | None]:
+        strangers = (login.log_in(f"name{n}", "guess", f"10.0.0.{n}") for n in range(UNDER_WAY_MAX + 3))
+        return await asyncio.gather(*strangers, login.log_in("ann", "guess", "10.0.0.1", mark), return_exceptions=True)
+
+    *strangers, known = asyncio.run(crowd())
+    assert [type(one) for one in strangers] == [type(None)] * UNDER_WAY_MAX + [TooManyLogins] * 3
+    assert known is None  # looked at, and no user's password
+    monkeypatch.setattr("penstock.infra.web.server.login.UNDER_WAY_MAX", 0)
+    browser.client.cookies.clear()
+    answer = browser.client.post("/login", data={"name": "ann", "password": PASSWORD})
+    assert answer.status_code == 503
+    assert "try again in a few seconds" in answer.text
 
 
 def test_the_sessions_of_others_stay_ended(console: Open, passwords: Path) -> None:
