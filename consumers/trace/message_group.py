@@ -43,50 +43,45 @@ class MessageGroupTrace:
     """How each message that was asked for stands, by its offset."""
 
 
-async def message_group_traces(
-    lake: Lake,
-    coordination: Coordination,
-    topic_name: str,
-    message_group: str | None,
-    rows: pa.Table,
-    *,
-    queues: Sequence[int],
-    groups: Sequence[str] | None = None,
-) -> list[MessageGroupTrace]:
-    """How a message group stands in the consumer groups that have begun on its topic, or in those of ``groups``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCell:
+    """What a consumer group has written of one queue of a topic."""
 
-    ``rows`` are messages of it with all columns, and ``queues`` are the queues where it may stand. Raises `TopicNotFound` and
-    `DataDamaged`.
-    """
-    topic = await lake.topic(topic_name)
-    records = await coordination.groups.all() if groups is None else {}
-    for name in groups or ():
-        records[name] = await coordination.groups.get(name)
+    group: str
+    record: GroupRecord
+    queue: int
+    cell: QueueCell
+
+    def head(self, message_group: str | None) -> int | None:
+        """The offset of the message at which a message group is blocked here, if it is."""
+        marker = self.cell.markers.get(group_hash(message_group, self.record.secret))
+        return None if marker is None else marker.head
+
+
+async def cells_of(
+    lake: Lake, coordination: Coordination, topic: Topic, *, queues: Sequence[int], groups: Sequence[str]
+) -> list[GroupCell]:
+    """The cells of these queues in those of the consumer groups that have begun on the topic. Raises `DataDamaged`."""
+    name = topic.paths.topic
+    records = {group: await coordination.groups.get(group) for group in groups}
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(group: str, record: GroupRecord, queue: int) -> MessageGroupTrace:
-        if record.positions[topic_name].life < topic.life:  # made again: the first member that sees it begins there
-            record = record.begun(topic_name, (0,) * topic.settings.queues, topic.life)
+    async def one(group: str, record: GroupRecord, queue: int) -> GroupCell:
+        if record.positions[name].life < topic.life:  # made again: the first member that sees it begins there
+            record = record.begun(name, (0,) * topic.settings.queues, topic.life)
         async with gate:
-            spilled = SpillObjects(lake.store, lake.runtime, group, topic_name, queue)
-            cell = await spilled.whole(await read_cell(coordination.cells, group, record, topic_name, queue))
-        mine = rows.filter(pc.equal(rows["queue"], queue))
-        return traced(group, record, topic, message_group, queue, cell, mine)
+            spilled = SpillObjects(lake.store, lake.runtime, group, name, queue)
+            cell = await spilled.whole(await read_cell(coordination.cells, group, record, name, queue))
+        return GroupCell(group=group, record=record, queue=queue, cell=cell)
 
-    begun = sorted((name, record) for name, record in records.items() if topic_name in record.positions)
+    begun = sorted((group, record) for group, record in records.items() if name in record.positions)
     return list(await asyncio.gather(*(one(group, record, queue) for group, record in begun for queue in queues)))
 
 
-def traced(
-    group: str,
-    record: GroupRecord,
-    topic: Topic,
-    message_group: str | None,
-    queue: int,
-    cell: QueueCell,
-    rows: pa.Table,
-) -> MessageGroupTrace:
-    """What a cell says of messages of one message group."""
+def traced(seen: GroupCell, topic: Topic, message_group: str | None, rows: pa.Table) -> MessageGroupTrace:
+    """What a cell says of messages of one message group. ``rows`` are some of them, with all columns."""
+    group, record, queue, cell = seen.group, seen.record, seen.queue, seen.cell
+    rows = rows.filter(pc.equal(rows["queue"], queue))
     lane, name = group_hash(message_group, record.secret), topic.paths.topic
     begun_at = record.positions[name].offsets[queue]
     schema = topic.tail.state.schema

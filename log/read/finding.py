@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..table.delta.lookup import Lookup, candidates, matches
+from ..table.delta.segment_reader import SegmentReader
 from ..table.delta.segments import TableFile
 from ..table.delta.snapshot import Snapshot
 from ..topic.topics import Topic
@@ -19,6 +23,9 @@ from .shown_rows import shown_columns
 
 Ranges: TypeAlias = Mapping[int, tuple[int, int]]
 """The first offset, and the one to stop before, by queue."""
+
+_FIRST_AT_ONCE, _AT_ONCE = 4, 16
+"""The files that are asked together: few at first, as the first ones may hold enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +56,16 @@ class Finding:
         self._looked: dict[int, tuple[int, int]] = {}
 
     async def run(self, offsets: Ranges) -> Found:
-        """Look through the offsets queue by queue, until there is enough. Raises `ViewLost`."""
-        table = {queue: (start, min(end, max(start, self._snapshot.end(queue)))) for queue, (start, end) in offsets.items()}
-        log = {queue: (table[queue][1], end) for queue, (_, end) in offsets.items()}
+        """Look through the offsets until there is enough: files of all queues by the time of their messages. Raises `ViewLost`."""
+        table = {queue: (start, min(end, max(start, self._snapshot.end(queue)))) for queue, (start, end) in sorted(offsets.items())}
+        log = {queue: (table[queue][1], end) for queue, (_, end) in sorted(offsets.items())}
         in_log = await self._in_log(log)
-        for queue in sorted(offsets):
-            start, end = offsets[queue]
-            self._looked[queue] = (end, end) if self._newest else (start, start)
-            parts = (self._take_log, self._take_table) if self._newest else (self._take_table, self._take_log)
-            for part in parts:
-                if not await part(queue, table[queue], log[queue], in_log):
-                    break
+        self._looked = {queue: (end, end) if self._newest else (start, start) for queue, (start, end) in offsets.items()}
+        if not self._newest:
+            whole = await self._take_table(table)
+            self._take_log({queue: log[queue] for queue in whole}, in_log)
+        elif self._take_log(log, in_log):
+            await self._take_table(table)
         found = pa.concat_tables([self._shown.arrow.empty_table(), *self._found])
         return Found(found.sort_by([("queue", "ascending"), ("offset", "ascending")]), dict(self._looked))
 
@@ -84,33 +90,59 @@ class Finding:
                     found.setdefault(rows.column("queue")[0].as_py(), []).append(rows)
         return {queue: self._as_shown(some) for queue, some in found.items()}
 
-    async def _take_log(self, queue: int, _: tuple[int, int], span: tuple[int, int], in_log: Mapping[int, pa.Table]) -> bool:
-        """Take what matches of the log's part. Returns whether there may be more to take."""
-        if self._left <= 0:
-            return False
-        rows = in_log.get(queue)
-        return self._took(queue, span) if rows is None else self._take(queue, rows, span)
-
-    async def _take_table(self, queue: int, span: tuple[int, int], _: tuple[int, int], in_log: Mapping[int, pa.Table]) -> bool:
-        start, end = span
-        root, runtime = self._topic.paths.table(self._snapshot.folder), self._topic.runtime
-        files = [one for one in self._snapshot.files.get(queue, ()) if one.first_offset < end and one.limit_offset > start]
-        for file in reversed(files) if self._newest else files:
-            if self._left <= 0 or self._files <= 0:
+    def _take_log(self, spans: Ranges, in_log: Mapping[int, pa.Table]) -> bool:
+        """Take what matches of the log's parts. Returns whether there may be more to take."""
+        for queue, span in spans.items():
+            if self._left <= 0:
                 return False
-            self._files -= 1
-            reader, groups = await candidates(self._topic.store, root, file, self._wanted)
-            for group in reversed(groups) if self._newest else groups:
-                first, last = reader.bounds(group, "offset")
-                if first >= end or last < start:
-                    continue
-                rows = self._as_shown((await matches(reader, group, self._wanted, runtime)).to_batches())
-                at = rows["offset"]
-                rows = rows.filter(pc.and_(pc.greater_equal(at, start), pc.less(at, end)))
-                if not self._take(queue, rows, (max(start, first), min(end, last + 1))):
-                    return False
-            self._took(queue, _within(file, start, end))
-        return self._left > 0 and self._took(queue, span)
+            if (rows := in_log.get(queue)) is None:
+                self._took(queue, span)
+            elif not self._take(queue, rows, span):
+                return False
+        return self._left > 0
+
+    async def _take_table(self, spans: Ranges) -> list[int]:
+        """Take what matches of the table's parts. Returns the queues whose parts were looked through to their ends."""
+        files = {queue: self._files_of(queue, span) for queue, span in spans.items()}
+        left = {queue: len(some) for queue, some in files.items()}
+        whole = [queue for queue, count in left.items() if not count and self._took(queue, spans[queue])]
+        plan = list(islice(merge(*files.values(), key=self._order), self._files))
+        async with aclosing(self._candidates(plan)) as asked:
+            async for file, reader, groups in asked:
+                queue, (start, end) = file.queue, spans[file.queue]
+                for group in reversed(groups) if self._newest else groups:
+                    first, last = reader.bounds(group, "offset")
+                    if first >= end or last < start:
+                        continue
+                    rows = self._as_shown((await matches(reader, group, self._wanted, self._topic.runtime)).to_batches())
+                    at = rows["offset"]
+                    rows = rows.filter(pc.and_(pc.greater_equal(at, start), pc.less(at, end)))
+                    if not self._take(queue, rows, (max(start, first), min(end, last + 1))):
+                        return []
+                self._took(queue, _within(file, start, end))
+                left[queue] -= 1
+                if not left[queue] and self._took(queue, spans[queue]):
+                    whole.append(queue)
+        return sorted(whole)
+
+    def _files_of(self, queue: int, span: tuple[int, int]) -> Sequence[TableFile]:
+        """The files of a queue that hold these offsets, in the order in which they are asked."""
+        start, end = span
+        files = [one for one in self._snapshot.files.get(queue, ()) if one.first_offset < end and one.limit_offset > start]
+        return files[::-1] if self._newest else files
+
+    def _order(self, file: TableFile) -> int:
+        """The place of a file among those of all queues."""
+        return -file.store_last_ms if self._newest else file.store_first_ms
+
+    async def _candidates(self, plan: Sequence[TableFile]) -> AsyncGenerator[tuple[TableFile, SegmentReader, list[int]], None]:
+        """Each file with its row groups that may hold what is wanted."""
+        root, store, at, size = self._topic.paths.table(self._snapshot.folder), self._topic.store, 0, _FIRST_AT_ONCE
+        while some := plan[at : at + size]:
+            asked = await asyncio.gather(*(candidates(store, root, file, self._wanted) for file in some))
+            for file, (reader, groups) in zip(some, asked, strict=True):
+                yield file, reader, groups
+            at, size = at + size, min(2 * size, _AT_ONCE)
 
     def _take(self, queue: int, rows: pa.Table, span: tuple[int, int]) -> bool:
         """Take rows of a part that was looked through, as many as are still wanted. Returns whether more are."""

@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
+
 from ....aio import Lake
-from ....consumers.trace.message_group import MessageGroupTrace, message_group_traces
+from ....consumers.trace.message_group import GroupCell, MessageGroupTrace, cells_of, traced
 from ....log.message.message import views
 from ....log.message.routing import queue_of
+from ....log.read.finding import Found
+from ....log.read.reader import Reader
 from ....log.table.delta.lookup import Lookup
 from ...operating.life import fate_text
 from ..faults import Part
@@ -17,7 +21,7 @@ from .message_rows import MessageRow, row_of
 from .messages import AFTER, behind, crumbs_of
 from .page import Asked, Crumb, Page, Parameter, Scene
 from .positions import cursor_of, cursor_text
-from .scan import FILES_MAX, ROWS, extent, fields_of
+from .scan import FILES_AT_ONCE, ROWS, Extent, Offsets, extent, fields_of
 
 GROUPS_MAX = 16
 """The most consumer groups on the page: each costs a request."""
@@ -59,6 +63,8 @@ class Ordered:
     """The consumer groups whose fates each row has."""
     groups_total: int
     stands: tuple[Stand, ...]
+    held_by: tuple[str, ...]
+    """The consumer groups where it is blocked at the message with which the page begins; none: the page begins elsewhere."""
     looked: int
     older: str | None
     """The place before which there may be earlier messages: the parameter ``before``."""
@@ -86,20 +92,16 @@ async def gather(scene: Scene, asked: Asked) -> MessageGroupShown:
     groups = sorted(one.group for one in furthest)
 
     async def ordered(lake: Lake) -> Ordered:
-        reader = await lake.reader(name)
-        topic = await extent(reader, None)
-        before, after = asked.text("before"), asked.text("after")
-        kept = topic.kept
-        if after is not None:
-            begin = topic.clipped(cursor_of(after))
-            ranges = {queue: (at, kept[queue][1]) for queue, at in begin.items()}
-        else:
-            end = topic.clipped({} if before is None else cursor_of(before))
-            ranges = {queue: (kept[queue][0], at) for queue, at in end.items()}
-        wanted = Lookup(message_group=message_group)
-        found = await reader.find(wanted, ranges, limit=ROWS, files=FILES_MAX, newest=after is None)
-        queues = sorted({queue_of(message_group, topic.queues), *found.rows["queue"].to_pylist()})
-        traces = await message_group_traces(lake, lake.coordination, name, message_group, found.rows, queues=queues, groups=groups)
+        reader, stored = await lake.reader(name), await lake.topic(name)
+        home = queue_of(message_group, stored.settings.queues)
+        topic = await extent(reader, None, also=home)
+        cells = await cells_of(lake, lake.coordination, stored, queues=[home], groups=groups)
+        held = {} if asked.text("before") or asked.text("after") else heads_of(cells, message_group)
+        at, onward = begin_of(asked, topic, {home: min(held.values())} if held else {})
+        found = await _found(reader, topic, at, onward, home, message_group)
+        elsewhere = sorted(set(found.rows["queue"].to_pylist()) - {home})
+        cells += await cells_of(lake, lake.coordination, stored, queues=elsewhere, groups=groups) if elsewhere else []
+        traces = [traced(one, stored, message_group, found.rows) for one in sorted(cells, key=lambda one: (one.group, one.queue))]
         fields = fields_of(await lake.topic_schema(name))
         messages = [row_of(one, fields) for one in views(name, found.rows)]
         older = {queue: start for queue, (start, _) in found.looked.items()}
@@ -109,13 +111,43 @@ async def gather(scene: Scene, asked: Asked) -> MessageGroupShown:
             groups=tuple(groups),
             groups_total=len(seen),
             stands=tuple(map(stand_of, traces)),
+            held_by=tuple(group for group, head in held.items() if head == min(held.values())),
             looked=sum(limit - start for start, limit in found.looked.values()),
-            older=cursor_text(older) if any(at > kept[queue][0] for queue, at in older.items()) else None,
+            older=cursor_text(older) if any(start > topic.kept[queue][0] for queue, start in older.items()) else None,
             newer=cursor_text(newer),
             newer_messages=behind(newer, topic.next),
         )
 
     return MessageGroupShown(topic=name, message_group=message_group, ordered=await scene.part(ordered))
+
+
+def heads_of(cells: Sequence[GroupCell], message_group: str) -> dict[str, int]:
+    """The offset at which the message group is blocked, by consumer group."""
+    return {one.group: head for one in cells if (head := one.head(message_group)) is not None}
+
+
+def begin_of(asked: Asked, topic: Extent, heads: Offsets) -> tuple[Offsets, bool]:
+    """Where the page begins, and whether it shows what comes from there on, or what is before. What is blocked is what people look for."""
+    if (after := asked.text("after")) is not None:
+        return topic.clipped(cursor_of(after)), True
+    if (before := asked.text("before")) is not None:
+        return topic.clipped(cursor_of(before)), False
+    return (topic.clipped(heads), True) if heads else (topic.next, False)
+
+
+async def _found(reader: Reader, topic: Extent, at: Offsets, onward: bool, home: int, message_group: str) -> Found:
+    """The messages of the group, first in the queue where it belongs. Another queue has some only if their senders chose it."""
+    rows: list[pa.Table] = []
+    looked = {queue: (offset, offset) for queue, offset in at.items()}
+    wanted, room = Lookup(message_group=message_group), ROWS
+    for queues in ([home], [queue for queue in at if queue != home]):
+        ranges = {queue: (at[queue], topic.next[queue]) if onward else (topic.earliest[queue], at[queue]) for queue in queues}
+        if ranges and (room > 0 or not rows):
+            found = await reader.find(wanted, ranges, limit=room, files=FILES_AT_ONCE, newest=not onward)
+            room -= found.rows.num_rows
+            rows.append(found.rows)
+            looked |= found.looked
+    return Found(pa.concat_tables(rows).sort_by([("queue", "ascending"), ("offset", "ascending")]), looked)
 
 
 def rows_of(messages: Sequence[MessageRow], traces: Sequence[MessageGroupTrace], groups: Sequence[str]) -> tuple[OrderedRow, ...]:
@@ -138,7 +170,7 @@ def stand_of(one: MessageGroupTrace) -> Stand:
         owner=one.owner or None,
         stands_at=one.stands_at,
         fate=None if head is None else head.fate.value,
-        why="all of these are done" if head is None else fate_text(head),
+        why=fate_text(head) if head is not None else "all of these are done" if one.fates else "not known: no message of it is shown below",
         due=None if head is None else head.due,
         attempts=None if head is None else head.attempts,
         strikes=None if head is None else head.strikes,

@@ -25,8 +25,10 @@ from .positions import QUEUES_MAX
 ROWS = 50
 LOOKED_MAX = 20_000
 """The messages that a page looks through at most for a condition."""
-FILES_MAX = 8
+FILES_MAX = 256
 """The files of the table that a page asks for a label at most."""
+FILES_AT_ONCE = 32
+"""The files that it asks before it looks at the time."""
 BYTES_MAX = 64 * 2**20
 SECONDS_MAX = 4.0
 _FIRST_ROWS = 800
@@ -98,8 +100,10 @@ class Look:
     """The messages that were looked through."""
 
 
-async def extent(reader: Reader, queue: int | None) -> Extent:
-    """The part of a topic that a page looks at: one queue, or the fullest of very many. Raises `InvalidArgument` for no queue."""
+async def extent(reader: Reader, queue: int | None, *, also: int | None = None) -> Extent:
+    """The part of a topic that a page looks at: one queue, or the fullest of very many and ``also``. Raises `InvalidArgument` for no
+    queue.
+    """
     offsets = await reader.offsets()
     if queue is not None:
         if queue not in offsets:
@@ -111,7 +115,7 @@ async def extent(reader: Reader, queue: int | None) -> Extent:
                 observed=queue,
             )
         return Extent(queues=len(offsets), kept={queue: offsets[queue]})
-    fullest = sorted(offsets, key=lambda one: (offsets[one][0] - offsets[one][1], one))[:QUEUES_MAX]
+    fullest = sorted(offsets, key=lambda one: (one != also, offsets[one][0] - offsets[one][1], one))[:QUEUES_MAX]
     return Extent(queues=len(offsets), kept={one: offsets[one] for one in sorted(fullest)})
 
 
@@ -168,10 +172,16 @@ class Scan:
         return Look(rows=newest_first, older=at if older else begin, newer=begin if older else at, looked=looked)
 
     async def _find(self, lookup: Lookup, gathered: _Gathered, end: Offsets) -> None:
-        found = await self.reader.find(lookup, gathered.ranges(end), limit=self.rows_max, files=FILES_MAX, newest=gathered.older)
-        for batch in found.rows.to_batches():
-            gathered.take(await self._matching(batch))
-        gathered.reach({queue: start if gathered.older else limit for queue, (start, limit) in found.looked.items()})
+        began_s, left = self.runtime.clock.monotonic_s(), FILES_MAX
+        while (ranges := gathered.ranges(end)) and left > 0:
+            wanted, files = max(1, self.rows_max - len(gathered.rows)), min(left, FILES_AT_ONCE)
+            found = await self.reader.find(lookup, ranges, limit=wanted, files=files, newest=gathered.older)
+            for batch in found.rows.to_batches():
+                gathered.take(await self._matching(batch))
+            gathered.reach({queue: start if gathered.older else limit for queue, (start, limit) in found.looked.items()})
+            left -= files
+            if len(gathered.rows) >= self.rows_max or self.runtime.clock.monotonic_s() - began_s > SECONDS_MAX:
+                return
 
     async def _windows(self, gathered: _Gathered, end: Offsets) -> None:
         began_s, looked, size = self.runtime.clock.monotonic_s(), 0, 0

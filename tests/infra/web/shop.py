@@ -32,7 +32,7 @@ def fill(folder: Path) -> None:
 
 def park(folder: Path) -> None:
     """Let the hostile message group and cid's be parked in group billing."""
-    secret = asyncio.run(_secret(folder))
+    secret = asyncio.run(secret_of(folder, "billing"))
     for queue, head, group in ((0, 1, HOSTILE), (1, 0, "cid")):
         marker, listed, lane = parked(head), OffsetSet.of([(0, head + 1)]), group_hash(group, secret)
         change_cell(
@@ -42,10 +42,10 @@ def park(folder: Path) -> None:
         )
 
 
-async def _secret(folder: Path) -> str:
-    """What billing's cells know message groups by."""
+async def secret_of(folder: Path, group: str) -> str:
+    """What the group's cells know message groups by."""
     async with aio.connect(folder, read_only=True) as lake:
-        return (await lake.coordination.groups.get("billing")).secret
+        return (await lake.coordination.groups.get(group)).secret
 
 
 def still_parked(folder: Path) -> list[str | None]:

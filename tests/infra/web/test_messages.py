@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,16 +14,22 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock import connect
+from penstock import aio, connect
+from penstock.consumers.feed.rows import group_hash
+from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.infra.web.bodies import BodyKind, body_of, laid_out
 from penstock.infra.web.views import lines as json_lines
 from penstock.infra.web.views import scan
 from penstock.log import Message, Runtime
+from penstock.log.message.routing import queue_of
 from penstock.log.paths import TopicPaths
 from penstock.log.repair import repair
 from penstock.log.stores import LocalStore
+from penstock.log.table.publisher import Publisher
+from penstock.log.topic.records import read_record
+from tests.cells import change_cell, parked
 from tests.infra.web.conftest import Browser, Open
-from tests.infra.web.shop import HOSTILE
+from tests.infra.web.shop import HOSTILE, secret_of
 from tests.lakes import TIMEOUT_S
 
 EVIL = b"<script>alert(1)</script>\x1b[31m\xe2\x80\xae"
@@ -129,6 +136,68 @@ def test_conditions_find_what_people_know(browser: Browser, query: str, wanted: 
     assert set(numbers(page)) == wanted
     assert page["looked"] <= 240
     assert page["older"] is None
+
+
+def publish(folder: Path, topic: str) -> None:
+    """Let the topic's table have what its log has: a file for each queue with something new."""
+
+    async def run() -> None:
+        store, paths = LocalStore(folder), TopicPaths.of(topic)
+        stored = await read_record(store, paths)
+        assert stored is not None
+        await Publisher(store, paths, stored[0], Runtime()).publish_once()
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def scattered(folder: Path) -> Path:
+    """The shop, with a topic whose table has ten files of each of its four queues. Message group ``first`` lies in the oldest ones."""
+    with connect(folder) as lake:
+        lake.create_topic("visits", message_type="FIFO", queues=4)
+        lake.create_group("guides")
+        lake.reset_offsets("guides", "visits", "earliest")
+        with lake.producer("visits", linger=timedelta(0)) as producer:
+            for n in range(10):
+                group = "first" if n == 0 else f"g{n}"
+                for queue in (queue_of("first", 4), *(one for one in range(4) if one != queue_of("first", 4))):
+                    message = Message(b'{"n": %d}' % n, keys=[f"k{n}-{queue}"], message_group=group)
+                    producer.send(message, queue=queue if n else queue_of("first", 4)).result(timeout=TIMEOUT_S)
+                publish(folder, "visits")
+    return folder
+
+
+def test_what_has_a_key_is_found_in_every_queue_and_old_file(console: Open, scattered: Path) -> None:
+    browser = console()
+    for queue in range(4):
+        page = found(browser, f"?key=k1-{queue}")
+        assert (numbers(page), page["older"]) == ([1], None)
+    shown = browser.api("/topics/visits/message-groups/~first")["ordered"]["value"]
+    assert ([json.loads(row["message"]["body"]["text"])["n"] for row in shown["rows"]], shown["older"]) == ([0] * 4, None)
+
+
+def test_a_message_group_that_is_blocked_is_shown_from_there_on(console: Open, scattered: Path) -> None:
+    queue, lane = queue_of("first", 4), group_hash("first", asyncio.run(secret_of(scattered, "guides")))
+    marker, listed = parked(1), OffsetSet.of([(0, 2)])
+    change_cell(
+        lambda: aio.connect(scattered),
+        queue,
+        lambda cell: replace(cell.with_listed(listed), markers={lane: marker}),
+        group="guides",
+        topic="visits",
+    )
+    shown = console().api("/topics/visits/message-groups/~first")["ordered"]["value"]
+    assert shown["held_by"] == ["guides"]
+    assert [(row["message"]["offset"], row["fates"]) for row in shown["rows"]] == [
+        (1, ["parked"]),
+        (2, ["behind"]),
+        (3, ["behind"]),
+    ]
+    assert shown["older"] is not None
+    page = console().page("/topics/visits/message-groups/~first")
+    assert "From the message on that holds it up in guides." in page
+    earlier = console().api(f"/topics/visits/message-groups/~first?before={shown['older']}")["ordered"]["value"]
+    assert [row["message"]["offset"] for row in earlier["rows"]] == [0]
 
 
 def test_a_look_is_bounded_and_says_where_to_go_on(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
