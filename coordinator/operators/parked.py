@@ -41,7 +41,7 @@ async def parked_in(topic: str, reader: Reader | None, cells: Sequence[QueueCell
         markers = sorted(
             (marker for marker in cell.markers.values() if marker.tries.state is State.PARKED), key=lambda marker: marker.head
         )
-        rows = {} if reader is None or not markers else await _heads(reader, queue, [marker.head for marker in markers])
+        rows = {} if reader is None or not markers else await rows_at(reader, queue, [marker.head for marker in markers])
         found += [_parked(topic, queue, marker, rows.get(marker.head, {})) for marker in markers]
     return found
 
@@ -61,7 +61,7 @@ def _parked(topic: str, queue: int, marker: Marker, row: dict[str, object]) -> P
     )
 
 
-async def _heads(reader: Reader, queue: int, heads: Sequence[int]) -> dict[int, dict[str, object]]:
+async def rows_at(reader: Reader, queue: int, heads: Sequence[int]) -> dict[int, dict[str, object]]:
     """The messages at these ascending offsets, as far as they can be read."""
     earliest = (await reader.offsets())[queue][0]
     kept = [head for head in heads if head >= earliest]

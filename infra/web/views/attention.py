@@ -31,7 +31,8 @@ class Attention:
 
     urgency: Urgency
     kind: str
-    """A word for programs: empty, unread, parked, unattended, stopped_sync, unowned, blocked, behind, old_transactions, late_timers, dead_letters."""
+    """A word for programs: empty, unread, parked, unattended, stopped_sync, unowned, blocked, retrying, behind,
+    old_transactions, late_timers, dead_letters."""
     text: str
     count: int
     group: str | None = None
@@ -63,11 +64,12 @@ def _unread(thing: UnreadThing) -> Attention:
 
 
 def _of_group(row: GroupRow) -> Iterator[Attention]:
-    for urgency, kind, count, text in _troubles(row):
+    for urgency, kind, count, text in troubles(row):
         yield Attention(urgency=urgency, kind=kind, text=text, count=count, group=row.group, topic=row.topic, age=row.age)
 
 
-def _troubles(row: GroupRow) -> Iterator[tuple[Urgency, str, int, str]]:
+def troubles(row: GroupRow) -> Iterator[tuple[Urgency, str, int, str]]:
+    """What is wrong with a consumer group on a topic: how urgent, its kind, a count, and words."""
     if row.parked:
         groups = _counted(row.parked, "message group is parked", "message groups are parked")
         yield Urgency.ACT, "parked", row.parked, f"{groups} until you release or skip"
@@ -80,11 +82,25 @@ def _troubles(row: GroupRow) -> Iterator[tuple[Urgency, str, int, str]]:
     if row.blocked:
         text = _counted(row.blocked, "message group waits for a retry", "message groups wait for a retry")
         yield Urgency.LOOK, "blocked", row.blocked, text
-    if row.consumers and row.age is not None and row.age >= LATE:
+    if row.waiting:
+        text = _counted(row.waiting, "message failed and waits for its next try", "messages failed and wait for their next try")
+        yield Urgency.LOOK, "retrying", row.waiting, text
+    if row.consumers and _is_behind(row):
         yield Urgency.LOOK, "behind", row.lag, _counted(row.lag, "message is not settled", "messages are not settled")
     if row.dead_letters:
         text = _counted(row.dead_letters, "dead letter was written", "dead letters were written")
         yield Urgency.NOTE, "dead_letters", row.dead_letters, text
+
+
+def _is_behind(row: GroupRow) -> bool:
+    """Whether messages wait for long, and not only for a retry or an operator."""
+    held = row.waiting + row.blocked + row.parked
+    if row.age is None or row.age < LATE:
+        return False
+    if not held:
+        return True
+    # The oldest message is most likely one that is held up, so its age says nothing of the others: their number does.
+    return row.settled_per_second is not None and row.lag - held > row.settled_per_second * LATE.total_seconds()
 
 
 def _of_watched(watched: Watched) -> Iterator[Attention]:

@@ -1,4 +1,4 @@
-"""One consumer group: settings, members, every queue with what holds it up, and its parked message groups."""
+"""One consumer group: settings, members, every queue, its parked message groups, and the messages that wait for another try."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ....aio import Lake
+from ....consumers.trace.held import HeldUp, held_up
 from ....coordinator import GroupDescription, GroupNotFound, ParkedGroup, QueueStanding
 from ....coordinator.groups.record import setting_text
+from ....coordinator.operators.operators import read_cell
 from ..faults import Part
 from .page import Asked, Crumb, Page, Scene
 
 PARKED_SHOWN = 200
 QUEUES_SHOWN = 500
 MEMBERS_SHOWN = 100
+HELD_QUEUES, HELD_SHOWN = 4, 5
+"""The queues whose messages that wait for another try are shown, and how many of each: the page reads cell and messages for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +61,23 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The messages that wait for another try."""
+
+    total: int
+    """All of them, blocked message groups as one."""
+    rows: tuple[HeldUp, ...]
+    """The oldest ones, of the queues that have the most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupShown:
     """What the page shows."""
 
     group: str
     standing: Part[Standing]
     parked: Part[Parked]
+    held: Part[Held]
 
 
 async def gather(scene: Scene, asked: Asked) -> GroupShown:
@@ -77,12 +92,29 @@ async def gather(scene: Scene, asked: Asked) -> GroupShown:
 
     found = await scene.part(described, fatal=(GroupNotFound,))
     if found.value is None:
-        return GroupShown(group=name, standing=Part(fault=found.fault), parked=await scene.part(parked))
-    if any(one.parked for one in found.value.queues):
+        return GroupShown(
+            group=name, standing=Part(fault=found.fault), parked=await scene.part(parked), held=Part(value=Held(total=0, rows=()))
+        )
+    queues = found.value.queues
+    if any(one.parked for one in queues):
         stopped = await scene.part(parked)
     else:  # to ask which ones are parked reads each queue's cell once more
         stopped = Part(value=Parked(total=0, rows=()))
-    return GroupShown(group=name, standing=Part(value=standing_of(found.value)), parked=stopped)
+    held = await scene.part(lambda lake: held_of(lake, name, queues))
+    return GroupShown(group=name, standing=Part(value=standing_of(found.value)), parked=stopped, held=held)
+
+
+async def held_of(lake: Lake, group: str, queues: Sequence[QueueStanding]) -> Held:
+    """The messages of a group that wait for another try."""
+    counts = {(one.topic, one.queue): one.waiting + one.blocked + one.suspects for one in queues if one.next_offset is not None}
+    most = sorted((place for place, count in counts.items() if count), key=lambda place: (-counts[place], place))[:HELD_QUEUES]
+    rows: list[HeldUp] = []
+    record = await lake.coordination.groups.get(group) if most else None
+    for topic, queue in most:
+        assert record is not None
+        cell = await read_cell(lake.coordination.cells, group, record, topic, queue)
+        rows += await held_up(await lake.reader(topic), topic, queue, cell, most=HELD_SHOWN)
+    return Held(total=sum(counts.values()), rows=tuple(sorted(rows, key=lambda one: (one.topic, one.queue, one.offset))))
 
 
 def standing_of(found: GroupDescription) -> Standing:
@@ -116,7 +148,9 @@ def live(shown: GroupShown) -> dict[str, object]:
         for one in standing.queues:
             at = f"{one.topic}:{one.queue}"
             found |= {f"floor:{at}": one.floor, f"next:{at}": one.next_offset, f"lag:{at}": one.lag, f"age:{at}": one.lag_time}
-            found |= {f"{name}:{at}": getattr(one, name) for name in ("in_flight", "waiting", "blocked", "parked", "suspects")}
+            found |= {
+                f"{name}:{at}": getattr(one, name) for name in ("epoch", "in_flight", "waiting", "blocked", "parked", "suspects")
+            }
     if shown.parked.value is not None:
         found["parked"] = shown.parked.value.total
     return found
@@ -130,7 +164,7 @@ PAGE = Page(
     name="group",
     path="/groups/{group}",
     title="Consumer group {group}",
-    about="Settings, members, the progress and obstacles of every queue, and the parked message groups.",
+    about="Settings, members, the progress of every queue, the parked message groups, and the messages that wait for another try.",
     shows=GroupShown,
     gather=gather,
     command=lambda asked: ["group", "describe", asked["group"]],

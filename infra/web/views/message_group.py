@@ -170,7 +170,11 @@ def stand_of(one: MessageGroupTrace) -> Stand:
         owner=one.owner or None,
         stands_at=one.stands_at,
         fate=None if head is None else head.fate.value,
-        why=fate_text(head) if head is not None else "all of these are done" if one.fates else "not known: no message of it is shown below",
+        why=fate_text(head)
+        if head is not None
+        else "all of these are done"
+        if one.fates
+        else "not known: no message of it is shown below",
         due=None if head is None else head.due,
         attempts=None if head is None else head.attempts,
         strikes=None if head is None else head.strikes,

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import aio, connect
+from penstock.consumers.feed.rows import group_hash
 from penstock.infra.web.lakes.lakes import LakeOptions
 from penstock.infra.web.server.urls import page_url
+from penstock.infra.web.views import attention
 from penstock.infra.web.views.page import Page
 from penstock.infra.web.views.pages import PAGES
+from penstock.infra.web.views.rows import GroupRow
 from penstock.log import Message
+from tests.cells import blocked, change_cell, failed
 from tests.infra.web.conftest import REFRESH, Browser, Open
-from tests.infra.web.shop import HOSTILE, fill, park, write_cell
+from tests.infra.web.shop import HOSTILE, fill, park, secret_of, write_cell
 from tests.waiting import wait_until
 
 
@@ -37,6 +42,48 @@ def test_the_overview_names_first_what_needs_somebody(console: Open, stuck: Path
     (row,) = found["furthest_behind"]
     assert (row["group"], row["topic"], row["consumers"], row["queues"]) == ("billing", "orders", 0, 2)
     assert "2 message groups are parked until you release or skip" in browser.page("/")
+
+
+def test_what_failed_and_waits_for_another_try_is_told_with_its_next_one(console: Open, folder: Path) -> None:
+    due_ms = round((datetime.now(UTC) + timedelta(hours=1)).timestamp() * 1000)
+    change_cell(lambda: aio.connect(folder), 0, lambda cell: failed(cell, 0, due_ms=due_ms))
+    lane = group_hash("cid", asyncio.run(secret_of(folder, "billing")))
+    change_cell(lambda: aio.connect(folder), 1, lambda cell: blocked(cell, lane, 0, due_ms=due_ms))
+    browser = console()
+    told = {one["kind"]: (one["urgency"], one["text"]) for one in browser.api("/")["attention"]}
+    assert told["retrying"] == ("look", "1 message failed and waits for its next try")
+    assert told["blocked"] == ("look", "1 message group waits for a retry")
+    held = browser.api("/groups/billing")["held"]["value"]
+    assert held["total"] == 2
+    assert [(one["queue"], one["offset"], one["message_group"], one["blocks"], one["attempts"]) for one in held["rows"]] == [
+        (0, 0, "ann", False, 1),
+        (1, 0, "cid", True, 1),
+    ]
+    assert datetime.fromisoformat(held["rows"][0]["due"]) == datetime.fromtimestamp(due_ms / 1000, UTC)
+    page = browser.page("/groups/billing")
+    assert "Waiting for another try" in page
+    assert "it failed, and holds its message group up" in page
+    assert "1 of 17" in page
+
+
+@pytest.mark.parametrize(("settled_per_second", "lag", "said"), [(20.0, 11, False), (0.01, 1000, True), (None, 1000, False)])
+def test_the_age_of_what_is_parked_makes_nobody_late(settled_per_second: float | None, lag: int, said: bool) -> None:
+    row = GroupRow(
+        group="g",
+        topic="t",
+        lag=lag,
+        age=timedelta(hours=1),
+        settled_per_second=settled_per_second,
+        in_flight=0,
+        waiting=0,
+        blocked=0,
+        parked=3,
+        consumers=1,
+        queues=1,
+        queues_owned=1,
+        dead_letters=0,
+    )
+    assert ("behind" in {kind for _, kind, _, _ in attention.troubles(row)}) == said
 
 
 def test_topics_show_their_size_and_readers(console: Open) -> None:
