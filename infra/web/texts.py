@@ -13,8 +13,13 @@ from .bodies import beginning
 _KEPT = {"\n", "\t"}
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode's categories of characters that steer, join or hide instead of being seen."""
-_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]")
-"""Characters that count as printable, and are drawn as nothing: fillers, blanks, and the selectors of variants that hide text."""
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
+)
+"""Characters that count as printable, and are drawn as nothing: fillers, blanks, and selectors of variants.
+
+Any number of selectors hides a text behind one letter. Emoji carry one honestly, and it is shown there, too: nobody sees which is which.
+"""
 _PICTURES = 0x2400
 _DELETE = "\x7f"
 

@@ -25,12 +25,22 @@ def drawn(template: str, **values: object) -> str:
         ("\x7f\x85\u2028", "␡[U+0085][U+2028]"),
         ("lone \ud800", "lone [U+D800]"),
         ("\u3164\u2800a\U000e0101", "[U+3164][U+2800]a[U+E0101]"),
+        ("a\ufe00\ufe0f❤\ufe0f\U000e01ef", "a[U+FE00][U+FE0F]❤[U+FE0F][U+E01EF]"),
+        ("\U0001d159\U00016fe4", "[U+1D159][U+16FE4]"),
         ("two\nlines\tand a tab\r", "two\nlines\tand a tab␍"),
     ],
 )
 def test_what_cannot_be_seen_is_shown(text: str, seen: str) -> None:
     assert visible(text) == seen
     assert drawn("{{ text }}", text=text) == seen
+
+
+def test_nothing_that_unicode_lets_be_left_out_is_left_unseen() -> None:
+    """Unicode's characters that count as ignorable (DerivedCoreProperties.txt, Default_Ignorable_Code_Point): all are drawn as nothing."""
+    ignorable = "00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8"
+    spans = [one.partition("-") for one in f"{ignorable} 1BCA0-1BCA3 1D173-1D17A E0000-E0FFF".split()]
+    points = [point for first, _, last in spans for point in range(int(first, 16), int(last or first, 16) + 1)]
+    assert [f"{point:04X}" for point in points if visible(chr(point)) != f"[U+{point:04X}]"] == []
 
 
 def test_everything_that_is_printed_is_escaped() -> None:
