@@ -33,6 +33,8 @@ class QueueDescription:
     """The offset of the next message."""
     sampled: int
     """Its share of the sample, in messages."""
+    table_bytes: int = 0
+    """The size of its files in the topic's table. What only the log has yet is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,11 @@ class TopicDescription:
         return tuple(sorted(self.queues, key=lambda one: -one.sampled)[:HOTTEST])
 
     @property
+    def table_bytes(self) -> int:
+        """The size of the table's files."""
+        return sum(one.table_bytes for one in self.queues)
+
+    @property
     def messages(self) -> int:
         """The number of messages that are kept."""
         return sum(one.next - one.earliest for one in self.queues)
@@ -81,7 +88,7 @@ class TopicDescription:
 
 async def describe(topic: Topic, reader: Reader) -> TopicDescription:
     """Fold up to the end, and count queues and message groups over the newest messages, by store time as far as offsets tell."""
-    offsets = await reader.offsets()
+    offsets, sizes = await reader.offsets(), reader.table_bytes()
     state = topic.tail.state
     total = sum(following - earliest for earliest, following in offsets.values())
     groups: Counter[str] = Counter()
@@ -107,7 +114,7 @@ async def describe(topic: Topic, reader: Reader) -> TopicDescription:
         created=from_ms(topic.record.created_ms),
         entries=state.entry,
         last_stored=from_ms(state.store_time_ms) if state.store_time_ms else None,
-        queues=tuple(QueueDescription(queue, *offsets[queue], sampled[queue]) for queue in sorted(offsets)),
+        queues=tuple(QueueDescription(queue, *offsets[queue], sampled[queue], sizes[queue]) for queue in sorted(offsets)),
         named_producers={name: row.last for name, row in state.named.items()},
         sampled=sampled.total(),
         hottest_groups=tuple(groups.most_common(HOTTEST)),

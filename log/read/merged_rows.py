@@ -68,10 +68,12 @@ class MergedRows:
         self._delta = DeltaLog(topic.store, topic.paths, topic.record.table, topic.runtime, keep_removes=False)
         self._closed = closed
         self._groups_ahead = groups_ahead
+        self.seen: Snapshot | None = None
+        """The table as it was looked at last."""
 
     async def refresh(self) -> Snapshot:
         """The newest table, with a tail at least as new. Raises `TopicDeleted`."""
-        snapshot = await self._delta.refresh()
+        self.seen = snapshot = await self._delta.refresh()
         await self._topic.tail.catch_up()
         if not self._topic.is_current:
             raise self._deleted()

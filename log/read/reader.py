@@ -211,6 +211,11 @@ class Reader:
         following = self._topic.tail.state.next_offsets
         return {queue: (snapshot.start(queue), following[queue]) for queue in range(self.queues)}
 
+    def table_bytes(self) -> dict[int, int]:
+        """The size of every queue's files in the table, as it was when something was asked last. What only the log has is not counted."""
+        files = {} if self._rows.seen is None else self._rows.seen.files
+        return {queue: sum(one.size_bytes for one in files.get(queue, ())) for queue in range(self.queues)}
+
     async def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
         """The offset at which reading from a position would begin now, in each of these queues or in all.
 

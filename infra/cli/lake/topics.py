@@ -364,9 +364,12 @@ def _show(found: TopicDescription, pending: Pending, schema: TopicSchema | None,
     few = all_queues or len(found.queues) <= _QUEUES_SHOWN
     queues = found.queues if few else found.hottest_queues
     share = [f"{100 * one.sampled / found.sampled:.1f} %" if found.sampled else "-" for one in queues]
-    rows = [(q.queue, q.earliest, q.next, q.next - q.earliest, part) for q, part in zip(queues, share, strict=True)]
+    rows = [
+        (q.queue, q.earliest, q.next, q.next - q.earliest, output.size_text(q.table_bytes), part)
+        for q, part in zip(queues, share, strict=True)
+    ]
     title = "Queues" if few else f"Hottest of {len(found.queues)} queues (--all-queues shows all)"
-    output.table(("queue", "earliest", "next", "messages", "of the last"), rows, title=title)
+    output.table(("queue", "earliest", "next", "messages", "in the table", "of the last"), rows, title=title)
     if found.hottest_groups:
         groups = [(name, count, f"{100 * count / found.sampled:.1f} %") for name, count in found.hottest_groups]
         output.table(("message group", "messages", "share"), groups, title=f"Hottest groups of the last {found.sampled:,} messages")

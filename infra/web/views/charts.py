@@ -101,3 +101,11 @@ def lines(values: Sequence[tuple[float, float]], most: float) -> tuple[str, ...]
         found[-1].append(f"{x:.1f},{y:.1f}")
         last_s = at_s
     return tuple(" ".join(one) for one in found)
+
+
+def steps(counts: Sequence[int]) -> str:
+    """The points of a polyline with a step for each count, from left to right."""
+    most, width = max(counts, default=0), (WIDTH - 2 * _EDGE) / max(1, len(counts))
+    heights = [HEIGHT - _EDGE - (HEIGHT - 2 * _EDGE) * (count / most if most else 0.0) for count in counts]
+    ends = ((x, y) for at, y in enumerate(heights) for x in (_EDGE + at * width, _EDGE + (at + 1) * width))
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in ends)

@@ -14,6 +14,7 @@ from ....log.message.message import from_ms
 from ....log.schema.topic_schema import TopicSchema
 from ..faults import Part
 from ..lakes.source import Looked
+from .charts import steps
 from .page import Asked, Crumb, Page, Scene
 
 QUEUES_SHOWN = 64
@@ -27,6 +28,8 @@ class QueueRow:
     earliest: int
     next: int
     messages: int
+    table_bytes: int
+    """The size of its files in the table."""
     share: float | None
     """Its part of the messages stored last, 0 to 1."""
 
@@ -63,6 +66,8 @@ class Stored:
     last_stored: datetime | None
     entries: int
     messages: int
+    table_bytes: int
+    """The size of the files of the topic's table. What only the log has yet is not counted."""
     schema_version: int | None
     schema_sql: str | None
     schema_history: tuple[SchemaRow, ...]
@@ -77,6 +82,8 @@ class Stored:
     """The messages stored in equal slots from ``stored_from`` to ``stored_to``."""
     stored_from: datetime | None
     stored_to: datetime | None
+    stored_line: str
+    """Points of an SVG polyline of ``stored_over_time``, in a box of 240 by 48."""
     named_producers: int
 
 
@@ -87,8 +94,8 @@ class Position:
     group: str
     kept: int
     """The messages that are kept, in the queues that the group has begun."""
-    behind: int
-    """The part of them that lies before the group's floors: retention may drop them without loss to the group."""
+    done: int
+    """Those of them that the group is done with: retention may drop them without loss to the group."""
     lag: int
     age: timedelta | None
     lost: int
@@ -145,6 +152,7 @@ def stored_of(found: TopicDescription, schema: TopicSchema | None, versions: Seq
         last_stored=found.last_stored,
         entries=found.entries,
         messages=found.messages,
+        table_bytes=found.table_bytes,
         schema_version=None if schema is None else schema.version,
         schema_sql=None if schema is None else schema.ddl,
         schema_history=tuple(
@@ -157,6 +165,7 @@ def stored_of(found: TopicDescription, schema: TopicSchema | None, versions: Seq
                 earliest=one.earliest,
                 next=one.next,
                 messages=one.next - one.earliest,
+                table_bytes=one.table_bytes,
                 share=one.sampled / found.sampled if found.sampled else None,
             )
             for one in queues
@@ -168,6 +177,7 @@ def stored_of(found: TopicDescription, schema: TopicSchema | None, versions: Seq
         stored_over_time=() if over_time is None else tuple(over_time.counts),
         stored_from=None if over_time is None else over_time.start,
         stored_to=None if over_time is None else over_time.end,
+        stored_line="" if over_time is None else steps(over_time.counts),
         named_producers=len(found.named_producers),
     )
 
@@ -178,17 +188,18 @@ def positions_of(
     """The groups on a topic by the time that is left to them, the shortest first."""
     found = []
     for seen in looked.topic(topic):
-        kept = behind = lost = lag = 0
+        kept = done = lost = lag = 0
         for one in seen.queues:
             earliest, following = offsets.get(one.standing.queue, (0, 0))
             kept += following - earliest
-            behind += min(max(one.standing.floor - earliest, 0), following - earliest)
+            # Lag counts what waits for a retry or is parked, too, though it lies before the floor.
+            done += max(min(one.standing.next_offset or 0, following) - earliest - one.standing.lag, 0)
             lost += max(earliest - one.standing.floor, 0)
             lag += one.standing.lag
         ages = [one.lag_ms for one in seen.queues if one.lag_ms is not None]
         age = timedelta(milliseconds=max(ages)) if ages else None
         left = None if retention is None or not lag or age is None else max(retention - age, timedelta())
-        found.append(Position(group=seen.group, kept=kept, behind=behind, lag=lag, age=age, lost=lost, left=left))
+        found.append(Position(group=seen.group, kept=kept, done=done, lag=lag, age=age, lost=lost, left=left))
     return tuple(sorted(found, key=lambda one: (one.left is None, one.left or timedelta(), -one.lag, one.group)))
 
 

@@ -11,7 +11,11 @@ from penstock import aio, connect
 from penstock.consumers.feed.rows import group_hash
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.queues.offsets import OffsetSet
-from penstock.log import Message
+from penstock.log import Message, Runtime
+from penstock.log.paths import TopicPaths
+from penstock.log.stores import LocalStore
+from penstock.log.table.publisher import Publisher
+from penstock.log.topic.records import read_record
 from tests.cells import change_cell, parked
 
 HOSTILE = "<img src=x onerror=alert(1)>'\"&"
@@ -65,5 +69,17 @@ def write_cell(folder: Path, content: bytes) -> None:
         async with aio.connect(folder) as lake:
             key, cells = queue_key("billing", "orders", 0), lake.coordination.cells
             await cells.write(key, content, on=await cells.read(key), deadline_s=9e18)
+
+    asyncio.run(run())
+
+
+def publish(folder: Path, topic: str) -> None:
+    """Let the topic's table have what its log has: a file for each queue with something new."""
+
+    async def run() -> None:
+        store, paths = LocalStore(folder), TopicPaths.of(topic)
+        stored = await read_record(store, paths)
+        assert stored is not None
+        await Publisher(store, paths, stored[0], Runtime()).publish_once()
 
     asyncio.run(run())

@@ -25,11 +25,9 @@ from penstock.log.message.routing import queue_of
 from penstock.log.paths import TopicPaths
 from penstock.log.repair import repair
 from penstock.log.stores import LocalStore
-from penstock.log.table.publisher import Publisher
-from penstock.log.topic.records import read_record
 from tests.cells import change_cell, parked
 from tests.infra.web.conftest import Browser, Open
-from tests.infra.web.shop import HOSTILE, secret_of
+from tests.infra.web.shop import HOSTILE, publish, secret_of
 from tests.lakes import TIMEOUT_S
 
 EVIL = b"<script>alert(1)</script>\x1b[31m\xe2\x80\xae"
@@ -136,18 +134,6 @@ def test_conditions_find_what_people_know(browser: Browser, query: str, wanted: 
     assert set(numbers(page)) == wanted
     assert page["looked"] <= 240
     assert page["older"] is None
-
-
-def publish(folder: Path, topic: str) -> None:
-    """Let the topic's table have what its log has: a file for each queue with something new."""
-
-    async def run() -> None:
-        store, paths = LocalStore(folder), TopicPaths.of(topic)
-        stored = await read_record(store, paths)
-        assert stored is not None
-        await Publisher(store, paths, stored[0], Runtime()).publish_once()
-
-    asyncio.run(run())
 
 
 @pytest.fixture

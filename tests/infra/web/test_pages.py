@@ -13,6 +13,7 @@ import pytest
 
 from penstock import aio, connect
 from penstock.consumers.feed.rows import group_hash
+from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.infra.web.lakes.lakes import LakeOptions
 from penstock.infra.web.server.urls import page_url
 from penstock.infra.web.views import attention
@@ -22,7 +23,8 @@ from penstock.infra.web.views.rows import GroupRow
 from penstock.log import Message
 from tests.cells import blocked, change_cell, failed
 from tests.infra.web.conftest import REFRESH, Browser, Open
-from tests.infra.web.shop import HOSTILE, fill, park, secret_of, write_cell
+from tests.infra.web.shop import HOSTILE, fill, park, publish, secret_of, write_cell
+from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
 
 
@@ -100,8 +102,29 @@ def test_a_topic_shows_each_group_beside_what_is_kept(console: Open) -> None:
     found = console().api("/topics/orders")
     assert [(one["queue"], one["messages"]) for one in found["stored"]["value"]["queues"]] == [(0, 4), (1, 1)]
     (position,) = found["positions"]["value"]
-    assert (position["group"], position["kept"], position["behind"], position["lag"]) == ("billing", 5, 0, 5)
+    assert (position["group"], position["kept"], position["done"], position["lag"]) == ("billing", 5, 0, 5)
     assert 0 < position["left_s"] <= found["stored"]["value"]["retention_s"]
+
+
+def test_what_waits_for_a_retry_is_not_done(console: Open, folder: Path) -> None:
+    change_cell(lambda: aio.connect(folder), 0, lambda cell: failed(cell, 0))
+    change_cell(lambda: aio.connect(folder), 1, lambda cell: cell.with_listed(OffsetSet.of([(0, 1)])))
+    (position,) = console().api("/topics/orders")["positions"]["value"]
+    assert (position["kept"], position["done"], position["lag"]) == (5, 1, 4)
+
+
+def test_a_topic_shows_its_size_and_what_came_when(console: Open, folder: Path) -> None:
+    publish(folder, "orders")
+    with connect(folder) as lake, lake.producer("orders", linger=timedelta(0)) as producer:
+        for _ in range(3):
+            producer.send(Message(b"later", message_group="ann")).result(timeout=TIMEOUT_S)
+    browser = console()
+    stored = browser.api("/topics/orders")["stored"]["value"]
+    files = [one.stat().st_size for one in (folder / "topics" / "orders").rglob("queue=*/*.parquet")]
+    assert stored["table_bytes"] == sum(files) > 0
+    assert sum(one["table_bytes"] for one in stored["queues"]) == sum(files)
+    assert sum(stored["stored_over_time"]) == 8
+    assert 'aria-label="messages stored over time' in browser.page("/topics/orders")
 
 
 def test_cells_are_read_once_where_nothing_is_parked(console: Open, monkeypatch: pytest.MonkeyPatch) -> None:
