@@ -30,7 +30,7 @@ class HeldUp:
     attempts: int
     """The deliveries so far."""
     strikes: int
-    """Those of them that failed and count."""
+    """The deliveries that failed and count."""
     due: datetime | None
     """When it is tried again at the earliest."""
     message_id: str | None

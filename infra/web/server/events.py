@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import partial
@@ -19,7 +20,8 @@ from ..faults import Fault
 from .render import live_document
 from .site import Site
 
-STREAMS_MAX = 500
+STREAMS_MAX, STREAMS_OF_ONE_MAX = 500, 50
+"""The streams of all viewers, and of one of them: nobody has more pages in sight."""
 LOOKS_MAX, STREAM_S = 300, 3600.0
 """The looks of one stream, and its time: then the browser connects anew, by which a proxy in front can say again who it is."""
 RETRY_S_MAX = 60.0
@@ -31,29 +33,37 @@ Values = Callable[[], Awaitable[Mapping[str, object]]]
 
 def stream(site: Site, request: Request, values: Values, *, every: Callable[[], timedelta]) -> Response:
     """An answer that goes on until the viewer leaves or the console ends. Raises `BackPressureError` for one too many."""
-    if site.streams >= STREAMS_MAX:
+    watcher = site.watcher(request)
+    if site.streams[watcher] >= STREAMS_OF_ONE_MAX:
+        raise BackPressureError(
+            "you watch too many pages", operation="live", expected=f"at most {STREAMS_OF_ONE_MAX}", hint="close some"
+        )
+    if site.streams.total() >= STREAMS_MAX:
         raise BackPressureError("too many pages are watched", operation="live", expected=f"at most {STREAMS_MAX}")
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=headers)
     events = _events(site, partial(site.is_known, request), values, every)
-    return _Stream(site, events, headers)
+    return _Stream(site.streams, watcher, events, headers)
 
 
 class _Stream(StreamingResponse):
     """An answer that is counted from its first moment to its last, so that a burst of them is bounded too."""
 
-    def __init__(self, site: Site, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
+    def __init__(self, streams: Counter[str], watcher: str, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
         super().__init__(events, media_type="text/event-stream", headers=headers)
-        self._site = site
+        self._streams = streams
+        self._watcher = watcher
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        self._site.streams += 1
+        self._streams[self._watcher] += 1
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._site.streams -= 1
+            self._streams[self._watcher] -= 1
+            if not self._streams[self._watcher]:
+                del self._streams[self._watcher]
 
 
 async def _events(site: Site, is_known: Callable[[], bool], values: Values, every: Callable[[], timedelta]) -> AsyncIterator[str]:

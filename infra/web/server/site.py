@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,8 +67,8 @@ class Site:
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the console ends: streams end then."""
     templates: Environment = field(default_factory=environment)
-    streams: int = 0
-    """The streams of live values that are open."""
+    streams: Counter[str] = field(default_factory=Counter)
+    """The streams of live values that are open, by who watches."""
 
     def cookie(self, request: Request) -> str:
         """The name of the cookie. Its prefix lets browsers take it from TLS alone.
@@ -92,6 +93,11 @@ class Site:
         """The caller of a request, as one who acts."""
         viewer = viewer_of(request)
         return Actor(name=viewer.name, role=str(viewer.role), address=address_of(request))
+
+    def watcher(self, request: Request) -> str:
+        """The one that a stream counts for: who logged in, however often. Where nobody does, a browser."""
+        viewer = viewer_of(request)
+        return viewer.name if self.options.asks_who else viewer.session.id
 
     def is_known(self, request: Request) -> bool:
         """Whether the caller of a request that goes on may still look: nobody logged out or was taken out since."""

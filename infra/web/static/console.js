@@ -43,7 +43,12 @@ function watch(url) {
       tell("live");
     });
     events.addEventListener("trouble", (event) => tell(`not live: ${JSON.parse(event.data).message}`));
-    events.addEventListener("error", () => tell("not live: no connection to the console"));
+    events.addEventListener("error", () => {
+      if (events.readyState !== EventSource.CLOSED) return tell("not live: no connection to the console");
+      // It was refused, and a browser does not ask again by itself.
+      close();
+      return tell("not live: the console takes no more watched pages from you, or you are logged out; reload the page");
+    });
   }
 
   function close() {

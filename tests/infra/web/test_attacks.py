@@ -19,6 +19,7 @@ from penstock.infra.web.server.events import stream
 from penstock.infra.web.server.login import FAILURES_MAX, UNDER_WAY_MAX, TooManyLogins, Viewer
 from penstock.infra.web.server.options import Role
 from penstock.infra.web.server.passwords import Hash, line_of
+from penstock.infra.web.server.site import Site
 from penstock.log.errors import BackPressureError
 from penstock.log.filter.sql_evaluate import SqlFilter
 from penstock.log.schema.topic_schema import TopicSchema
@@ -31,6 +32,11 @@ def passwords(tmp_path: Path) -> Path:
     path = tmp_path / "passwords"
     path.write_text(line_of("ann", Role.OPERATOR, PASSWORD, b"salt" * 4))
     return path
+
+
+def viewer(site: Site, name: str) -> Viewer:
+    """Somebody with a session of their own."""
+    return Viewer(name=name, role=Role.VIEWER, session=site.login.session_of(name, proof=""))
 
 
 @pytest.mark.parametrize("path", ["nothing", "%00", "..%2Ftexts.py", "", "x" * 5000, "../texts.py"])
@@ -126,7 +132,8 @@ def test_who_is_out_watches_no_longer(console: Open, passwords: Path) -> None:
     browser = console(password_file=passwords)
     log_in(browser, "ann")
     cookies = "; ".join(f"{name}={value}" for name, value in browser.client.cookies.items())
-    scope = {"type": "http", "method": "GET", "path": "/live", "headers": [(b"cookie", cookies.encode())], "client": ("", 0)}
+    scope: dict[str, object] = {"type": "http", "method": "GET", "path": "/live", "client": ("", 0)}
+    scope |= {"headers": [(b"cookie", cookies.encode())], "viewer": viewer(browser.site, "ann")}
     looks = 0
 
     async def values() -> Mapping[str, object]:
@@ -144,21 +151,20 @@ def test_who_is_out_watches_no_longer(console: Open, passwords: Path) -> None:
         return [one async for one in body]
 
     assert len(asyncio.run(events())) == 1 + 2
-    assert browser.site.streams == 0
+    assert browser.site.streams == {}
 
 
 def test_a_head_of_a_stream_holds_nothing(console: Open) -> None:
     browser = console()
     answer = browser.client.head("/live/l/lake/")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
-    assert browser.site.streams == 0
+    assert browser.site.streams == {}
 
 
-def test_a_burst_of_streams_is_bounded(console: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = console().site
+def test_a_burst_of_streams_is_bounded(console: Open, passwords: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = console(password_file=passwords).site
     site.ending.set()
     monkeypatch.setattr("penstock.infra.web.server.events.STREAMS_MAX", 3)
-    scope = {"type": "http", "method": "GET", "path": "/live", "headers": []}
 
     async def values() -> Mapping[str, object]:
         return {}
@@ -170,14 +176,20 @@ def test_a_burst_of_streams_is_bounded(console: Open, monkeypatch: pytest.Monkey
     async def sent(_: Message) -> None:
         pass
 
-    async def ask() -> None:
+    async def ask(name: str) -> None:
+        scope = {"type": "http", "method": "GET", "path": "/live", "headers": [], "viewer": viewer(site, name)}
         await stream(site, Request(scope), values, every=lambda: timedelta(seconds=1))(scope, nothing_more, sent)
 
-    async def burst() -> list[BaseException | None]:
-        return await asyncio.gather(*(ask() for _ in range(5)), return_exceptions=True)
+    async def burst(*names: str) -> list[bool]:
+        """Whether each may watch."""
+        answers = await asyncio.gather(*map(ask, names), return_exceptions=True)
+        assert {type(one) for one in answers} <= {type(None), BackPressureError}
+        return [one is None for one in answers]
 
-    assert [type(one) for one in asyncio.run(burst())] == [type(None)] * 3 + [BackPressureError] * 2
-    assert site.streams == 0
+    assert asyncio.run(burst("ann", "ann", "bob", "cid", "ann")) == [True] * 3 + [False] * 2
+    monkeypatch.setattr("penstock.infra.web.server.events.STREAMS_OF_ONE_MAX", 2)
+    assert asyncio.run(burst("ann", "ann", "ann", "bob", "cid")) == [True, True, False, True, False]
+    assert site.streams == {}
 
 
 @pytest.mark.parametrize(

@@ -279,4 +279,4 @@ def test_live_values_are_those_of_the_page(console: Open, stuck: Path) -> None:
     events = live_values(browser, "/groups/billing")
     assert "event: values\n" in events
     assert '"parked": "2"' in events
-    assert browser.site.streams == 0
+    assert browser.site.streams == {}
