@@ -214,6 +214,7 @@ def by_age(times: Sequence[datetime], now: datetime) -> tuple[Tally, ...]:
 async def exported(scene: Scene, asked: Asked) -> Given:
     """The dead letters that match as JSON lines, the oldest first. Raises `TopicNotFound`."""
     group, wanted = asked["group"], wanted_of(asked)
+    before = asked.number("before")
 
     async def open_it(lake: Lake) -> Reader:
         topic = await letters_topic(lake, group)
@@ -225,7 +226,7 @@ async def exported(scene: Scene, asked: Asked) -> Given:
 
     async def lines() -> AsyncIterator[bytes]:
         left = EXPORTED_MAX
-        async with aclosing(reader.messages(queue=QUEUE, damaged="skip")) as letters:
+        async with aclosing(reader.messages(queue=QUEUE, end=before or "latest", damaged="skip")) as letters:
             async for letter in letters:
                 if wanted is None or wanted(letter):
                     yield json.dumps(document(letter_document(letter))).encode() + b"\n"

@@ -171,6 +171,16 @@ def test_letters_are_taken_away_as_json_lines(console: Open, buried: Path) -> No
     assert [row["message_group"] for row in rows] == [HOSTILE, HOSTILE]
 
 
+def test_a_file_ends_where_the_page_begins_to(console: Open, buried: Path) -> None:
+    browser = console()
+    page = html.unescape(browser.page("/dead-letters/billing?before=2&reason=no+such"))
+    assert "Download all that match before offset 2" in page
+    answer = browser.client.get("/files/l/lake/dead-letters/billing/export?before=2&reason=no+such")
+    assert [json.loads(line)["origin"]["offset"] for line in answer.text.splitlines()] == [0]
+    for before, count in ((0, 4), (1, 1), (99, 4)):
+        assert len(browser.client.get(f"/files/l/lake/dead-letters/billing/export?before={before}").text.splitlines()) == count
+
+
 def test_viewers_see_no_boxes(console: Open, buried: Path) -> None:
     page = console(read_only=True).page("/dead-letters/billing")
     assert 'type="checkbox"' not in page
