@@ -8,8 +8,8 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ....log.errors import CallError, PenstockError, PermissionDenied, ReadOnlyError, unforeseen
-from ..views.page import Scene
+from ....log.errors import CallError, PenstockError, PermissionDenied, ReadOnlyError, StoreUnavailable, unforeseen
+from ..views.page import Scene, shell_line
 from .action import Action, Done, Preview
 from .audit import Record, write
 
@@ -17,6 +17,8 @@ log = logging.getLogger("penstock.console")
 
 OPERATOR = "operator"
 """The role that may act."""
+PREVIEW_S = 60.0
+"""The time for a preview: one of a redrive may look through 100,000 dead letters."""
 BROKEN_OFF = "it was broken off while it ran; part of it may be done"
 
 
@@ -56,8 +58,20 @@ class Runner:
             raise CallError("there is no such action", operation="act", object=name, expected=", ".join(self.actions)) from None
 
     async def preview(self, action: Action[Any], scene: Scene, arguments: object) -> Preview:
-        """What an action would do now. Its stamp holds for this action with these arguments on this lake alone."""
-        found = await action.preview(scene, arguments)
+        """What an action would do now. Its stamp holds for this action with these arguments on this lake alone.
+
+        Raises `StoreUnavailable` when it takes too long.
+        """
+        try:
+            async with asyncio.timeout(PREVIEW_S):
+                found = await action.preview(scene, arguments)
+        except TimeoutError:
+            raise StoreUnavailable(
+                "the preview did not come in time",
+                operation=action.name,
+                expected=f"within {PREVIEW_S:.0f} s",
+                hint=f"try again, or choose less; in a shell nothing is cut off: {shell_line(scene.source, action.command(arguments))}",
+            ) from None
         about = (scene.source.name, action.name, sorted(action.texts(arguments).items()), found.stamp)
         return replace(found, stamp=hashlib.sha256(repr(about).encode()).hexdigest()[:16])
 

@@ -95,7 +95,7 @@ class Position:
     kept: int
     """The messages that are kept, in the queues that the group has begun."""
     done: int
-    """Those of them that the group is done with: retention may drop them without loss to the group."""
+    """The part of them that the group is done with: retention may drop them without loss to the group."""
     lag: int
     age: timedelta | None
     lost: int

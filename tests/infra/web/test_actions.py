@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from penstock import aio
-from penstock.infra.web.actions.action import Done
+from penstock import aio, connect
+from penstock.infra.web.actions.action import Done, Preview
 from penstock.infra.web.actions.all import ACTIONS
 from penstock.infra.web.actions.audit import AUDIT_TOPIC
 from penstock.infra.web.actions.run import BROKEN_OFF, Actor, Runner
@@ -56,6 +56,31 @@ def test_who_did_what_when_and_how_it_ended_is_in_the_lake(console: Open, stuck:
     assert began["arguments"] == {"group": "billing", "topic": "orders", "queue": "0", "message_group": HOSTILE}
     assert ended["outcome"].startswith("1 message group released")
     assert began["at"] <= ended["at"]
+
+
+@pytest.mark.parametrize("path", ["/l/lake", "/api/l/lake"])
+def test_a_preview_that_takes_too_long_ends_and_says_what_to_do(
+    console: Open, stuck: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    async def for_ever(scene: Scene, chosen: object) -> Preview:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    browser = console()
+    slow = replace(browser.site.runner.actions["release"], preview=for_ever)
+    monkeypatch.setitem(browser.site.runner.actions, "release", slow)
+    monkeypatch.setattr("penstock.infra.web.actions.run.PREVIEW_S", 0.05)
+    answers = [browser.client.get(f"{path}{ONE}")]
+    token = browser.client.get("/api/session").json()["form_token"]
+    answers.append(browser.client.post(f"{path}{ONE}", data={"form_token": token, "stamp": "0"}))
+    for answer in answers:
+        assert answer.status_code == 503
+        said = html.unescape(answer.text)
+        assert "the preview did not come in time" in said
+        assert "penstock group release billing --topic orders --queue 0" in said
+    assert len(still_parked(stuck)) == 2
+    with connect(stuck, read_only=True) as lake:
+        assert AUDIT_TOPIC not in lake.topics()
 
 
 def test_skipping_asks_for_the_name_of_the_group(console: Open, stuck: Path) -> None:
