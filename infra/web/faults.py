@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from ...log.errors import PenstockError, StoreUnavailable
+from ...log.errors import CallError, PenstockError, StoreUnavailable
 from ..console.wording import in_shell
+from .documents import UNTOLD
 
 T = TypeVar("T")
 
@@ -47,11 +48,32 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Problem(Fault):
+    """The answer to a program's request that failed."""
+
+    error: str
+    """The same as ``kind``."""
+
+
+def problem_of(error: PenstockError) -> Problem:
+    """What a program is told of an error."""
+    fault = Fault.of(error)
+    return Problem(error=fault.kind, kind=fault.kind, message=fault.message, facts=fault.facts, hint=fault.hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part(Generic[T]):
     """A part of a page: its value, or why there is none."""
 
     value: T | None = None
     fault: Fault | None = None
+    error: PenstockError | None = field(default=None, metadata=UNTOLD)
+    """What the fault tells of."""
+
+    def check_asked(self) -> None:
+        """Raise the error by which what was asked for cannot be, or is not there. What fails otherwise is the part's own."""
+        if isinstance(self.error, CallError) and isinstance(self.error, ValueError | LookupError):
+            raise self.error
 
 
 async def part(work: Awaitable[T], *, fatal: tuple[type[PenstockError], ...] = (), patience_s: float = PATIENCE_S) -> Part[T]:
@@ -62,7 +84,7 @@ async def part(work: Awaitable[T], *, fatal: tuple[type[PenstockError], ...] = (
     except fatal:
         raise
     except PenstockError as error:
-        return Part(fault=Fault.of(error))
+        return Part(fault=Fault.of(error), error=error)
     except TimeoutError:
         return Part(fault=Fault.of(late(patience_s)))
 

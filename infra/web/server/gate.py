@@ -12,6 +12,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ....log.errors import PenstockError, PermissionDenied, unforeseen
+from ..documents import document
+from ..faults import problem_of
 from .login import Viewer
 from .security import MARK_S, SESSION_S, is_from_within_another_site, is_same_origin
 from .site import FormRefused, Site, address_of, json_response, read_form, status_of
@@ -61,7 +63,8 @@ class Gate:
 
     def _refused(self, request: Request) -> Response:
         if request.url.path.startswith(("/api/", "/live/")):
-            return json_response({"error": PermissionDenied.kind, "message": "log in first"}, status=401)
+            refused = PermissionDenied("log in first", operation=request.url.path)
+            return json_response(document(problem_of(refused)), status=401)
         back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/login?back={quote(back, safe='')}", status_code=303)
 

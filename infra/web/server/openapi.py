@@ -12,7 +12,7 @@ from typing import Any
 from ..actions.action import Action, Done, Preview
 from ..actions.all import ACTIONS
 from ..documents import Json, Schemas
-from ..faults import Fault
+from ..faults import Problem
 from ..views.page import Page, Parameter
 from ..views.pages import DOWNLOADS, PAGES
 
@@ -21,7 +21,7 @@ from ..views.pages import DOWNLOADS, PAGES
 def openapi() -> Json:
     """The document."""
     schemas = Schemas()
-    failed = _answer("What went wrong, and what to do", schemas.of(Fault))
+    failed = _failures(schemas.of(Problem))
     paths: Json = {}
     for page in PAGES:
         paths[f"/api/l/{{lake}}{_path(page.path)}"] = {"get": _of_page(page, schemas, failed)}
@@ -33,7 +33,7 @@ def openapi() -> Json:
                 "operationId": file.name,
                 "summary": file.about,
                 "parameters": [*names, *map(_parameter, file.parameters)],
-                "responses": {"200": given, "default": failed},
+                "responses": {"200": given, **failed},
             }
         }
     for action in ACTIONS.values():
@@ -46,17 +46,17 @@ def openapi() -> Json:
     }
 
 
-def _of_page(page: Page[Any], schemas: Schemas, failed: Json) -> Json:
+def _of_page(page: Page[Any], schemas: Schemas, failed: dict[str, Json]) -> Json:
     names = [_name_in_path("lake"), *map(_name_in_path, page.names)]
     return {
         "operationId": page.name,
         "summary": page.about,
         "parameters": [*names, *map(_parameter, page.parameters)],
-        "responses": {"200": _answer(page.about, schemas.of(page.shows)), "default": failed},
+        "responses": {"200": _answer(page.about, schemas.of(page.shows)), **failed},
     }
 
 
-def _of_action(action: Action[Any], schemas: Schemas, failed: Json) -> Json:
+def _of_action(action: Action[Any], schemas: Schemas, failed: dict[str, Json]) -> Json:
     hints = typing.get_type_hints(action.arguments)
     arguments = [
         {
@@ -79,14 +79,14 @@ def _of_action(action: Action[Any], schemas: Schemas, failed: Json) -> Json:
             "operationId": f"preview_{action.name}",
             "summary": f"What it would do. {action.about}",
             "parameters": parameters,
-            "responses": {"200": _answer("The preview", schemas.of(Preview)), "default": failed},
+            "responses": {"200": _answer("The preview", schemas.of(Preview)), **failed},
         },
         "post": {
             "operationId": action.name,
             "summary": action.about,
             "parameters": [*parameters, token],
             "requestBody": {"required": True, "content": {"application/json": {"schema": confirmed}}},
-            "responses": {"200": _answer("What was done", schemas.of(Done)), "default": failed},
+            "responses": {"200": _answer("What was done", schemas.of(Done)), **failed},
         },
     }
 
@@ -106,6 +106,18 @@ def _parameter(one: Parameter) -> Json:
     schema |= {} if one.most is None else {"maximum": one.most}
     schema |= {"enum": list(one.choices)} if one.choices else {}
     return {"name": one.name, "in": "query", "description": one.help, "schema": schema}
+
+
+def _failures(problem: Json) -> dict[str, Json]:
+    """The answers that are none. A part of a page that the store does not give is no such answer: it is in the page, as its fault."""
+    statuses = {
+        "400": "The request asks for what cannot be: a parameter that is out of range, a condition that cannot be read",
+        "401": "Log in first",
+        "403": "The caller may not do this",
+        "404": "What the request names is not there",
+        "default": "What went wrong, and what to do",
+    }
+    return {status: _answer(about, problem) for status, about in statuses.items()}
 
 
 def _answer(description: str, schema: Json) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -13,13 +13,14 @@ from starlette.routing import Route
 from ....log.errors import InvalidArgument
 from ..documents import document
 from ..faults import PATIENCE_S, late
-from ..views.page import Asked, Download, Page, Place, Scene, shell_line
+from ..views.page import Asked, Download, Page, Place, shell_line
 from ..views.pages import DOWNLOADS, PAGES
 from .events import stream
 from .openapi import openapi
 from .site import Site, download, json_response, viewer_of
 from .urls import page_url
 
+T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -41,11 +42,11 @@ def asked_of(page: Place, request: Request) -> Asked:
     return page.asked({name: request.path_params[name] for name in page.names}, dict(request.query_params))
 
 
-async def shown_of(page: Page[Any], scene: Scene, asked: Asked) -> Any:  # noqa: ANN401 - the page's dataclass
-    """What a page shows now. Raises `StoreUnavailable` when that takes too long."""
+async def in_time(work: Awaitable[T]) -> T:
+    """What a page shows. Raises `StoreUnavailable` when that takes too long."""
     try:
         async with asyncio.timeout(1.5 * PATIENCE_S):  # its parts give up before, and say which they are
-            return await page.shown(scene, asked)
+            return await work
     except TimeoutError:
         raise late(1.5 * PATIENCE_S) from None
 
@@ -55,7 +56,7 @@ def html(site: Site, page: Page[Any]) -> Endpoint:
 
     async def answer(request: Request) -> Response:
         scene, asked = site.scene(request), asked_of(page, request)
-        shown = await shown_of(page, scene, asked)
+        shown = await in_time(page.shown(scene, asked))
         names = {**asked.path, **asked.query}
         return site.html(
             request,
@@ -80,7 +81,7 @@ def api(site: Site, page: Page[Any]) -> Endpoint:
     """What the page shows, as JSON."""
 
     async def answer(request: Request) -> Response:
-        return json_response(document(await shown_of(page, site.scene(request), asked_of(page, request))))
+        return json_response(document(await in_time(page.told(site.scene(request), asked_of(page, request)))))
 
     return answer
 
@@ -93,7 +94,7 @@ def live(site: Site, page: Page[Any]) -> Endpoint:
         key = (page.name, asked.key)
 
         async def values() -> dict[str, object]:
-            return dict(page.live(await scene.source.watched(key, lambda: shown_of(page, scene, asked))))
+            return dict(page.live(await scene.source.watched(key, lambda: in_time(page.shown(scene, asked)))))
 
         return stream(site, request, values, every=lambda: scene.source.watched_every(key))
 

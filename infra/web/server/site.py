@@ -28,7 +28,7 @@ from ....log.runtime.runtime import Runtime
 from ..actions.action import Action
 from ..actions.run import Actor, Changed, Runner
 from ..documents import document
-from ..faults import Fault
+from ..faults import Fault, problem_of
 from ..lakes.lakes import Lakes
 from ..lakes.source import LakeSource
 from ..views.page import Asked, Crumb, Page, Scene
@@ -46,7 +46,10 @@ COOKIE = "penstock_session"
 FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
 TOKEN_HEADER = "x-form-token"  # noqa: S105 - the name of a header
 
-_STATUSES = {"topic_not_found": 404, "topic_deleted": 404, "group_not_found": 404, "message_not_found": 404, "lake_not_served": 404}
+_NOT_THERE = {
+    *("topic_not_found", "topic_deleted", "group_not_found"),
+    *("message_not_found", "transaction_not_found", "lake_not_served"),
+}
 
 
 class FormRefused(CallError):
@@ -154,12 +157,12 @@ class Site:
 
     def failed(self, request: Request, error: PenstockError) -> Response:
         """The answer to a request that failed: a page, or JSON below ``/api``."""
-        fault, status = Fault.of(error), status_of(error)
+        status = status_of(error)
         if request.url.path.startswith(("/api/", "/live/")):
-            return json_response({"error": fault.kind, **document(fault)}, status=status)
+            return json_response(document(problem_of(error)), status=status)
         name = str(request.scope.get("path_params", {}).get("lake", ""))
         source = self.lakes[name] if name in self.lakes.names else None
-        return self.html(request, "failed.html", title="It did not work", source=source, status=status, fault=fault)
+        return self.html(request, "failed.html", title="It did not work", source=source, status=status, fault=Fault.of(error))
 
 
 def _links(lake: str | None) -> dict[str, Any]:
@@ -203,8 +206,8 @@ def status_of(error: PenstockError) -> int:
             return 403
         case Changed():
             return 409
-        case _ if error.kind in _STATUSES:
-            return _STATUSES[error.kind]
+        case _ if error.kind in _NOT_THERE:
+            return 404
         case CallError():
             return 400
         case RetryError():

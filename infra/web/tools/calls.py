@@ -58,7 +58,7 @@ class Tools:
         scene = Scene(self._source)
         if tool.page is not None:
             path = {name: texts.pop(name) for name in tool.page.names}
-            return _object(document(await tool.page.shown(scene, tool.page.asked(path, texts))))
+            return _object(document(await tool.page.told(scene, tool.page.asked(path, texts))))
         if tool.action is None:
             return await self._source.using(lambda lake: _verified(lake, texts["topic"]))
         if tool.name.startswith(PREVIEW):

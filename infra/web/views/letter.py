@@ -179,6 +179,7 @@ PAGE = Page(
     about="One dead letter with its reason, origin and body, and where it differs from the message that is still stored.",
     shows=Letter,
     gather=gather,
+    answer=lambda shown: shown.letter,
     command=_words,
     parameters=(Parameter(name="offset", help="The offset of the letter.", kind=int, default=0, least=0),),
     crumbs=lambda asked: [

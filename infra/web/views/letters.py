@@ -253,6 +253,7 @@ PAGE = Page(
     about="The dead letters of a group by reason, origin and age: the newest 500 before an offset, 50 of them in full.",
     shows=Letters,
     gather=gather,
+    answer=lambda shown: shown.found,
     command=lambda asked: words("read", asked["group"], {one.name: asked.text(one.name) for one in FILTERS}),
     parameters=(*FILTERS, BEFORE),
     crumbs=lambda asked: [Crumb("Dead letters", "dead_letters")],

@@ -193,6 +193,7 @@ PAGE = Page(
     about="The messages of a message group in order, how each stands in each consumer group, and why a group waits there.",
     shows=MessageGroupShown,
     gather=gather,
+    answer=lambda shown: shown.ordered,
     command=lambda asked: ["read", asked["topic"], f"--group={asked['message_group']}"],
     parameters=(Parameter(name="before", help="Messages before this place, as `older` of a page says."), AFTER),
     crumbs=_crumbs,

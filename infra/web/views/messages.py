@@ -151,6 +151,7 @@ PAGE = Page(
     about="A page of messages, at most 50, the newest first; by place, time, key, id, message group, tag or condition.",
     shows=MessagesShown,
     gather=gather,
+    answer=lambda shown: shown.found,
     command=_command,
     parameters=(*CONDITIONS, START, Parameter(name="before", help="Messages before this place, as `older` of a page says."), AFTER),
     crumbs=crumbs_of,

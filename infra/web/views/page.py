@@ -182,6 +182,8 @@ class Page(Place, Generic[T]):
     """The pages above it, below the overview."""
     live: Callable[[T], Mapping[str, object]] = _nothing_live
     """The values that change while a viewer watches, by the key of their place: the template shows them by ``live(key)``."""
+    answer: Callable[[T], Part[Any] | None] = lambda shown: None
+    """The part that answers what the query asks for. People see its fault on the page, with what they asked; programs get an error."""
     is_kept: bool = True
     """Whether a look is shared with who asks for the same within a moment. Not for what is large."""
 
@@ -192,6 +194,13 @@ class Page(Place, Generic[T]):
             return await self.gather(scene, asked)
 
         return await scene.source.kept((self.name, asked.key), make) if self.is_kept else await make()
+
+    async def told(self, scene: Scene, asked: Asked) -> T:
+        """What programs get: the same, or the error of an answer to what cannot be asked."""
+        shown = await self.shown(scene, asked)
+        if (answer := self.answer(shown)) is not None:
+            answer.check_asked()
+        return shown
 
     def title_of(self, asked: Asked) -> str:
         return self.title.format_map(asked.path)

@@ -145,6 +145,7 @@ PAGE = Page(
     about="The topics with delayed messages that wait, with the next due and whether it is late; and the first messages of one topic.",
     shows=TimersShown,
     gather=gather,
+    answer=lambda shown: shown.listed,
     command=_words,
     parameters=(
         Parameter(name="topic", help="The topic whose first messages are listed."),

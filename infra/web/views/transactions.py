@@ -207,6 +207,7 @@ PAGE = Page(
     about="The transactions that are not done with, the oldest first, of 16 producer groups or of one; and what one would send.",
     shows=TransactionsShown,
     gather=gather,
+    answer=lambda shown: shown.opened,
     command=_words,
     parameters=(
         Parameter(name="producer_group", help="Only transactions of this producer group."),

@@ -166,8 +166,36 @@ def test_programs_find_every_page_described(console: Open) -> None:
         described = document["paths"][f"/api/l/{{lake}}{page.path}".replace(":path", "")]["get"]
         assert described["operationId"] == page.name
         name = described["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
-        shown = browser.api(path_of(page))
-        assert set(document["components"]["schemas"][name]["properties"]) == set(shown)
+        answer = browser.client.get(f"/api/l/lake{path_of(page)}")
+        assert answer.status_code == (404 if page.name == "letter" else 200)  # there is none
+        schema = document["components"]["schemas"][name if answer.status_code == 200 else "Problem"]
+        assert set(schema["properties"]) == set(answer.json())
+
+
+@pytest.mark.parametrize(
+    ("page", "path", "status", "kind"),
+    [
+        ("messages", "/topics/orders/messages?where=price%20%3E", 400, "invalid_argument"),
+        ("messages", "/topics/orders/messages?tag=%7C%7C", 400, "invalid_argument"),
+        ("messages", "/topics/orders/messages?queue=9", 400, "invalid_argument"),
+        ("messages", "/topics/orders/messages?queue=0&start=99", 400, "offset_out_of_range"),
+        ("letter", "/dead-letters/none/letter?offset=1", 404, "topic_not_found"),
+        ("timers", "/timers?topic=none", 404, "topic_not_found"),
+        ("transactions", "/transactions?transaction=none", 400, "invalid_argument"),
+    ],
+)
+def test_programs_get_an_error_for_what_cannot_be_asked_and_people_their_page(
+    console: Open, page: str, path: str, status: int, kind: str
+) -> None:
+    browser = console()
+    answer = browser.api(path, status=status)
+    assert (answer["error"], answer["kind"]) == (kind, kind)
+    assert answer["message"] in html.unescape(browser.page(path))
+    described = browser.client.get("/api/openapi.json").json()
+    (get,) = [one["get"] for one in described["paths"].values() if one["get"]["operationId"] == page]
+    told = get["responses"][str(status)]["content"]["application/json"]["schema"]
+    assert told == {"$ref": "#/components/schemas/Problem"}
+    assert set(described["components"]["schemas"]["Problem"]["properties"]) == set(answer)
 
 
 @pytest.mark.parametrize(
