@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from ...log.errors import InternalError
+
 Json = dict[str, Any]
 
 _PLAIN: dict[object, Json] = {
@@ -66,6 +68,7 @@ class Schemas:
 
     def __init__(self) -> None:
         self.components: dict[str, Json] = {}
+        self._kinds: dict[str, Any] = {}
 
     def of(self, kind: Any) -> Json:  # noqa: ANN401 - a type, or what typing makes of several
         """The schema of a type; that of a dataclass is put among the components."""
@@ -89,6 +92,10 @@ class Schemas:
 
     def _dataclass(self, kind: Any, origin: Any, arguments: tuple[Any, ...]) -> Json:  # noqa: ANN401 - types
         name = _title(kind)
+        if self._kinds.setdefault(name, kind) != kind:
+            raise InternalError(
+                "two dataclasses have the same name among the schemas", operation="describe", object=name, observed=repr(kind)
+            )
         if name not in self.components:
             schema: Json = {"type": "object", "required": []}
             self.components[name] = schema  # before its fields, which may name it

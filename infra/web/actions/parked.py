@@ -18,7 +18,7 @@ _COLUMNS = ("topic", "queue", "offset", "message group", "deliveries", "stored",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenGroups:
     """Parked message groups of a consumer group: all, or those of a topic, a queue or a name."""
 
     group: str
@@ -27,7 +27,7 @@ class Chosen:
     message_group: str | None = None
 
 
-async def _parked(scene: Scene, chosen: Chosen) -> list[ParkedGroup]:
+async def _parked(scene: Scene, chosen: ChosenGroups) -> list[ParkedGroup]:
     which = {"topic": chosen.topic, "queue": chosen.queue, "message_group": chosen.message_group}
     return await scene.using(lambda lake: lake.parked(chosen.group, **which))  # type: ignore[arg-type] # by name
 
@@ -49,27 +49,27 @@ def _preview_of(found: Sequence[ParkedGroup], sentence: str, *, type_name: str |
     )
 
 
-async def preview_release(scene: Scene, chosen: Chosen) -> Preview:
+async def preview_release(scene: Scene, chosen: ChosenGroups) -> Preview:
     found = await _parked(scene, chosen)
     sentence = f"{_groups(found)} of {chosen.group} will be tried again, with no failure counted against them."
     return _preview_of(found, sentence, type_name=None)
 
 
-async def preview_skip(scene: Scene, chosen: Chosen) -> Preview:
+async def preview_skip(scene: Scene, chosen: ChosenGroups) -> Preview:
     found = await _parked(scene, chosen)
     sentence = f"{_groups(found)} of {chosen.group} will go on behind the message that stopped each, which becomes a dead letter."
     return _preview_of(found, sentence, type_name=chosen.group)
 
 
-async def release(scene: Scene, chosen: Chosen, preview: Preview) -> Done:
+async def release(scene: Scene, chosen: ChosenGroups, preview: Preview) -> Done:
     return await _order(scene, chosen, preview, "release")
 
 
-async def skip(scene: Scene, chosen: Chosen, preview: Preview) -> Done:
+async def skip(scene: Scene, chosen: ChosenGroups, preview: Preview) -> Done:
     return await _order(scene, chosen, preview, "skip")
 
 
-async def _order(scene: Scene, chosen: Chosen, preview: Preview, order: Literal["release", "skip"]) -> Done:
+async def _order(scene: Scene, chosen: ChosenGroups, preview: Preview, order: Literal["release", "skip"]) -> Done:
     meant = cast("frozenset[tuple[str, int, int]]", preview.meant)
 
     async def ordered(lake: Lake) -> list[ParkedGroup]:
@@ -98,7 +98,7 @@ def _groups(found: Sequence[ParkedGroup]) -> str:
     return "1 message group" if len(found) == 1 else f"{len(found):,} message groups"
 
 
-def _words(order: str, chosen: Chosen) -> list[str]:
+def _words(order: str, chosen: ChosenGroups) -> list[str]:
     words = ["group", order, chosen.group]
     if all(value is None for value in (chosen.topic, chosen.queue, chosen.message_group)):
         return [*words, "--all"]
@@ -107,7 +107,7 @@ def _words(order: str, chosen: Chosen) -> list[str]:
     return words
 
 
-def _back(chosen: Chosen) -> Crumb:
+def _back(chosen: ChosenGroups) -> Crumb:
     return Crumb(f"Consumer group {chosen.group}", "group", {"group": chosen.group})
 
 
@@ -115,7 +115,7 @@ RELEASE = Action(
     name="release",
     title="Release parked message groups",
     about="Tries the messages that parked message groups stand at again, with no failure counted against them.",
-    arguments=Chosen,
+    arguments=ChosenGroups,
     preview=preview_release,
     do=release,
     command=lambda chosen: _words("release", chosen),
@@ -126,7 +126,7 @@ SKIP = Action(
     name="skip",
     title="Skip parked messages",
     about="Gives up the messages that parked message groups stand at: each becomes a dead letter, and its message group goes on.",
-    arguments=Chosen,
+    arguments=ChosenGroups,
     preview=preview_skip,
     do=skip,
     command=lambda chosen: _words("skip", chosen),

@@ -26,7 +26,7 @@ _COLUMNS = ("offset", "goes to", "message group", "message id", "stored", "reaso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenLetters:
     """Dead letters of a group: all, those that match, or those at some offsets."""
 
     group: str
@@ -97,7 +97,7 @@ def _sample(letter: MessageView) -> tuple[object, ...]:
     return letter.offset, topic, letter.message_group, letter.message_id, letter.store_timestamp, reason
 
 
-async def _run(scene: Scene, chosen: Chosen, *, only: frozenset[int] | None = None) -> tuple[RedriveReport, _Watched]:
+async def _run(scene: Scene, chosen: ChosenLetters, *, only: frozenset[int] | None = None) -> tuple[RedriveReport, _Watched]:
     """Send the chosen letters back that are at these offsets; None: only look which those would be."""
     offsets, until = chosen.offsets, chosen.until
     matches = condition(**chosen.given, offsets=offsets)
@@ -118,7 +118,7 @@ async def _run(scene: Scene, chosen: Chosen, *, only: frozenset[int] | None = No
     return await scene.using(work)
 
 
-async def preview(scene: Scene, chosen: Chosen) -> Preview:
+async def preview(scene: Scene, chosen: ChosenLetters) -> Preview:
     report, watched = await _run(scene, chosen)
     topics = tuple((name, count) for name, count in sorted(report.topics.items()))
     refused = tuple((reason, count) for reason, count in report.refused.items())
@@ -137,7 +137,7 @@ async def preview(scene: Scene, chosen: Chosen) -> Preview:
     )
 
 
-async def do(scene: Scene, chosen: Chosen, preview: Preview) -> Done:
+async def do(scene: Scene, chosen: ChosenLetters, preview: Preview) -> Done:
     report, _ = await _run(scene, chosen, only=cast("frozenset[int]", preview.meant))
     return Done(summary=redriven_sentence(chosen.group, report, dry_run=False), counts=_counts(report, "sent back"))
 
@@ -153,7 +153,7 @@ def _counts(report: RedriveReport, sent: str) -> tuple[Count, ...]:
     return tuple(Count(name=name, value=value) for name, value in counts)
 
 
-def _words(chosen: Chosen) -> list[str]:
+def _words(chosen: ChosenLetters) -> list[str]:
     found = words("redrive", chosen.group, chosen.given)
     for offset in sorted(chosen.offsets):
         found += ["--offset", str(offset)]
@@ -164,7 +164,7 @@ REDRIVE = Action(
     name="redrive",
     title="Send dead letters back",
     about="Sends dead letters of a group back to the topics that they came from, each once: chosen ones, or all that match.",
-    arguments=Chosen,
+    arguments=ChosenLetters,
     preview=preview,
     do=do,
     command=_words,

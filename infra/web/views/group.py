@@ -61,7 +61,7 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldMessages:
     """The messages that wait for another try."""
 
     total: int
@@ -77,7 +77,7 @@ class GroupShown:
     group: str
     standing: Part[Standing]
     parked: Part[Parked]
-    held: Part[Held]
+    held: Part[HeldMessages]
 
 
 async def gather(scene: Scene, asked: Asked) -> GroupShown:
@@ -93,7 +93,10 @@ async def gather(scene: Scene, asked: Asked) -> GroupShown:
     found = await scene.part(described, fatal=(GroupNotFound,))
     if found.value is None:
         return GroupShown(
-            group=name, standing=Part(fault=found.fault), parked=await scene.part(parked), held=Part(value=Held(total=0, rows=()))
+            group=name,
+            standing=Part(fault=found.fault),
+            parked=await scene.part(parked),
+            held=Part(value=HeldMessages(total=0, rows=())),
         )
     queues = found.value.queues
     if any(one.parked for one in queues):
@@ -104,7 +107,7 @@ async def gather(scene: Scene, asked: Asked) -> GroupShown:
     return GroupShown(group=name, standing=Part(value=standing_of(found.value)), parked=stopped, held=held)
 
 
-async def held_of(lake: Lake, group: str, queues: Sequence[QueueStanding]) -> Held:
+async def held_of(lake: Lake, group: str, queues: Sequence[QueueStanding]) -> HeldMessages:
     """The messages of a group that wait for another try."""
     counts = {(one.topic, one.queue): one.waiting + one.blocked + one.suspects for one in queues if one.next_offset is not None}
     most = sorted((place for place, count in counts.items() if count), key=lambda place: (-counts[place], place))[:HELD_QUEUES]
@@ -114,7 +117,7 @@ async def held_of(lake: Lake, group: str, queues: Sequence[QueueStanding]) -> He
         assert record is not None
         cell = await read_cell(lake.coordination.cells, group, record, topic, queue)
         rows += await held_up(await lake.reader(topic), topic, queue, cell, most=HELD_SHOWN)
-    return Held(total=sum(counts.values()), rows=tuple(sorted(rows, key=lambda one: (one.topic, one.queue, one.offset))))
+    return HeldMessages(total=sum(counts.values()), rows=tuple(sorted(rows, key=lambda one: (one.topic, one.queue, one.offset))))
 
 
 def standing_of(found: GroupDescription) -> Standing:

@@ -44,7 +44,7 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedLetter:
     """A letter in full."""
 
     row: LetterRow
@@ -62,7 +62,7 @@ class Letter:
 
     group: str
     offset: int
-    letter: Part[Opened]
+    letter: Part[OpenedLetter]
     original: Part[Original]
 
 
@@ -70,7 +70,7 @@ async def gather(scene: Scene, asked: Asked) -> Letter:
     group, offset = asked["group"], asked.number("offset")
     held: list[MessageView] = []
 
-    async def letter(lake: Lake) -> Opened:
+    async def letter(lake: Lake) -> OpenedLetter:
         topic = await letters_topic(lake, group)
         if topic is None:
             raise no_dead_letters(group)
@@ -92,9 +92,9 @@ async def gather(scene: Scene, asked: Asked) -> Letter:
     return Letter(group=group, offset=offset, letter=part, original=original)
 
 
-def opened(letter: MessageView, row: LetterRow) -> Opened:
+def opened(letter: MessageView, row: LetterRow) -> OpenedLetter:
     """A letter as the page shows it."""
-    return Opened(
+    return OpenedLetter(
         row=row,
         properties=original_properties(letter.properties),
         born=letter.born_timestamp,

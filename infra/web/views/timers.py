@@ -56,7 +56,7 @@ class Delayed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedMessages:
     """The first messages of a topic that wait."""
 
     rows: tuple[Delayed, ...]
@@ -73,7 +73,7 @@ class TimersShown:
     """The messages that wait, of all topics."""
     span: Span
     topics: tuple[TopicTimers, ...]
-    listed: Part[Listed] | None
+    listed: Part[ListedMessages] | None
     """The messages of the topic that was asked for."""
 
 
@@ -102,9 +102,9 @@ async def next_of(lake: Lake, topic: str, now: datetime) -> Next | None:
     return Next(due=found[0].delivery_timestamp, late=late_by(found[0].delivery_timestamp, now)) if found else None
 
 
-async def _listed(lake: Lake, topic: str, limit: int, now: datetime) -> Listed:
+async def _listed(lake: Lake, topic: str, limit: int, now: datetime) -> ListedMessages:
     found = await lake.waiting(topic, limit=limit + 1)
-    return Listed(rows=tuple(delayed_of(one, now) for one in found[:limit]), more=len(found) > limit)
+    return ListedMessages(rows=tuple(delayed_of(one, now) for one in found[:limit]), more=len(found) > limit)
 
 
 def late_by(due: datetime, now: datetime) -> timedelta | None:

@@ -55,7 +55,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedTransactions:
     """The transactions of one page."""
 
     groups: tuple[str, ...]
@@ -82,7 +82,7 @@ class Half:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedTransaction:
     """One transaction in full."""
 
     row: Row
@@ -95,8 +95,8 @@ class TransactionsShown:
     """What the page shows."""
 
     at: datetime
-    listed: Part[Listed]
-    opened: Part[Opened] | None
+    listed: Part[ListedTransactions]
+    opened: Part[OpenedTransaction] | None
     """The transaction that was asked for."""
 
 
@@ -107,7 +107,7 @@ async def gather(scene: Scene, asked: Asked) -> TransactionsShown:
     return TransactionsShown(at=scene.now, listed=listed, opened=opened)
 
 
-async def _listed(lake: Lake, now: datetime, group: str | None, page: int) -> Listed:
+async def _listed(lake: Lake, now: datetime, group: str | None, page: int) -> ListedTransactions:
     if group is not None:
         check_producer_group(group)
     known = sorted(await lake.transactions.groups.groups())
@@ -115,7 +115,7 @@ async def _listed(lake: Lake, now: datetime, group: str | None, page: int) -> Li
     found = [one for one in await rows_of(lake, names) if not one[1].is_finished] if names else []
     opened = [row for _, row in found if row.is_open]
     span = Span.of(len(found), page)
-    return Listed(
+    return ListedTransactions(
         groups=tuple(names),
         groups_total=len(known),
         open=len(opened),
@@ -161,11 +161,11 @@ def row_of(group: str, row: TransactionRow, now: datetime, gone: frozenset[str] 
     )
 
 
-async def opened_of(lake: Lake, now: datetime, transaction: str) -> Opened:
+async def opened_of(lake: Lake, now: datetime, transaction: str) -> OpenedTransaction:
     """A transaction with the first of its messages. Raises `TransactionNotFound`."""
     group, row = await lake.transactions.find(transaction)
     gone = await lake.transactions.gone(row)
-    return Opened(row=row_of(group, row, now, gone), messages=tuple(map(half_of, await first_messages(lake, row))))
+    return OpenedTransaction(row=row_of(group, row, now, gone), messages=tuple(map(half_of, await first_messages(lake, row))))
 
 
 async def first_messages(lake: Lake, row: TransactionRow) -> list[MessageView]:

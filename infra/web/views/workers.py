@@ -17,7 +17,7 @@ _ORDER = [WorkerState.FENCED, WorkerState.EXPIRED, WorkerState.SILENT, WorkerSta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldOnTopic:
     """The queues that a process holds of a group's topic."""
 
     group: str
@@ -40,7 +40,7 @@ class WorkerRow:
     lease: timedelta
     consumes: tuple[str, ...]
     """The groups of its consumers with their topics; upkeep: it only maintains topics."""
-    held: tuple[Held, ...]
+    held: tuple[HeldOnTopic, ...]
     """The first of what it holds."""
     queues: int
     """All queues that it holds."""
@@ -100,15 +100,15 @@ def workers_of(looked: Looked, wanted: str, page: int) -> Workers:
     )
 
 
-def holdings(seen: LakeSeen) -> dict[str, list[Held]]:
+def holdings(seen: LakeSeen) -> dict[str, list[HeldOnTopic]]:
     """What each process holds, the greatest lag first."""
-    found: dict[str, list[Held]] = {}
+    found: dict[str, list[HeldOnTopic]] = {}
     for group in seen.groups:
         standings = [one.standing for one in group.queues]
         for worker in {one.owner.rpartition("/")[0] for one in standings if one.owner}:
             mine = [one for one in standings if one.owner.rpartition("/")[0] == worker]
             found.setdefault(worker, []).append(
-                Held(
+                HeldOnTopic(
                     group=group.group,
                     topic=group.topic,
                     queues=len(mine),
@@ -134,7 +134,7 @@ def hand_overs(before: LakeSeen, now: LakeSeen) -> tuple[HandOver, ...]:
     return tuple(found)
 
 
-def _row(seen: WorkerSeen, held: list[Held]) -> WorkerRow:
+def _row(seen: WorkerSeen, held: list[HeldOnTopic]) -> WorkerRow:
     heartbeat = seen.heartbeat
     assert heartbeat is not None, "a look tells of those that have one"
     return WorkerRow(

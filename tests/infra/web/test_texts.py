@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import make_dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from penstock.infra.web.documents import document
+from penstock.infra.web.documents import Schemas, document
+from penstock.infra.web.faults import Part
 from penstock.infra.web.server.render import body, environment
 from penstock.infra.web.texts import body_text, shown, visible
+from penstock.infra.web.views.charts import Value
+from penstock.log.errors import InternalError
 
 
 def drawn(template: str, **values: object) -> str:
@@ -73,6 +77,16 @@ def test_bodies_of_any_bytes_are_shown_and_large_ones_cut() -> None:
     page = body(b"<script>alert(1)</script>" + b"x" * 4 * 2**20)
     assert page.startswith('<pre class="body">&lt;script&gt;')
     assert page.endswith('</pre><p class="note">Cut: the body has 4.0 MiB.</p>')
+
+
+def test_two_dataclasses_of_one_name_are_refused_among_the_schemas() -> None:
+    """Programs would be told that the one looks like the other."""
+    schemas = Schemas()
+    assert schemas.of(Part[Value]) == schemas.of(Part[Value])
+    other = make_dataclass("Value", [("text", str)])
+    for kind in (other, Part[other]):  # type: ignore[valid-type]
+        with pytest.raises(InternalError, match="two dataclasses have the same name"):
+            schemas.of(kind)
 
 
 def test_documents_name_seconds_and_keep_bytes() -> None:
