@@ -89,10 +89,15 @@ def live_tag(values: Mapping[str, object], key: str) -> Markup:
 
 
 def live_document(values: Mapping[str, object]) -> dict[str, Any]:
-    """The values that change as the script of the page puts them in their places: texts, and times as they are."""
-    return {
-        key: {"time": value.astimezone(UTC).isoformat(), "text": texts.time_text(value)}
-        if isinstance(value, datetime)
-        else texts.shown(value)
-        for key, value in values.items()
-    }
+    """The values that change as the script of the page puts them in their places: texts, times as they are, and lines of charts."""
+    return {key: _live_value(value) for key, value in values.items()}
+
+
+def _live_value(value: object) -> object:
+    match value:
+        case datetime():
+            return {"time": value.astimezone(UTC).isoformat(), "text": texts.time_text(value)}
+        case tuple():
+            return {"lines": list(value)}
+        case _:
+            return texts.shown(value)

@@ -15,8 +15,18 @@ function localTime(time) {
   beside.textContent = zone.format(at);
 }
 
+function draw(chart, lines) {
+  chart.replaceChildren(...lines.map((points) => {
+    const line = document.createElementNS(chart.namespaceURI, "polyline");
+    line.setAttribute("points", points);
+    return line;
+  }));
+}
+
 function put(place, value) {
-  if (typeof value === "object") {
+  if (value.lines) {
+    draw(place, value.lines);
+  } else if (typeof value === "object") {
     place.dateTime = value.time;
     place.textContent = value.text;
     localTime(place);

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from ..lakes.history import HOUR_S, Point
 
 WIDTH, HEIGHT = 240, 48
 _EDGE = 3
+THIN_S = 30.0
+"""The time of which a line has one point, the greatest: two points of the picture. All who watch get the lines again and again."""
 GAP_S = 300.0
 """The time without a look that breaks a line."""
 
@@ -71,7 +73,7 @@ def _chart(figure: _Figure, points: Sequence[Point]) -> Chart:
         values=tuple(Value(at=point.at, value=_rounded(value)) for point, value in found),
         last=_rounded(found[-1][1]) if found else None,
         most=_rounded(most),
-        lines=lines([(point.at_s, value) for point, value in found], most),
+        lines=lines(thinned([(point.at_s, value) for point, value in found]), most),
     )
 
 
@@ -84,6 +86,12 @@ def _rate(figure: _Figure, before: Point, now: Point) -> float | None:
     """The rate between two points. None: a topic or group went, or nobody looked for long."""
     took_s, count = now.at_s - before.at_s, figure.of(now) - figure.of(before)
     return None if count < 0 or not 0 < took_s < GAP_S else count / took_s
+
+
+def thinned(values: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The greatest value of each span of `THIN_S`, and the last one of all."""
+    spans = groupby(values[:-1], key=lambda one: one[0] // THIN_S)
+    return [max(span, key=lambda one: one[1]) for _, span in spans] + list(values[-1:])
 
 
 def lines(values: Sequence[tuple[float, float]], most: float) -> tuple[str, ...]:

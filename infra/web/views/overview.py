@@ -36,6 +36,10 @@ class Overview:
     attention: tuple[Attention, ...]
     attention_total: int
     furthest_behind: tuple[GroupRow, ...]
+    timer_topics: int
+    """The topics with delayed messages that wait."""
+    timer_topics_watched: int
+    """The number of them in which late messages are looked for: those with the most."""
     charts: tuple[Chart, ...]
     """The last hour, as far as anybody looked."""
     money: Money | None
@@ -65,6 +69,8 @@ def overview_of(looked: Looked, more: Watched, drawn: tuple[Chart, ...], costs: 
         attention=found[:ATTENTION_SHOWN],
         attention_total=len(found),
         furthest_behind=tuple(rows[:GROUPS_SHOWN]),
+        timer_topics=more.timer_topics,
+        timer_topics_watched=more.timer_topics_watched,
         charts=drawn,
         money=costs,
     )
@@ -74,7 +80,8 @@ def live(shown: Overview) -> dict[str, object]:
     totals = {
         name: getattr(shown, name) for name in ("at", "topics", "groups", "lag", "parked", "waiting_timers", "attention_total")
     }
-    return {**totals, **live_groups(shown.furthest_behind)}
+    drawn = {f"{name}:{one.name}": getattr(one, name) for one in shown.charts for name in ("last", "most", "lines")}
+    return {**totals, **drawn, **live_groups(shown.furthest_behind)}
 
 
 PAGE = Page(

@@ -11,7 +11,6 @@ from typing import TypeVar
 from ....aio import Lake
 from ...operating.transactions import rows_of
 from ..faults import Fault, Part
-from ..lakes.source import Looked
 from .changes import known_records, stands_still
 from .page import Scene
 from .timers import next_of
@@ -21,8 +20,8 @@ T = TypeVar("T")
 
 EVERY_LOOKS = 15
 """The looks at the groups for which what was watched is kept: it costs some requests more."""
-TOPICS = 3
-"""The topics whose timers are watched, those with the most messages that wait: each costs a dozen requests."""
+TOPICS, TOPICS_NEAR = 3, 16
+"""The topics whose timers are watched, those with the most messages that wait: each costs a dozen requests. More where these cost nothing."""
 OLD = timedelta(minutes=10)
 """The age from which an open transaction is said to be old: its checker was asked several times by then."""
 
@@ -59,6 +58,10 @@ class Watched:
     """All of it."""
 
     late: tuple[LateTopic, ...] = ()
+    timer_topics: int = 0
+    """The topics with delayed messages that wait."""
+    timer_topics_watched: int = 0
+    """The number of them that were looked at."""
     old: tuple[OldTransactions, ...] = ()
     stopped: tuple[StoppedSync, ...] = ()
     faults: Mapping[str, Fault] | None = None
@@ -81,21 +84,24 @@ async def _watched(scene: Scene) -> Watched:
     async def of(work: Callable[[Lake], Awaitable[tuple[T, ...]]]) -> Part[tuple[T, ...]]:
         return await scene.part(work)
 
+    counts = looked.seen.timers
+    names = sorted((name for name, count in counts.items() if count), key=lambda name: -counts[name])
+    watched = names[: TOPICS if scene.source.is_thrifty else TOPICS_NEAR]
     late, old, stopped = await asyncio.gather(
-        of(lambda lake: _late(lake, looked, now)), of(lambda lake: _old(lake, now)), of(lambda lake: _stopped(scene, lake))
+        of(lambda lake: _late(lake, watched, now)), of(lambda lake: _old(lake, now)), of(lambda lake: _stopped(scene, lake))
     )
     parts: dict[str, Part[tuple[object, ...]]] = {"delayed messages": late, "transactions": old, "syncs": stopped}  # type: ignore[dict-item]
     return Watched(
         late=late.value or (),
+        timer_topics=len(names),
+        timer_topics_watched=len(watched),
         old=old.value or (),
         stopped=stopped.value or (),
         faults={name: part.fault for name, part in parts.items() if part.fault is not None},
     )
 
 
-async def _late(lake: Lake, looked: Looked, now: datetime) -> tuple[LateTopic, ...]:
-    counts = looked.seen.timers
-    names = sorted((name for name, count in counts.items() if count), key=lambda name: -counts[name])[:TOPICS]
+async def _late(lake: Lake, names: Sequence[str], now: datetime) -> tuple[LateTopic, ...]:
     found = await asyncio.gather(*(next_of(lake, name, now) for name in names))
     return tuple(
         LateTopic(topic=name, late=one.late)

@@ -17,9 +17,11 @@ from penstock.coordinator.tables.open import table_place
 from penstock.infra.cost import Cells
 from penstock.infra.web.lakes.history import APART_S, HOUR_S, History, Point, point_of
 from penstock.infra.web.lakes.source import Looked
+from penstock.infra.web.server.render import live_document
 from penstock.infra.web.views import timers, watched
-from penstock.infra.web.views.charts import GAP_S, HEIGHT, WIDTH, charts, lines
+from penstock.infra.web.views.charts import GAP_S, HEIGHT, THIN_S, WIDTH, charts, lines
 from penstock.infra.web.views.money import cells_of, money
+from penstock.infra.web.views.overview import PAGE, Overview, overview_of
 from tests.infra.web.conftest import Browser, Open
 from tests.infra.web.test_changes import syncing
 from tests.infra.web.test_transactions import left_open, paying
@@ -62,6 +64,44 @@ def test_late_timers_need_attention(console: Open, folder: Path, monkeypatch: py
     assert "/l/lake/timers?topic=reminders" in html.unescape(browser.page("/"))
 
 
+def test_how_many_topics_are_watched_for_late_timers_is_told(console: Open, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(folder, maintenance=False) as lake:
+        for name in ("reminders", "invoices"):
+            lake.create_topic(name, message_type="DELAY", queues=1)
+            with lake.producer(name, linger=timedelta(0)) as producer:
+                producer.send(Message(b"later", delay=timedelta(hours=1)))
+    browser = console()
+    found = browser.api("/")
+    assert (found["timer_topics"], found["timer_topics_watched"]) == (2, 2)
+    assert "are looked for in" not in browser.page("/")
+    monkeypatch.setattr(watched, "TOPICS_NEAR", 1)
+    browser = console()
+    found = browser.api("/")
+    assert (found["timer_topics"], found["timer_topics_watched"]) == (2, 1)
+    assert "Late delayed messages are looked for in the 1 of 2 topics with the most" in browser.page("/")
+
+
+def test_charts_move_with_the_page(console: Open, folder: Path) -> None:
+    browser = console()
+    first = live_document(PAGE.live(overview_of_points([point(0, lag=3)])))
+    assert (first["last:lag"], first["most:lag"]) == ("3", "3")
+    assert first["lines:lag"] == {"lines": ["237.0,3.0"]}
+    later = live_document(PAGE.live(overview_of_points([point(0, lag=3), point(60, lag=9)])))
+    assert (later["last:lag"], later["most:lag"], len(later["lines:lag"]["lines"][0].split())) == ("9", "9", 2)
+    page = browser.page("/")
+    for key in first:
+        assert f'data-live="{key}"' in page
+
+
+def test_an_hour_of_points_is_drawn_by_few_of_them() -> None:
+    """All who watch get them again and again."""
+    points = [point(at_s, lag=1000 if at_s == 1205 else 1) for at_s in range(0, int(HOUR_S), int(APART_S))]
+    (line,) = next(one for one in charts(points) if one.name == "lag").lines
+    assert len(line.split()) <= HOUR_S / THIN_S + 2
+    assert ",3.0" in line  # the peak stays
+    assert line.endswith("237.0,45.0")
+
+
 def test_the_last_hour_and_the_cost_are_told_once_something_flows(console: Open, folder: Path) -> None:
     browser = console()
     first = browser.api("/")
@@ -75,6 +115,11 @@ def test_the_last_hour_and_the_cost_are_told_once_something_flows(console: Open,
     page = browser.page("/")
     assert "USD a day for requests" in page
     assert '<svg viewBox="0 0 240 48" role="img"' in page
+
+
+def overview_of_points(points: list[Point]) -> Overview:
+    looked = Looked(at=NOW, topics=("orders",), seen=seen(("a/1", 3)))
+    return overview_of(looked, watched.Watched(), charts(points), None)
 
 
 def point(at_s: float, **values: int) -> Point:
