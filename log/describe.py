@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -95,19 +96,19 @@ async def describe(topic: Topic, reader: Reader) -> TopicDescription:
     sampled: Counter[int] = Counter()
     times_us: list[npt.NDArray[np.int64]] = []
     whole_from_us = 0
+    ranges = {}
     for queue, (earliest, following) in offsets.items():
         # Each queue gives its share of the sample, so that a hot queue's groups weigh as they do in the topic.
         share = -(-(following - earliest) * min(SAMPLE_MESSAGES, total) // total) if total else 0
-        start = max(earliest, following - share)
-        first_us: int | None = None
-        async for batch in reader.read(queue=queue, start=start, columns=["message_group", "store_timestamp"], damaged="skip"):
+        ranges[queue] = (max(earliest, following - share), following)
+    async with aclosing(reader.ranges(ranges, columns=["message_group", "store_timestamp"])) as batches:
+        async for batch in batches:
+            queue = batch.column("queue")[0].as_py()
             times_us.append(batch.column("store_timestamp").cast(pa.int64()).to_numpy())
-            if first_us is None and batch.num_rows:
-                first_us = int(times_us[-1][0])
+            if not sampled[queue] and ranges[queue][0] > offsets[queue][0]:
+                whole_from_us = max(whole_from_us, int(times_us[-1][0]))
             sampled[queue] += batch.num_rows
             groups.update(group for group in batch.column("message_group").to_pylist() if group is not None)
-        if start > earliest and first_us is not None:
-            whole_from_us = max(whole_from_us, first_us)
     return TopicDescription(
         name=topic.paths.topic,
         settings=topic.settings,

@@ -63,7 +63,8 @@ async def cells_of(
 ) -> list[GroupCell]:
     """The cells of these queues in those of the consumer groups that have begun on the topic. Raises `DataDamaged`."""
     name = topic.paths.topic
-    records = {group: await coordination.groups.get(group) for group in groups}
+    known = await coordination.groups.all()
+    records = {group: known.get(group) or await coordination.groups.get(group) for group in groups}
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(group: str, record: GroupRecord, queue: int) -> GroupCell:

@@ -5,7 +5,7 @@ the cells of every consumer group. The stored data says how things stand; no his
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -37,6 +37,7 @@ from ...log.read.reader import Reader
 from ...log.schema.stored import shown_value
 from ...log.schema.topic_schema import TopicSchema
 from ...log.schema.values import convert
+from ...log.topic.records import topic_names
 from ...log.topic.topics import Topic
 from ..dead_letters.redrive import REDRIVE_OFFSET
 from ..dead_letters.redrive_cell import RedriveCell
@@ -47,6 +48,7 @@ from .status import Fate, standing_of
 T = TypeVar("T")
 
 _TOPICS_AT_ONCE = 4
+_GROUPS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +174,8 @@ class _Tracing:
         self._records: dict[str, GroupRecord] = {}
         self._seen_in: set[str] = set()
         """The topics in which the message was found."""
+        self._gone: set[str] = set()
+        """The names of topics that were deleted, or are no topic's yet."""
 
     async def run(self, topic: str | None, progress: Callable[[int, int], None]) -> Trace:
         self._records = await self._groups.all()
@@ -191,13 +195,13 @@ class _Tracing:
         letters = {place: one.offset for _, one in found if (place := _dead_letter_key(one)) is not None}
         members = await self._members() if found else []
         self._seen_in = {one.topic for _, one in found}
-        places = [await self._place(*one, letters, members) for one in found]
+        places = await asyncio.gather(*(self._place(*one, letters, members) for one in found))
         return Trace(
             message_id=self._id,
             places=tuple(places),
             transaction=None if found else await self._readable(transaction_of_half(self._transactions, self._id)),
             gathered=None if found else await self._gathered(names),
-            topics=tuple(names),
+            topics=tuple(name for name in names if name not in self._gone),
             unread=tuple(self._unread),
         )
 
@@ -214,20 +218,24 @@ class _Tracing:
             return None  # the topic was deleted meanwhile, with all that was in it
         return None
 
-    async def _topics(self, only: str | None) -> list[str]:
+    async def _topics(self, only: str | None) -> Collection[str]:
+        """The names of topics to look through, those of deleted ones among them."""
         if only is None:
-            names = await self._readable(self._lake.topics())
-            return sorted(await self._lake.topics(damaged="skip") if names is None else names)
+            return await topic_names(self._lake.store)
         await self._lake.topic(only)
         groups = [group for group, record in self._records.items() if only in record.positions]
         own = {timer_log_name(only), *(dead_letter_topic(group) for group in groups)}
-        return [only, *sorted((own & {*await self._lake.topics(damaged="skip")}) - {only})]
+        return [only, *sorted((own & {*await topic_names(self._lake.store)}) - {only})]
 
     async def _look_up(self, name: str) -> list[tuple[Topic, MessageView]]:
-        topic = await self._lake.topic(name)
+        try:
+            topic = await self._lake.topic(name)
+        except TopicNotFound:
+            self._gone.add(name)
+            raise
         return [(topic, one) for one in await Reader(topic).lookup(message_id=self._id)]
 
-    async def _gathered(self, names: Sequence[str]) -> DelayTrace | None:
+    async def _gathered(self, names: Collection[str]) -> DelayTrace | None:
         """The delay of a message that waits for longer than its timer log keeps it. Such messages are in runs; all runs are read."""
         for name in filter(is_timer_log, names):
             topic = topic_of(name)
@@ -243,11 +251,14 @@ class _Tracing:
         self, topic: Topic, message: MessageView, letters: Mapping[_DeadLetterKey, int], members: Sequence[tuple[str, str, str]]
     ) -> StoredTrace:
         place = message.queue, message.offset
-        groups = [
-            await self._readable(self._group(group, record, topic, message, letters))
-            for group, record in sorted(self._records.items())
-            if message.topic in record.positions
-        ]
+        limit = asyncio.Semaphore(_GROUPS_AT_ONCE)
+
+        async def in_group(group: str, record: GroupRecord) -> GroupTrace | None:
+            async with limit:
+                return await self._readable(self._group(group, record, topic, message, letters))
+
+        begun = [(group, record) for group, record in sorted(self._records.items()) if message.topic in record.positions]
+        groups = await asyncio.gather(*(in_group(group, record) for group, record in begun))
         heard = [
             await self._readable(self._member(group, member, key, topic, message))
             for group, member, key in members

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from ...log.errors import DataDamaged, InternalError, PenstockError, StorageFull, StoreUnavailable, UnknownOutcome
+from ...log.limits import MIB
 from ...log.runtime.backoff import Backoff
 from ...log.runtime.runtime import Runtime
 from ...log.stores.protocol import Conflict
@@ -20,6 +21,11 @@ from ..tables import Cell, CellTable, CellVersion
 WRITE_ID_BYTES = 16
 """The size of a stored cell's write id, which precedes its content."""
 _PAUSE_S = 0.02
+_READS_AT_ONCE = 8
+_LIST_IN_GETS = 12
+"""The price of a LIST in GETs, at S3's prices."""
+_KNOWN_BYTES_MAX = 64 * MIB
+"""The bytes of cells up to which they are remembered."""
 _ATTEMPT_S = 3.0
 """How long a request may hang before another is sent: a store's own patience is made for large objects."""
 
@@ -49,6 +55,8 @@ class Cells:
     def __init__(self, table: CellTable, runtime: Runtime) -> None:
         self._table = table
         self._runtime = runtime
+        self._known: dict[str, Stored] = {}
+        """What `read_all` gave last, so that another caller need not read again what has not changed."""
 
     @property
     def url(self) -> str:
@@ -66,14 +74,41 @@ class Cells:
         return await self._table.keys(prefix)
 
     async def read_all(
-        self, prefixes: Sequence[str], before: Mapping[str, Stored | PenstockError]
+        self, prefixes: Sequence[str], before: Mapping[str, Stored | PenstockError] | None = None
     ) -> dict[str, Stored | PenstockError]:
         """All cells whose keys start with one of these prefixes; of one that cannot be read, the error. ``before`` is what this gave the
-        last time, and a cell that has not changed since is the same object again. Raises what the table raises.
+        last time, and a cell that has not changed since is the same object again. None: what anybody here was given last, as far as it
+        is remembered. Raises what the table raises.
         """
+        before = dict(self._known) if before is None else before
         known = {key: stored.version for key, stored in before.items() if isinstance(stored, Stored)}
         found = await self._table.read_all(prefixes, known=known)
-        return {key: _stored_again(key, cell, before.get(key)) for key, cell in found.items()}
+        read = {key: _stored_again(key, cell, before.get(key)) for key, cell in found.items()}
+        self._remember(tuple(prefixes), read)
+        return read
+
+    async def read_these(self, keys: Sequence[str], *, under: str) -> dict[str, Stored]:
+        """Those of these cells that there are. ``under`` is a prefix of theirs which few others have: where a table lists it cheaply, of
+        many cells only the changed ones are read. Raises what the table raises, and `DataDamaged`.
+        """
+        if len(keys) > _LIST_IN_GETS and self._table.lists_cheaply:
+            found = await self.read_all([under])
+            return {key: _raised(found[key]) for key in keys if key in found}
+        limit = asyncio.Semaphore(_READS_AT_ONCE)
+
+        async def read(key: str) -> Stored | None:
+            async with limit:
+                return await self.read(key)
+
+        answers = await asyncio.gather(*map(read, keys))
+        return {key: stored for key, stored in zip(keys, answers, strict=True) if stored is not None}
+
+    def _remember(self, prefixes: tuple[str, ...], read: Mapping[str, Stored | PenstockError]) -> None:
+        """Keep what was read for the next call, in place of what was there before, within bounds."""
+        kept = {key: stored for key, stored in self._known.items() if not key.startswith(prefixes)}
+        kept |= {key: stored for key, stored in read.items() if isinstance(stored, Stored)}
+        if sum(len(stored.data) for stored in kept.values()) <= _KNOWN_BYTES_MAX:
+            self._known = kept
 
     async def write(self, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
         """Replace what was read (None: no cell) with ``data``.
@@ -121,6 +156,12 @@ def _stored(key: str, cell: Cell) -> Stored:
     if len(cell.data) < WRITE_ID_BYTES:
         raise DataDamaged("the cell is cut off, or not Penstock's", object=key, observed=f"{len(cell.data)} bytes")
     return Stored(cell.data[WRITE_ID_BYTES:], cell.version, cell.data[:WRITE_ID_BYTES].hex())
+
+
+def _raised(stored: Stored | PenstockError) -> Stored:
+    if isinstance(stored, PenstockError):
+        raise stored
+    return stored
 
 
 def _stored_again(

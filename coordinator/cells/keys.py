@@ -43,6 +43,11 @@ def queue_keys(group: str, topic: str) -> str:
     return f"{QUEUES}{group}/{topic_folder(topic)}/"
 
 
+def group_queues(group: str) -> str:
+    """The prefix of all `queue_key` of a group."""
+    return f"{QUEUES}{group}/"
+
+
 def role_key(topic: str, role: str) -> str:
     """The player of a role for a topic, such as its maintenance."""
     return f"{ROLES}{topic_folder(topic)}/{role}"

@@ -170,7 +170,7 @@ class LakeView:
         clock = self._lake.runtime.clock
         began_s = clock.monotonic_s()
         try:
-            self._stored = await self._cells.read_all(_PREFIXES, self._stored)
+            self._stored = await self._cells.read_all(_PREFIXES, self._stored or None)
             members = self._members(note)
             records = self._records(note)
             timed = await self._timed_topics()

@@ -18,8 +18,8 @@ from ...log.read.reader import Position as Place
 from ...log.read.reader import Reader
 from ...log.topic.timer_log import check_own
 from ...log.topic.topics import Topic, read_only
-from ..cells.cells import Cells
-from ..cells.keys import queue_key, worker_of
+from ..cells.cells import Cells, Stored
+from ..cells.keys import group_queues, queue_key, worker_of
 from ..coordination import Coordination
 from ..groups.record import (
     CommandKind,
@@ -117,7 +117,7 @@ class Operators:
     async def _check_buried(self, group: str, record: GroupRecord, *, force: bool) -> None:
         """Raise `GroupInUse` when dead letters are still to be written. Log those that never will be."""
         for topic, position in record.positions.items():
-            queues = range(max(position.queues_max, len(position.offsets)))
+            queues = range(_queues_of(record, topic))
             cells = [await stored_cell(self._coordination.cells, group, topic, queue) for queue in queues]
             found = {queue: cell.dead_letters.assigned for queue, cell in enumerate(cells) if cell and cell.dead_letters.assigned}
             if not found:
@@ -183,11 +183,19 @@ class Operators:
 
     # --- Where a group is -------------------------------------------------------------------------------------------------------
 
-    async def describe(self, group: str) -> GroupDescription:
-        """The group's settings and members, and for every queue its progress and what holds it up."""
+    async def describe(self, group: str, *, table_age_s: float = 0.0) -> GroupDescription:
+        """The group's settings and members, and for every queue its progress and what holds it up. What retention dropped may have been
+        read ``table_age_s`` ago.
+        """
         record = await self._groups.get(group)
         views = await self._views(group, record)
-        found = [one for view in views for one in await self._standings(view)]
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def standings(view: _View) -> list[QueueStanding]:
+            async with limit:
+                return await self._standings(view, table_age_s)
+
+        found = [one for some in await asyncio.gather(*map(standings, views)) for one in some]
         lost = sum(cell.dead_letters.lost for view in views for cell in (*view.cells, *view.parted))
         return GroupDescription(group, record.settings, record.all_members, tuple(found), lost)
 
@@ -216,27 +224,33 @@ class Operators:
     async def _views(self, group: str, record: GroupRecord, only: str | None = None) -> list[_View]:
         """The topics of a group, or one of them."""
         names = sorted(record.positions) if only is None else [only]
-        return [await self._view(group, record, name) for name in names]
+        keys = [queue_key(group, name, queue) for name in names for queue in range(_queues_of(record, name))]
+        cells = await self._coordination.cells.read_these(keys, under=group_queues(group))
+        limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def _view(self, group: str, record: GroupRecord, name: str) -> _View:
-        topic = await self._topic(name)
+        async def view(name: str) -> _View:
+            async with limit:
+                # Read after the cells: what these have settled is there.
+                return self._view(group, record, await self._topic(name), name, cells)
+
+        return list(await asyncio.gather(*map(view, names)))
+
+    def _view(self, group: str, record: GroupRecord, topic: Topic | None, name: str, cells: Mapping[str, Stored]) -> _View:
         if topic is not None and record.positions[name].life < topic.life:
             # The topic was made again: the first member that sees it begins there.
             record = record.begun(name, (0,) * topic.settings.queues, topic.life)
         position = record.positions[name]
-        limit = asyncio.Semaphore(_AT_ONCE)
 
-        async def cell(queue: int) -> QueueCell:
-            async with limit:
-                return await read_cell(self._coordination.cells, group, record, name, queue)
+        def cell(queue: int) -> QueueCell | None:
+            key = queue_key(group, name, queue)
+            return decode_cell(cells[key].data, where=key) if key in cells else None
 
-        async def former(queue: int) -> QueueCell:
-            async with limit:
-                return parted(await stored_cell(self._coordination.cells, group, name, queue) or QueueCell(), position.since)
-
-        cells = await asyncio.gather(*map(cell, range(len(position.offsets))))
-        gone = await asyncio.gather(*map(former, range(len(position.offsets), position.queues_max)))
-        return _View(name, topic, tuple(cells), tuple(gone))
+        present = (
+            caught_up(cell(queue) or begin(position, queue), record, name, queue, letters_max=math.inf)
+            for queue in range(len(position.offsets))
+        )
+        gone = (parted(cell(queue) or QueueCell(), position.since) for queue in range(len(position.offsets), position.queues_max))
+        return _View(name, topic, tuple(present), tuple(gone))
 
     async def _topic(self, name: str) -> Topic | None:
         try:
@@ -253,14 +267,18 @@ class Operators:
             before = self._readers[topic.paths.topic] = (topic, Reader(topic))
         return before[1]
 
-    async def _standings(self, view: _View) -> list[QueueStanding]:
+    async def _standings(self, view: _View, table_age_s: float) -> list[QueueStanding]:
         if view.topic is None:
             return [
                 standing(view.name, queue, cell, earliest=0, following=None, lag_time=timedelta())
                 for queue, cell in enumerate(view.cells)
             ]
         reader = self._reader(view.topic)
-        offsets = await reader.offsets()
+        offsets = reader.known_offsets()
+        lags = any(oldest_unsettled(cell, *offsets[queue]) is not None for queue, cell in enumerate(view.cells))
+        if lags and not (table := view.topic.table).was_read_within(table_age_s):
+            await table.refresh()  # of what nobody lacks, it does not matter whether retention dropped it
+            offsets = reader.known_offsets()
         oldest = {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in enumerate(view.cells)}
         ages = await self._ages(view.topic, reader, {queue: offset for queue, offset in oldest.items() if offset is not None})
         return [
@@ -378,6 +396,12 @@ class Operators:
     def _may_write(self, operation: str) -> None:
         if self._lake.read_only:
             raise read_only(operation)
+
+
+def _queues_of(record: GroupRecord, topic: str) -> int:
+    """The queues of a topic that the group may have cells of, also those of a former topic of the name."""
+    position = record.positions[topic]
+    return max(position.queues_max, len(position.offsets))
 
 
 def _in_use(group: str, members: Sequence[str], *, operation: str, hint: str) -> GroupInUse:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
-from ...log.errors import InvalidArgument, LimitExceeded, TopicDeleted
+from ...log.errors import InvalidArgument, LimitExceeded, PenstockError, TopicDeleted
 from ...log.runtime.runtime import Runtime
 from ..cells.cells import WRITE_ID_BYTES, Cells
 from ..cells.document import Codec, Document
@@ -65,9 +65,18 @@ class GroupRegistry:
 
     async def all(self) -> dict[str, GroupRecord]:
         """Every group's record, by name. It may read the whole table: for operators."""
-        names = [key.removeprefix(GROUPS) for key in await self._cells.keys(GROUPS)]
-        records = [(name, await self.read(name)) for name in sorted(names)]
-        return {name: record for name, record in records if record is not None}
+        found: dict[str, GroupRecord] = {}
+        read = await self._cells.read_all([GROUPS])
+        if read:
+            await self._lake.check()
+        for key, stored in sorted(read.items()):
+            if isinstance(stored, PenstockError):
+                raise stored
+            check_group_name(name := key.removeprefix(GROUPS))
+            record = decode_group(stored.data, where=key)
+            if not record.deleted:
+                found[name] = record
+        return found
 
     # --- Settings ---------------------------------------------------------------------------------------------------------------
 

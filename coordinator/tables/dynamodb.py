@@ -43,6 +43,8 @@ class DynamoDBTable:
     could meet its own first one. Reads are consistent. Calls run in threads of the table's own; a forked child must open its own table.
     """
 
+    lists_cheaply = False
+
     def __init__(self, url: str, table: str, *, prefix: str = "", reader: Client, writer: Client, runtime: Runtime) -> None:
         self._url = url
         self._table = table

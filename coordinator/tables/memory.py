@@ -13,6 +13,8 @@ from .protocol import Cell, CellVersion, check_cell, check_cell_key
 class MemoryTable:
     """Cells in a dictionary. Every call takes effect at once. Several threads, each with an event loop, may share the table."""
 
+    lists_cheaply = False
+
     def __init__(self, *, name: str = "") -> None:
         self._name = name
         self._cells: dict[str, Cell] = {}

@@ -27,6 +27,8 @@ class ObjectStoreTable:
     not.
     """
 
+    lists_cheaply = True
+
     def __init__(self, store: ObjectStore, *, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime

@@ -62,6 +62,9 @@ class CellTable(Protocol):
         """The place of the cells, for people and error messages; without secrets."""
         ...
 
+    lists_cheaply: bool
+    """Whether `read_all` of a prefix reads no other cells, and tells those that changed without reading them."""
+
     async def get(self, key: str) -> Cell | None:
         """The cell, or None when there is none."""
         ...

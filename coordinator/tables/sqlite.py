@@ -43,6 +43,8 @@ class SqliteTable:
     before them go to the disk together, as one transaction.
     """
 
+    lists_cheaply = False
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -20,7 +20,6 @@ from ..errors import DataDamaged, OffsetOutOfRange, TopicDeleted, ViewLost
 from ..format.fold import Folded, Void
 from ..format.state import State
 from ..stores.protocol import ObjectMissing
-from ..table.delta.delta_log import DeltaLog
 from ..table.delta.scan import GROUPS_AHEAD, files_between, scan_queue
 from ..table.delta.segments import queue_slices
 from ..table.delta.snapshot import Snapshot
@@ -65,19 +64,25 @@ class MergedRows:
         self._topic = topic
         self._store = topic.store
         self._paths = topic.paths
-        self._delta = DeltaLog(topic.store, topic.paths, topic.record.table, topic.runtime, keep_removes=False)
+        self._delta = topic.table
         self._closed = closed
         self._groups_ahead = groups_ahead
-        self.seen: Snapshot | None = None
-        """The table as it was looked at last."""
 
     async def refresh(self) -> Snapshot:
         """The newest table, with a tail at least as new. Raises `TopicDeleted`."""
-        self.seen = snapshot = await self._delta.refresh()
+        snapshot = await self._delta.refresh()
         await self._topic.tail.catch_up()
         if not self._topic.is_current:
             raise self._deleted()
         return snapshot
+
+    async def known(self, limits: Mapping[int, int]) -> Snapshot:
+        """The table as it was read last, if the topic was read so far: rows do not change, and where they lie is looked up again if they are
+        not there any more. Otherwise the newest.
+        """
+        snapshot, following = self._delta.snapshot, self._topic.tail.state.next_offsets
+        is_known = snapshot.exists and self._topic.is_current and all(following[queue] >= at for queue, at in limits.items())
+        return snapshot if is_known else await self.refresh()
 
     async def with_table(self, use: Callable[[Snapshot], Awaitable[T]]) -> T:
         """The result of ``use`` on the newest table. It is called again with a newer one if the log was trimmed past it meanwhile."""
@@ -90,6 +95,7 @@ class MergedRows:
             except ObjectMissing as error:
                 before, snapshot = snapshot, await self.refresh()
                 if snapshot.version == before.version:
+                    self._delta.forget()  # who comes after a repair must not go by what was before it
                     raise DataDamaged("a file of the table is missing", operation="read", object=error.object) from error
 
     async def joined(
@@ -163,6 +169,7 @@ class MergedRows:
         floor = await read_floor(self._store, self._paths)
         snapshot = await self.refresh()
         if floor > max(snapshot.published, self._topic.tail.state.created_entry):
+            self._delta.forget()
             raise DataDamaged(
                 "the log is trimmed further than the table reaches, so rows are lost",
                 operation="read",
@@ -236,6 +243,7 @@ class MergedRows:
                     raise
                 if isinstance(error, ObjectMissing) and file.path not in (await self._delta.refresh()).paths:
                     raise ViewLost("the table was compacted and its old files collected", object=error.object) from error
+                self._delta.forget()  # as in `with_table`
                 # Reading ahead may have met the error early: the rows before it come first.
                 until, failed = max(start, file.first_offset), (file, error)
             if start >= until and failed is not None:

@@ -213,8 +213,13 @@ class Reader:
 
     def table_bytes(self) -> dict[int, int]:
         """The size of every queue's files in the table, as it was when something was asked last. What only the log has is not counted."""
-        files = {} if self._rows.seen is None else self._rows.seen.files
+        files = self._topic.table.snapshot.files
         return {queue: sum(one.size_bytes for one in files.get(queue, ())) for queue in range(self.queues)}
+
+    def known_offsets(self) -> dict[int, tuple[int, int]]:
+        """The same as `offsets`, as far as this process has read the topic: nothing is asked of the store."""
+        snapshot, following = self._topic.table.snapshot, self._topic.tail.state.next_offsets
+        return {queue: (min(snapshot.start(queue), following[queue]), following[queue]) for queue in range(self.queues)}
 
     async def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
         """The offset at which reading from a position would begin now, in each of these queues or in all.
@@ -234,7 +239,8 @@ class Reader:
         """
         limits = {queue: offset + 1 for queue, offset in offsets.items() if self._checked_queues(queue)}
         span = Span(position=dict(offsets), limits=limits, skip_damaged=True, movable=True)
-        source = self._rows.joined(await self._rows.refresh(), span, lambda: ["queue", "offset", "store_timestamp"])
+        snapshot = await self._rows.known(limits)
+        source = self._rows.joined(snapshot, span, lambda: ["queue", "offset", "store_timestamp"])
         found: dict[int, datetime] = {}
         try:
             async for batch in source:
@@ -259,10 +265,11 @@ class Reader:
         table = await self._rows.with_table(lambda snapshot: self._found(snapshot, wanted))
         return table.sort_by([("queue", "ascending"), ("offset", "ascending")])
 
-    async def ranges(self, offsets: Ranges) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The messages of these queues from one offset to another, exclusive, in one pass over table and log.
+    async def ranges(self, offsets: Ranges, *, columns: list[str] | None = None) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The messages of these queues from one offset to another, exclusive, in one pass over table and log. Each batch is of one queue.
 
-        Those that retention took, and those that cannot be read any more, are left out; `left_out` names the latter.
+        Those that retention took, and those that cannot be read any more, are left out; `left_out` names the latter. ``columns`` are
+        read alone, with ``queue`` and ``offset``; None: all.
         """
         snapshot, schema = await self._rows.refresh(), self._schema
         span = Span(
@@ -272,11 +279,11 @@ class Reader:
             left_out=self._left_out,
             movable=True,
         )
-        columns = shown_columns(None, schema)
-        source = self._rows.joined(snapshot, span, lambda: columns.stored)
+        wanted = shown_columns(None if columns is None else sorted({*columns, "queue", "offset"}), schema)
+        source = self._rows.joined(snapshot, span, lambda: wanted.stored)
         try:
             async for batch in source:
-                yield columns.shown(batch, where=self._paths.topic)
+                yield wanted.shown(batch, where=self._paths.topic)
         finally:
             await source.aclose()
 

@@ -46,7 +46,7 @@ from penstock.coordinator.transactions.service import Transactions
 from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.log import ClosedError, MessageType, MessageView, ObjectStore, Position, ReadOnlyError, Runtime, WaitingMessage
 from penstock.log import Lake as LogLake
-from penstock.log.limits import Duration, check_flag
+from penstock.log.limits import WAIT_MAX, Duration, check_flag, optional_duration
 from penstock.log.produce.delays import RecallHandle
 from penstock.log.topic.topics import Topic
 
@@ -384,9 +384,14 @@ class Lake(LogLake):
         """The settings of all consumer groups, by name."""
         return await self._operating.groups()
 
-    async def describe_group(self, name: str) -> GroupDescription:
-        """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`."""
-        return await self._operating.describe(name)
+    async def describe_group(self, name: str, *, table_age: Duration | None = None) -> GroupDescription:
+        """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`.
+
+        With ``table_age`` a lag may include messages that retention dropped within so short a time. That saves a request for each topic,
+        where this lake reads it again and again.
+        """
+        age = optional_duration("table_age", table_age, most=WAIT_MAX, operation="describe_group")
+        return await self._operating.describe(name, table_age_s=0.0 if age is None else age.total_seconds())
 
     async def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerSeen]:
         """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``.

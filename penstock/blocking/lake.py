@@ -279,9 +279,13 @@ class Lake(LakeFace[AsyncLake]):
         """The settings of all consumer groups, by name."""
         return self._portal.run(self._core.groups)
 
-    def describe_group(self, name: str) -> GroupDescription:
-        """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`."""
-        return self._portal.run(lambda: self._core.describe_group(name))
+    def describe_group(self, name: str, *, table_age: Duration | None = None) -> GroupDescription:
+        """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`.
+
+        With ``table_age`` a lag may include messages that retention dropped within so short a time. That saves a request for each topic,
+        where this lake reads it again and again.
+        """
+        return self._portal.run(lambda: self._core.describe_group(name, table_age=table_age))
 
     def workers(self, *, watch: Duration | None = None, group: str | None = None) -> list[WorkerSeen]:
         """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``.

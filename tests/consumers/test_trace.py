@@ -309,7 +309,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_told() -> None:
         async with penstock.aio.connect(store=store, read_only=True) as lake:
             found = await lake.trace(sent.message_id)
             assert [one.message.topic for one in found.places] == ["orders"]
-            assert found.topics == ("orders", "other")
+            assert found.topics == ("orders", "other", "third")
             assert len(found.unread) == 2
             assert "topics/third/topic.json" in found.unread[0]
             assert checkpointed in found.unread[1]

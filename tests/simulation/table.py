@@ -60,6 +60,8 @@ class SimTable(SimService[MemoryTable]):
 class SimTableClient:
     """A `CellTable` for one process."""
 
+    lists_cheaply = False
+
     def __init__(self, table: SimTable, process: SimProcess) -> None:
         self._table = table
         self._connection: Connection[MemoryTable] = Connection(table, process)

@@ -84,7 +84,7 @@ async def gather(scene: Scene, asked: Asked) -> GroupShown:
     name = asked["group"]
 
     async def described(lake: Lake) -> GroupDescription:
-        return await lake.describe_group(name)
+        return await lake.describe_group(name, table_age=scene.source.refresh)
 
     async def parked(lake: Lake) -> Parked:
         found = await lake.parked(name)

@@ -14,7 +14,6 @@ from ....coordinator.timers.role import TIMERS
 from ....coordinator.transactions.finisher import TRANSACTIONS
 from ....coordinator.workers.liveness import WorkerState
 from ....log.message.message import from_ms
-from ....log.table.delta.delta_log import DeltaLog
 from ..faults import Part
 from ..lakes.source import Looked
 from .page import FILTER, NUMBER, Asked, Page, Scene, Span
@@ -110,7 +109,7 @@ def state_of(looked: Looked, member: str) -> WorkerState | None:
 
 async def _kept(lake: Lake, looked: Looked, name: str, now: datetime) -> Kept:
     topic = await lake.topic(name)
-    table = await DeltaLog(lake.store, topic.paths, topic.record.table, lake.runtime, keep_removes=False).refresh()
+    table = await topic.table.refresh()
     await topic.tail.catch_up()
     unpublished = sum(following - table.end(queue) for queue, following in enumerate(topic.tail.state.next_offsets))
     key = role_key(name, MAINTENANCE)

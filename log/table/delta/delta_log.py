@@ -68,17 +68,19 @@ class DeltaLog:
     async def refresh(self) -> Snapshot:
         """The newest snapshot; `Snapshot.exists` is false when there is no table. Raises `DataDamaged`."""
         if not self.snapshot.exists or self.is_stale():
-            self.snapshot = await self._load()
+            self.snapshot = loaded = await self._load()
+            return loaded
         hits = 0
         while True:
-            sent_s = self.now_s
-            version = self.snapshot.version + 1
+            sent_s, before = self.now_s, self.snapshot
+            version = before.version + 1
             key = self._commit_key(version)
             try:
                 data = (await self._store.get(key)).data
             except ObjectMissing:
-                self._read_s = sent_s
-                return self.snapshot
+                if self.snapshot is before:
+                    self._read_s = sent_s
+                return max(before, self.snapshot, key=lambda one: one.version)  # another task may have moved on, or forgotten
             if self.snapshot.version == version - 1:
                 self.snapshot = self._apply(self.snapshot, [(version, data)])
             hits += 1
@@ -93,6 +95,14 @@ class DeltaLog:
         ahead = await self._follow(start)
         if ahead.version > self.snapshot.version:  # another task may have been faster
             self.snapshot = ahead
+
+    def forget(self) -> None:
+        """Read the table from its beginning the next time: what is remembered of it and what is stored do not fit together."""
+        self.snapshot = Snapshot(self._folder)
+
+    def was_read_within(self, age_s: float) -> bool:
+        """Whether the snapshot was the newest so short a time ago."""
+        return self.snapshot.exists and self.now_s - self._read_s < age_s
 
     def is_stale(self) -> bool:
         """Whether the snapshot is so old that the next version's JSON may have been cleaned up, so that its key is free again."""
@@ -212,6 +222,7 @@ class DeltaLog:
             if snapshot is not None:
                 with suppress(DataDamaged):  # the hint was old, and the versions after it were cleaned up meanwhile
                     return await self._follow(snapshot)
+        sent_s = self.now_s
         listed = [info.key for info in await self._store.list(self.root + DELTA_LOG)]
         for version in sorted((v for key in listed if (v := _version(key, CHECKPOINT)) is not None), reverse=True):
             snapshot = await self._read_checkpoint(version)
@@ -220,13 +231,17 @@ class DeltaLog:
         commits = [v for key in listed if (v := _version(key, COMMIT)) is not None]
         if commits and min(commits) > 0:
             raise DataDamaged("no readable checkpoint covers the versions that were cleaned up", object=self.root + DELTA_LOG)
-        return await self._follow(Snapshot(self._folder))
+        return await self._applied(Snapshot(self._folder), commits, sent_s)
 
     async def _follow(self, snapshot: Snapshot) -> Snapshot:
         """Apply the versions that a LIST shows after a snapshot, fetched side by side."""
         after = self._commit_key(snapshot.version) if snapshot.exists else None
+        sent_s = self.now_s
         listed = await self._store.list(self.root + DELTA_LOG, after=after)
-        versions = [v for info in listed if (v := _version(info.key, COMMIT)) is not None]
+        return await self._applied(snapshot, [v for info in listed if (v := _version(info.key, COMMIT)) is not None], sent_s)
+
+    async def _applied(self, snapshot: Snapshot, versions: list[int], sent_s: float) -> Snapshot:
+        """Apply all versions that a LIST sent at ``sent_s`` showed: what they give was the newest then."""
         if versions and versions != list(range(snapshot.version + 1, snapshot.version + 1 + len(versions))):
             raise DataDamaged("a version of the table is missing", object=self.root + DELTA_LOG, observed=versions[:10])
         for start in range(0, len(versions), _FETCHED_AT_ONCE):
@@ -237,6 +252,7 @@ class DeltaLog:
                 raise DataDamaged("a version of the table is missing", object=error.object) from error
             commits = [(v, found.data) for v, found in zip(some, read, strict=True)]
             snapshot = await self._runtime.offload(lambda before=snapshot, commits=commits: self._apply(before, commits))  # type: ignore[misc]
+        self._read_s = max(self._read_s, sent_s)
         return snapshot
 
     def _apply(self, snapshot: Snapshot, commits: list[tuple[int, bytes]]) -> Snapshot:

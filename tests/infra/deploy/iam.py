@@ -128,6 +128,8 @@ class GuardedStore(StoreWrapper):
 class GuardedTable:
     """Cells under a policy, as DynamoDB asks it: an item's key is its leading key, and a scan has none."""
 
+    lists_cheaply = False
+
     def __init__(self, inner: CellTable, policy: Document, table: str, prefix: str) -> None:
         self._inner = inner
         self._policy = policy
