@@ -75,7 +75,12 @@ MODULES = (
                 "ProducerFace",
                 without="closed send_copies wait_for_room after_fork",
             ),
-            Face("Reader", ("penstock.log.read.reader",), "ClosableFace", without="topic stored_at ranges find"),
+            Face(
+                "Reader",
+                ("penstock.log.read.reader",),
+                "ClosableFace",
+                without="topic stored_at ranges find remember known_offsets",
+            ),
         ),
     ),
     Module(

@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from ...log.errors import CallError, InvalidArgument, TopicNotFound
 from ...log.lake import Lake
@@ -67,8 +67,6 @@ class Operators:
         self._coordination = coordination
         self._groups = coordination.groups
         self._readers: dict[str, tuple[Topic, Reader]] = {}
-        self._stored: dict[tuple[str, int, int], tuple[int, datetime]] = {}
-        """The offset whose store time was last read, with that time, by topic, life and queue. A store time never changes."""
 
     # --- Groups -----------------------------------------------------------------------------------------------------------------
 
@@ -280,7 +278,7 @@ class Operators:
             await table.refresh()  # of what nobody lacks, it does not matter whether retention dropped it
             offsets = reader.known_offsets()
         oldest = {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in enumerate(view.cells)}
-        ages = await self._ages(view.topic, reader, {queue: offset for queue, offset in oldest.items() if offset is not None})
+        ages = await self._ages(reader, {queue: offset for queue, offset in oldest.items() if offset is not None})
         return [
             standing(
                 view.name,
@@ -293,18 +291,10 @@ class Operators:
             for queue, cell in enumerate(view.cells)
         ]
 
-    async def _ages(self, topic: Topic, reader: Reader, oldest: Mapping[int, int]) -> dict[int, timedelta]:
-        """The age of the message at one offset of each queue. Only what is not known from the last time is read."""
-        life = topic.life
-        known = {queue: self._stored.get((reader.topic, life, queue)) for queue in oldest}
-        unknown = {queue: offset for queue, offset in oldest.items() if (was := known[queue]) is None or was[0] != offset}
-        if unknown:
-            for queue, stored in (await reader.stored_at(unknown)).items():
-                known[queue] = self._stored[reader.topic, life, queue] = (unknown[queue], stored)
+    async def _ages(self, reader: Reader, oldest: Mapping[int, int]) -> dict[int, timedelta]:
+        """The age of the message at one offset of each queue."""
         now = from_ms(self._lake.runtime.clock.wall_ms())
-        return {
-            queue: max(timedelta(), now - was[1]) for queue, was in known.items() if was is not None and was[0] == oldest[queue]
-        }
+        return {queue: max(timedelta(), now - stored) for queue, stored in (await reader.stored_at(oldest)).items()}
 
     # --- Orders -----------------------------------------------------------------------------------------------------------------
 

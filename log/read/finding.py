@@ -137,7 +137,7 @@ class Finding:
 
     async def _candidates(self, plan: Sequence[TableFile]) -> AsyncGenerator[tuple[TableFile, SegmentReader, list[int]], None]:
         """Each file with its row groups that may hold what is wanted."""
-        root, store, at, size = self._topic.paths.table(self._snapshot.folder), self._topic.store, 0, _FIRST_AT_ONCE
+        root, store, at, size = self._topic.paths.table(self._snapshot.folder), self._rows.files, 0, _FIRST_AT_ONCE
         while some := plan[at : at + size]:
             asked = await asyncio.gather(*(candidates(store, root, file, self._wanted) for file in some))
             for file, (reader, groups) in zip(some, asked, strict=True):

@@ -63,6 +63,8 @@ class MergedRows:
     def __init__(self, topic: Topic, closed: asyncio.Event, *, groups_ahead: int = GROUPS_AHEAD) -> None:
         self._topic = topic
         self._store = topic.store
+        self.files = topic.store
+        """The store as files of the table are read from it."""
         self._paths = topic.paths
         self._delta = topic.table
         self._closed = closed
@@ -80,9 +82,9 @@ class MergedRows:
         """The table as it was read last, if the topic was read so far: rows do not change, and where they lie is looked up again if they are
         not there any more. Otherwise the newest.
         """
-        snapshot, following = self._delta.snapshot, self._topic.tail.state.next_offsets
-        is_known = snapshot.exists and self._topic.is_current and all(following[queue] >= at for queue, at in limits.items())
-        return snapshot if is_known else await self.refresh()
+        following = self._topic.tail.state.next_offsets
+        is_known = self._delta.was_read and self._topic.is_current and all(following[queue] >= at for queue, at in limits.items())
+        return self._delta.snapshot if is_known else await self.refresh()
 
     async def with_table(self, use: Callable[[Snapshot], Awaitable[T]]) -> T:
         """The result of ``use`` on the newest table. It is called again with a newer one if the log was trimmed past it meanwhile."""
@@ -228,7 +230,7 @@ class MergedRows:
         while start < until:
             try:
                 scanned = scan_queue(
-                    self._store, self._paths, snapshot, queue, start, until, columns,
+                    self.files, self._paths, snapshot, queue, start, until, columns,
                     runtime=runtime, groups_ahead=self._groups_ahead,
                 )  # fmt: skip
                 async with aclosing(scanned):

@@ -16,6 +16,7 @@ from ..filter.tags import is_unicode
 from ..limits import check_flag, plain, shown
 from ..message.message import MessageView, to_us, views
 from ..schema.topic_schema import TopicSchema
+from ..stores.remembering import RememberingStore
 from ..table.delta.lookup import Lookup, lookup
 from ..table.delta.scan import GROUPS_AHEAD, offset_at
 from ..table.delta.snapshot import Snapshot
@@ -23,6 +24,9 @@ from ..topic.topics import Topic
 from .finding import Finding, Found, Ranges
 from .merged_rows import MergedRows, Span, out_of_range
 from .shown_rows import ShownColumns, shown_columns
+
+_STORE_TIMES_PER_QUEUE = 8
+"""The store times that are remembered, for each queue of a topic."""
 
 Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 """An offset, a store time, or one of the two ends."""
@@ -234,9 +238,22 @@ class Reader:
         return (await self._rows.with_table(lambda snapshot: self._bounds(snapshot, chosen, position, None)))[1]
 
     async def stored_at(self, offsets: Mapping[int, int]) -> dict[int, datetime]:
-        """The store times of the messages at one offset of each of these queues, read in one pass. Messages that cannot be read any
-        more are left out.
+        """The store times of the messages at one offset of each of these queues, read in one pass as far as this process does not know
+        them. Messages that cannot be read any more are left out.
         """
+        known = self._topic.store_times
+        found = {queue: at for queue, offset in offsets.items() if (at := known.get((queue, offset))) is not None}
+        asked = {queue: offset for queue, offset in offsets.items() if queue not in found}
+        if asked:
+            read = await self._stored_at(asked)
+            found |= read
+            for queue, at in read.items():
+                known[queue, offsets[queue]] = at
+            for place in list(known)[: max(0, len(known) - _STORE_TIMES_PER_QUEUE * self.queues)]:
+                del known[place]
+        return found
+
+    async def _stored_at(self, offsets: Mapping[int, int]) -> dict[int, datetime]:
         limits = {queue: offset + 1 for queue, offset in offsets.items() if self._checked_queues(queue)}
         span = Span(position=dict(offsets), limits=limits, skip_damaged=True, movable=True)
         snapshot = await self._rows.known(limits)
@@ -271,10 +288,11 @@ class Reader:
         Those that retention took, and those that cannot be read any more, are left out; `left_out` names the latter. ``columns`` are
         read alone, with ``queue`` and ``offset``; None: all.
         """
-        snapshot, schema = await self._rows.refresh(), self._schema
+        limits = {queue: end for queue, (_, end) in offsets.items()}
+        snapshot, schema = await self._rows.known(limits), self._schema
         span = Span(
             position={queue: start for queue, (start, _) in offsets.items() if self._checked_queues(queue)},
-            limits={queue: end for queue, (_, end) in offsets.items()},
+            limits=limits,
             skip_damaged=True,
             left_out=self._left_out,
             movable=True,
@@ -286,6 +304,10 @@ class Reader:
                 yield wanted.shown(batch, where=self._paths.topic)
         finally:
             await source.aclose()
+
+    def remember(self, bytes_max: int) -> None:
+        """Ask once for each part of the table's files from now on, keeping at most so many bytes: for who reads the same files again."""
+        self._rows.files = RememberingStore(self._store, bytes_max)
 
     async def find(self, wanted: Lookup, offsets: Ranges, *, limit: int, files: int, newest: bool = False) -> Found:
         """The messages among these offsets that match, at most ``limit``: the first ones, or with ``newest`` the last ones of each queue.
@@ -304,7 +326,7 @@ class Reader:
         self._closed.set()
 
     async def _found(self, snapshot: Snapshot, wanted: Lookup) -> pa.Table:
-        found = [batch async for batch in lookup(self._store, self._paths, snapshot, wanted, runtime=self._topic.runtime)]
+        found = [batch async for batch in lookup(self._rows.files, self._paths, snapshot, wanted, runtime=self._topic.runtime)]
         async for batch in self._rows.log(snapshot, self._behind_the_table(snapshot, range(self.queues))):
             found.append(batch.take(pa.array(wanted.matching(batch), pa.int64())))  # noqa: PERF401 - of an asynchronous generator
         shown = shown_columns(None, self._schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -62,6 +63,8 @@ class Topic:
         self.tail = tail
         self.table = DeltaLog(store, paths, record.table, runtime, keep_removes=False)
         """The table as all who read the topic in this process know it. It is of this life of the topic: a later one has another folder."""
+        self.store_times: dict[tuple[int, int], datetime] = {}
+        """The store times of single messages that were read, by queue and offset: they never change."""
         self._pace = pace
         self._appender: Appender | None = None
         self._life: int | None = None

@@ -204,10 +204,6 @@ class Reader(ClosableFace[AsyncReader]):
         """The earliest kept offset and the one after the last, for every queue."""
         return self._portal.run(self._core.offsets)
 
-    def known_offsets(self) -> dict[int, tuple[int, int]]:
-        """The same as far as this process has read the topic: nothing is asked of the store."""
-        return self._core.known_offsets()
-
     def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
         """The offset at which reading from a position would begin now, in each of these queues or in all.
 

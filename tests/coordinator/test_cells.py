@@ -10,8 +10,10 @@ import pytest
 
 from penstock.coordinator.cells.cells import CellChanged, Cells, Stored
 from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
-from penstock.log.errors import DataDamaged, StoreUnavailable, UnknownOutcome
+from penstock.coordinator.tables.objectstore import ObjectStoreTable
+from penstock.log.errors import DataDamaged, ForeignObject, StoreUnavailable, UnknownOutcome
 from penstock.log.runtime.runtime import Runtime
+from penstock.log.stores import CountingStore, MemoryStore, Put
 from penstock.log.stores.protocol import Conflict
 from tests.simulation.kernel import Kernel
 
@@ -191,5 +193,52 @@ def test_a_cell_that_nobody_needs_is_dropped_unless_another_wrote_it() -> None:
         assert await cells.read("cell") == second
         await cells.drop("cell", on=second)
         assert await cells.read("cell") is None
+
+    asyncio.run(run())
+
+
+def on_a_store() -> tuple[CountingStore, Cells, Cells]:
+    """A store with cells, and two processes that use them."""
+    store = CountingStore(MemoryStore())
+    first, second = (Cells(ObjectStoreTable(store, runtime=quick(seed)), quick(seed)) for seed in (1, 2))
+    return store, first, second
+
+
+def test_of_many_cells_only_those_are_read_again_that_changed() -> None:
+    async def run() -> None:
+        store, writing, reading = on_a_store()
+        keys = [f"queues/billing/orders/{number}" for number in range(20)]
+        stored = [await writing.write(key, b"first", on=None, deadline_s=9e9) for key in keys[:15]]
+
+        async def asked() -> tuple[dict[str, bytes], int, int]:
+            before = store.statistics()
+            found = await reading.read_these(keys, under="queues/billing/")
+            cost = store.statistics() - before
+            return {key: one.data for key, one in found.items()}, cost.get.requests, cost.list.requests
+
+        first = dict.fromkeys(keys[:15], b"first")
+        assert await asked() == (first, 15, 1)
+        assert await asked() == (first, 0, 1)
+        await writing.write(keys[3], b"second", on=stored[3], deadline_s=9e9)
+        await writing.drop(keys[4], on=stored[4])
+        assert await asked() == ({key: b"second" if key == keys[3] else b"first" for key in first if key != keys[4]}, 1, 1)
+        # A group that was deleted and made again has cells under the same keys.
+        await writing.write(keys[4], b"first", on=None, deadline_s=9e9)
+        assert (await asked())[1] == 1
+
+    asyncio.run(run())
+
+
+def test_a_damaged_cell_is_an_error_to_those_who_want_it_alone() -> None:
+    async def run() -> None:
+        store, writing, reading = on_a_store()
+        keys = [f"queues/billing/orders/{number}" for number in range(20)]
+        for key in keys:
+            await writing.write(key, b"x", on=None, deadline_s=9e9)
+        await reading.read_these(keys, under="queues/billing/")
+        await store.put(f"coordination/{keys[7]}", b"damaged", mode=Put.REPLACE)
+        with pytest.raises(ForeignObject, match=keys[7]):
+            await reading.read_these(keys, under="queues/billing/")
+        assert len(await reading.read_these([key for key in keys if key != keys[7]], under="queues/billing/")) == 19
 
     asyncio.run(run())

@@ -34,6 +34,7 @@ SECONDS_MAX = 4.0
 _FIRST_ROWS = 800
 """The rows of the first window in all queues together; of each queue at most a page's."""
 _GROWTH = 16
+_REMEMBERED_BYTES = 16 * 2**20
 _KEPT_ROWS = 1000
 """The rows in memory at most, with the beginnings of their bodies."""
 
@@ -185,6 +186,7 @@ class Scan:
 
     async def _windows(self, gathered: _Gathered, end: Offsets) -> None:
         began_s, looked, size = self.runtime.clock.monotonic_s(), 0, 0
+        self.reader.remember(_REMEMBERED_BYTES)  # windows meet in the middle of files
         width = max(4, min(self.rows_max, _FIRST_ROWS // max(1, len(end))))
         while ranges := gathered.ranges(end, width):
             window = replace(gathered, rows=[], untaken={})
@@ -203,7 +205,8 @@ class Scan:
             if len(gathered.rows) >= self.rows_max or looked >= LOOKED_MAX or size >= BYTES_MAX:
                 return
             affordable = (BYTES_MAX - size) * looked // max(1, size)
-            width = max(1, min(_GROWTH * width, min(affordable, LOOKED_MAX - looked) // len(end)))
+            ahead = gathered.ranges(end, 1)
+            width = max(1, min(_GROWTH * width, min(affordable, LOOKED_MAX - looked) // max(1, len(ahead))))
 
     async def _matching(self, batch: pa.RecordBatch) -> list[MessageRow]:
         """The messages that meet the condition. In a thread: a long condition on large messages takes seconds, and others want answers."""

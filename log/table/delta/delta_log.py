@@ -98,11 +98,16 @@ class DeltaLog:
 
     def forget(self) -> None:
         """Read the table from its beginning the next time: what is remembered of it and what is stored do not fit together."""
-        self.snapshot = Snapshot(self._folder)
+        self.snapshot, self._read_s = Snapshot(self._folder), float("-inf")
+
+    @property
+    def was_read(self) -> bool:
+        """Whether it is known what the table is, or was."""
+        return self._read_s > float("-inf")
 
     def was_read_within(self, age_s: float) -> bool:
         """Whether the snapshot was the newest so short a time ago."""
-        return self.snapshot.exists and self.now_s - self._read_s < age_s
+        return self.now_s - self._read_s < age_s
 
     def is_stale(self) -> bool:
         """Whether the snapshot is so old that the next version's JSON may have been cleaned up, so that its key is free again."""
