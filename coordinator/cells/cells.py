@@ -88,7 +88,7 @@ class Cells:
         return read
 
     async def read_these(self, keys: Sequence[str], *, under: str) -> dict[str, Stored]:
-        """Those of these cells that there are. ``under`` is a prefix of theirs which few others have: where a table lists it cheaply, of
+        """The cells that there are of these. ``under`` is a prefix of theirs which few others have: where a table lists it cheaply, of
         many cells only the changed ones are read. Raises what the table raises, and `DataDamaged`.
         """
         if len(keys) > _LIST_IN_GETS and self._table.lists_cheaply:

@@ -46,11 +46,11 @@ async def fill(lake: aio.Lake) -> str:
         producer = await lake.producer(f"topic-{number}", options=AT_ONCE)
         producer.send(Message(b"{}"))
         await producer.close()
-    message = await anext(aiter((await lake.reader("orders")).messages(queue=0)))
+    (given_up,) = [one async for one in (await lake.reader("orders")).messages(queue=0, end=1)]
     writer = DeadLetterWriter(lake, "billing", "orders", 0)
-    await writer.write([DeadLetter(0, message, 3, "no such order")])
+    await writer.write([DeadLetter(0, given_up, 3, "no such order")])
     await writer.close()
-    return message.message_id
+    return given_up.message_id
 
 
 def faults(shown: object) -> list[object]:
