@@ -62,9 +62,8 @@ GET, PUT, DELETE = "s3:GetObject", "s3:PutObject", "s3:DeleteObject"
 RARE: dict[Role, dict[str, tuple[str, ...]]] = {
     Role.READER: {WAITING: (GET,)},
     Role.CONSUMER: {WAITING: (GET, PUT, DELETE)},
-    # Who recalls what has waited for days finds it in a run.
-    Role.PRODUCER: {"timers/": (GET,)},
-    # Whether an appender has to look into what others handed over is chance.
+    # Who recalls what has waited for days finds it in a run. Whether an appender has to look into what others handed over is chance.
+    Role.PRODUCER: {"timers/": (GET,), HANDED: (GET,)},
     Role.CAPTURE: {HANDED: (GET,)},
     # Messages that are let go while others race for the log's end are handed over.
     # No topic of this lake is listed for Iceberg.
