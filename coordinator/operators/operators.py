@@ -16,6 +16,7 @@ from ...log.limits import WAIT_MAX, Duration, optional_duration, plain
 from ...log.message.message import from_ms
 from ...log.read.reader import Position as Place
 from ...log.read.reader import Reader
+from ...log.read.tables import table_of
 from ...log.topic.timer_log import check_own
 from ...log.topic.topics import Topic, read_only
 from ..cells.cells import Cells, Stored
@@ -274,7 +275,7 @@ class Operators:
         reader = self._reader(view.topic)
         offsets = reader.known_offsets()
         lags = any(oldest_unsettled(cell, *offsets[queue]) is not None for queue, cell in enumerate(view.cells))
-        if lags and not (table := view.topic.table).was_read_within(table_age_s):
+        if lags and not (table := table_of(view.topic)).was_read_within(table_age_s):
             await table.refresh()  # of what nobody lacks, it does not matter whether retention dropped it
             offsets = reader.known_offsets()
         oldest = {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in enumerate(view.cells)}

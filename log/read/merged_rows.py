@@ -28,6 +28,7 @@ from ..tail.entry_rows import LostRange, entry_pieces
 from ..tail.salvage import fold_known
 from ..tail.view import View, read_floor
 from ..topic.topics import Topic
+from .tables import table_of
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ class MergedRows:
         self.files = topic.store
         """The store as files of the table are read from it."""
         self._paths = topic.paths
-        self._delta = topic.table
+        self._delta = table_of(topic)
         self._closed = closed
         self._groups_ahead = groups_ahead
 

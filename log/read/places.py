@@ -9,6 +9,7 @@ from ..format.state import State
 from ..table.delta.scan import files_between
 from ..tail.view import View, read_floor
 from ..topic.topics import Topic
+from .tables import table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class PublishedRow:
 
 async def published_in(topic: Topic, queue: int, offset: int) -> PublishedRow | None:
     """The file of the table that has a message. None while the message is in the log alone."""
-    snapshot = await topic.table.refresh()
+    snapshot = await table_of(topic).refresh()
     found = files_between(snapshot, queue, offset, offset + 1)
     return PublishedRow(snapshot.version, found[0].path) if found else None
 

@@ -24,6 +24,7 @@ from ..topic.topics import Topic
 from .finding import Finding, Found, Ranges
 from .merged_rows import MergedRows, Span, out_of_range
 from .shown_rows import ShownColumns, shown_columns
+from .tables import table_of
 
 _STORE_TIMES_PER_QUEUE = 8
 """The store times that are remembered, for each queue of a topic."""
@@ -217,12 +218,12 @@ class Reader:
 
     def table_bytes(self) -> dict[int, int]:
         """The size of every queue's files in the table, as it was when something was asked last. What only the log has is not counted."""
-        files = self._topic.table.snapshot.files
+        files = table_of(self._topic).snapshot.files
         return {queue: sum(one.size_bytes for one in files.get(queue, ())) for queue in range(self.queues)}
 
     def known_offsets(self) -> dict[int, tuple[int, int]]:
         """The same as `offsets`, as far as this process has read the topic: nothing is asked of the store."""
-        snapshot, following = self._topic.table.snapshot, self._topic.tail.state.next_offsets
+        snapshot, following = table_of(self._topic).snapshot, self._topic.tail.state.next_offsets
         return {queue: (min(snapshot.start(queue), following[queue]), following[queue]) for queue in range(self.queues)}
 
     async def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:

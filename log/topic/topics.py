@@ -34,7 +34,6 @@ from ..schema.fields import Field
 from ..schema.labels import label_ids, labelled_fields, sent_label_ids
 from ..schema.topic_schema import TopicSchema
 from ..stores.protocol import Conflict, IfMatch, ObjectStore, Put, PutMode
-from ..table.delta.delta_log import DeltaLog
 from ..tail.tail import Tail
 from .records import not_found, read_record
 from .settings import TopicRecord, TopicSettings, encode_record
@@ -61,8 +60,6 @@ class Topic:
         self.paths = paths
         self.record = record
         self.tail = tail
-        self.table = DeltaLog(store, paths, record.table, runtime, keep_removes=False)
-        """The table as all who read the topic in this process know it. It is of this life of the topic: a later one has another folder."""
         self.store_times: dict[tuple[int, int], datetime] = {}
         """The store times of single messages that were read, by queue and offset: they never change."""
         self._pace = pace

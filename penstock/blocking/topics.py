@@ -204,10 +204,6 @@ class Reader(ClosableFace[AsyncReader]):
         """The earliest kept offset and the one after the last, for every queue."""
         return self._portal.run(self._core.offsets)
 
-    def table_bytes(self) -> dict[int, int]:
-        """The size of every queue's files in the table, as it was when something was asked last. What only the log has is not counted."""
-        return self._core.table_bytes()
-
     def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
         """The offset at which reading from a position would begin now, in each of these queues or in all.
 

@@ -14,6 +14,7 @@ from ....coordinator.timers.role import TIMERS
 from ....coordinator.transactions.finisher import TRANSACTIONS
 from ....coordinator.workers.liveness import WorkerState
 from ....log.message.message import from_ms
+from ....log.read.tables import table_of
 from ..faults import Part
 from ..lakes.source import Looked
 from .page import FILTER, NUMBER, Asked, Page, Scene, Span
@@ -109,7 +110,7 @@ def state_of(looked: Looked, member: str) -> WorkerState | None:
 
 async def _kept(lake: Lake, looked: Looked, name: str, now: datetime) -> Kept:
     topic = await lake.topic(name)
-    table = await topic.table.refresh()
+    table = await table_of(topic).refresh()
     await topic.tail.catch_up()
     unpublished = sum(following - table.end(queue) for queue, following in enumerate(topic.tail.state.next_offsets))
     key = role_key(name, MAINTENANCE)
