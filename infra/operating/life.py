@@ -16,6 +16,8 @@ class Event(NamedTuple):
 
     time: datetime
     what: str
+    why: str = ""
+    """The reason, as a consumer told it."""
 
 
 def events_of(found: Trace) -> list[Event]:
@@ -46,7 +48,7 @@ def _of_place(one: StoredTrace) -> Iterator[Event]:
     place = f"{message.topic}, queue {message.queue}, offset {message.offset:,}"
     yield Event(message.born_timestamp, "sent")
     if one.dead_letter is not None:
-        yield Event(message.store_timestamp, f"given up by {one.dead_letter.group}: {place}")
+        yield Event(message.store_timestamp, f"given up by {one.dead_letter.group}: {place}", one.dead_letter.origin.reason or "")
     elif one.redriven_from is not None:
         yield Event(message.store_timestamp, f"sent back: {place}")
     else:

@@ -81,7 +81,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - as c
     options, stopper, portal = options_of(session, given), Stopper(), Portal()
     try:
         with session.signals.held(stopper.stop):
-            portal.run(lambda: serve(options, Runtime(), stopper.attach(), started=lambda port: _tell(session, options, port)))
+            portal.run(lambda: serve(options, Runtime(), stopper.attach(), started=lambda port: tell(session, options, port)))
     finally:
         portal.stop()
 
@@ -122,11 +122,16 @@ def options_of(session: Session, given: dict[str, Any]) -> ConsoleOptions:
     )
 
 
-def _tell(session: Session, options: ConsoleOptions, port: int) -> None:
+def tell(session: Session, options: ConsoleOptions, port: int) -> None:
+    """Say where the console is."""
+    from ...web.server.options import is_loopback
+
     host = f"[{options.host}]" if ":" in options.host else options.host
     url = f"{'https' if options.is_tls else 'http'}://{host}:{port}/"
     if session.as_json:
         names = [one.name for one in options.lakes]
         output.emit({"url": url, "host": options.host, "port": port, "lakes": names, "read_only": options.read_only})
     else:
+        if options.password_file is not None and not options.is_tls and not is_loopback(options.host):
+            output.note("Passwords come in clear text: give --tls-cert and --tls-key, or let only a proxy with TLS reach it.")
         output.note(f"The console is at {url}{' (read-only)' if options.read_only else ''}. Ctrl-C or SIGTERM ends it.")

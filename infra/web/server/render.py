@@ -10,7 +10,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ...operating.life import times_text
 from .. import texts
+from ..bodies import body_of
 
 ROOM = Path(__file__).parent.parent
 STATIC = ROOM / "static"
@@ -37,6 +39,7 @@ def environment() -> Environment:
         "short": short,
         "body": body,
         "conditions": conditions,
+        "times": times_text,
         "words": lambda value: str(value).replace("_", " "),
     }
     return made
@@ -75,7 +78,8 @@ def body(data: bytes | None) -> Markup:
     """A body of any bytes, cut where it is long."""
     if data is None:
         return Markup("<em>no body</em>")
-    text, is_whole = texts.body_text(data)
+    beginning = body_of(data, most=texts.BODY_SHOWN_BYTES)
+    text, is_whole = beginning.pretty, beginning.is_whole
     rest = Markup("") if is_whole else Markup('<p class="note">Cut: the body has {}.</p>').format(texts.bytes_text(len(data)))
     return Markup('<pre class="body">{}</pre>{}').format(text, rest)
 

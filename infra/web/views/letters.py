@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from ....aio import Lake
 from ....consumers.dead_letters.redrive_cell import RedriveCell
 from ....consumers.dead_letters.writer import QUEUE, dead_letter_topic, no_dead_letters, origin_of
+from ....coordinator import GroupNotFound
 from ....coordinator.queues.cell import QueueCell
 from ....log import MessageView, TopicNotFound, views
 from ....log.read.reader import Reader
@@ -128,10 +129,11 @@ async def gather(scene: Scene, asked: Asked) -> Letters:
     async def found(lake: Lake) -> Found:
         topic = await letters_topic(lake, asked["group"])
         if topic is None:
+            await lake.coordination.groups.get(asked["group"])
             return NOTHING
         return await _found(scene, lake, asked["group"], topic, wanted, before=asked.number("before"))
 
-    return Letters(group=asked["group"], found=await scene.part(found))
+    return Letters(group=asked["group"], found=await scene.part(found, fatal=(GroupNotFound,)))
 
 
 async def _found(

@@ -29,6 +29,8 @@ class LifeEvent:
 
     time: datetime
     what: str
+    why: str | None
+    """The reason, as a consumer told it."""
     is_ahead: bool
     """Whether it is still to come."""
     since: timedelta | None
@@ -168,7 +170,13 @@ def life_of(found: Trace, now: datetime) -> Life:
     times = [one.time for one in events]
     return Life(
         events=tuple(
-            LifeEvent(time=one.time, what=one.what, is_ahead=one.time > now, since=None if at is None else one.time - at)
+            LifeEvent(
+                time=one.time,
+                what=one.what,
+                why=one.why or None,
+                is_ahead=one.time > now,
+                since=None if at is None else one.time - at,
+            )
             for one, at in zip(events, [None, *times], strict=False)
         ),
         places=tuple(map(_place, found.places)),

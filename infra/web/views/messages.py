@@ -135,12 +135,17 @@ CONDITIONS = (
     Parameter(name="key", help="Only messages with this key."),
     Parameter(name="id", help="Only the message with this id."),
     Parameter(name="message_group", help="Only messages of this message group."),
-    Parameter(name="tag", help="Only messages with one of these tags: paid || refunded."),
-    Parameter(name="where", help="Only messages for which this holds: price > 10 AND region = 'north'."),
+    Parameter(name="tag", help="Only messages with one of these tags: paid || refunded.", example="paid || refunded"),
+    Parameter(
+        name="where",
+        help="Only messages for which this holds: price > 10 AND region = 'north'.",
+        example="price > 10 AND region = 'north'",
+    ),
 )
 START = Parameter(
     name="start",
     help="Messages from here on: earliest, latest, an offset of a queue, 2026-01-31T12:00Z, or a time ago such as -10m.",
+    example="-10m",
 )
 AFTER = Parameter(name="after", help="Messages from this place on, as `newer` of a page says.")
 

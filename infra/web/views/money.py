@@ -11,7 +11,7 @@ from ..lakes.source import Looked
 from .rows import stored_per_second
 
 DAY_S = 86_400
-KINDS = {"put": "PUT", "get": "GET", "list": "LIST", "table_write": "writes of the table", "table_read": "reads of the table"}
+KINDS = {"put": "PUT", "get": "GET", "list": "LIST", "table_write": "writes of the coordination table", "table_read": "reads of it"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,11 +14,26 @@ from .attention import Attention, attention
 from .charts import Chart, charts
 from .money import Money, cells_of, money
 from .page import Asked, Page, Scene
-from .rows import GroupRow, group_rows, live_groups
+from .rows import GroupRow, group_rows, live_groups, stored, stored_per_second
 from .watched import Watched, watched
 
 GROUPS_SHOWN = 20
+TOPICS_SHOWN = 8
 ATTENTION_SHOWN = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusyTopic:
+    """A topic that consumer groups read."""
+
+    topic: str
+    stored_per_second: float | None
+    """None: there was no look before."""
+    messages: int
+    """The messages ever stored."""
+    groups: int
+    lag: int
+    """The messages that are not settled, of all its groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +56,8 @@ class Overview:
     """The topics with delayed messages that wait."""
     timer_topics_watched: int
     """The number of them in which late messages are looked for: those with the most."""
+    busiest: tuple[BusyTopic, ...]
+    """The topics that groups read in which the most is stored, as two looks tell."""
     charts: tuple[Chart, ...]
     """The last hour, as far as anybody looked."""
     money: Money | None
@@ -71,9 +89,20 @@ def overview_of(looked: Looked, more: Watched, drawn: tuple[Chart, ...], costs: 
         furthest_behind=tuple(rows[:GROUPS_SHOWN]),
         timer_topics=more.timer_topics,
         timer_topics_watched=more.timer_topics_watched,
+        busiest=tuple(busiest(looked, rows)[:TOPICS_SHOWN]),
         charts=drawn,
         money=costs,
     )
+
+
+def busiest(looked: Looked, rows: Sequence[GroupRow]) -> list[BusyTopic]:
+    """The topics that groups read, those with the highest rates first."""
+    rates, found = stored_per_second(looked), []
+    for topic, messages in stored(looked.seen).items():
+        readers = [one for one in rows if one.topic == topic]
+        rate, lag = rates.get(topic), sum(one.lag for one in readers)
+        found.append(BusyTopic(topic=topic, stored_per_second=rate, messages=messages, groups=len(readers), lag=lag))
+    return sorted(found, key=lambda one: (-(one.stored_per_second or 0.0), -one.messages, one.topic))
 
 
 def live(shown: Overview) -> dict[str, object]:
@@ -81,7 +110,15 @@ def live(shown: Overview) -> dict[str, object]:
         name: getattr(shown, name) for name in ("at", "topics", "groups", "lag", "parked", "waiting_timers", "attention_total")
     }
     drawn = {f"{name}:{one.name}": getattr(one, name) for one in shown.charts for name in ("last", "most", "lines")}
-    return {**totals, **drawn, **live_groups(shown.furthest_behind)}
+    topics = {f"stored:{one.topic}": one.stored_per_second for one in shown.busiest}
+    topics |= {f"messages:{one.topic}": one.messages for one in shown.busiest}
+    return {
+        **totals,
+        **drawn,
+        **topics,
+        **{f"lag:{one.topic}": one.lag for one in shown.busiest},
+        **live_groups(shown.furthest_behind),
+    }
 
 
 PAGE = Page(

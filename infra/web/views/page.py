@@ -38,6 +38,8 @@ class Parameter:
     least: int | None = None
     most: int | None = None
     choices: tuple[str, ...] = ()
+    example: str | None = None
+    """What a field of a form shows until somebody types."""
 
     def parsed(self, text: str | None) -> str | int | None:
         """The value of a text. An empty one is the default. Raises `InvalidArgument`."""

@@ -39,6 +39,8 @@ class Role:
     live: int
     not_known: int
     """The processes whose hearts no look has seen beat yet."""
+    is_missing: bool
+    """Whether there is work for it, and nobody offers it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,9 @@ async def _roles(lake: Lake, looked: Looked) -> tuple[Role, ...]:
     for role, about in ROLES.items():
         record = await players.get(role)
         states = [state_of(looked, one) for one in record.all_members]
-        found.append(Role(role=role, about=about, live=states.count(WorkerState.LIVES), not_known=states.count(WorkerState.SILENT)))
+        live, silent = states.count(WorkerState.LIVES), states.count(WorkerState.SILENT)
+        has_work = bool(looked.topics) if role == MAINTENANCE else role == TIMERS and any(looked.seen.timers.values())
+        found.append(Role(role=role, about=about, live=live, not_known=silent, is_missing=has_work and not live and not silent))
     return tuple(found)
 
 

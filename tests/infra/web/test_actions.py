@@ -83,6 +83,19 @@ def test_a_preview_that_takes_too_long_ends_and_says_what_to_do(
         assert AUDIT_TOPIC not in lake.topics()
 
 
+def test_who_acted_is_led_to_the_log_of_actions(console: Open, stuck: Path) -> None:
+    browser = console()
+    page = browser.submit("/actions/release?group=billing")
+    assert '<a href="/l/lake/topics/penstock-audit/messages">Who did what</a>' in page
+    assert "began" in browser.page("/topics/penstock-audit/messages")
+
+
+def test_numbers_of_a_preview_stand_below_their_names(console: Open, stuck: Path) -> None:
+    page = console().page("/actions/release?group=billing")
+    assert '<th scope="col" class="number">queue</th>' in page
+    assert '<th scope="col">message group</th>' in page
+
+
 def test_skipping_asks_for_the_name_of_the_group(console: Open, stuck: Path) -> None:
     browser = console()
     assert "was not typed" in browser.submit(ALL, status=400)

@@ -16,6 +16,7 @@ from penstock.log import Message
 from tests.infra.web.conftest import Open
 from tests.infra.web.shop import HOSTILE
 from tests.infra.web.test_actions import audited
+from tests.lakes import TIMEOUT_S
 
 NO_ORDER, HOSTILE_REASON = "ValueError: no such order", "<b>timed out</b> \u202e\x1b[31m"
 
@@ -43,6 +44,41 @@ def test_groups_with_dead_letters_are_listed(console: Open, buried: Path) -> Non
     assert (row["group"], newest["kept"], newest["by_origin"]) == ("billing", 4, [{"name": "orders", "letters": 4}])
     assert {one["name"]: one["letters"] for one in newest["by_reason"]}[NO_ORDER] == 2
     assert "/dead-letters/billing" in browser.page("/dead-letters")
+
+
+def test_letters_and_lives_tell_what_happened_and_why(console: Open, buried: Path) -> None:
+    browser = console()
+    letter = browser.api("/dead-letters/billing/letter?offset=0")["letter"]["value"]
+    life = browser.api(f"/trace/{letter['row']['message_id']}?topic=orders")["life"]["value"]
+    assert {one["what"].partition(":")[0]: one["why"] for one in life["events"]} == {
+        "sent": None,
+        "stored": None,
+        "given up by billing": NO_ORDER,
+    }
+    page = html.unescape(browser.page(f"/trace/{letter['row']['message_id']}?topic=orders"))
+    assert f"<br>{NO_ORDER}</li>" in page
+    assert "delivered 17 times" in page
+
+
+def test_a_group_that_is_not_there_has_no_page_of_letters(console: Open) -> None:
+    browser = console()
+    assert "there is no such consumer group" in browser.page("/dead-letters/none", status=404)
+    assert "No dead letter of billing is kept" in browser.page("/dead-letters/billing")
+
+
+def test_json_of_a_letter_is_laid_out(console: Open, folder: Path) -> None:
+    with connect(folder) as blocking, blocking.producer("mails") as producer:
+        producer.send(Message(b'{"to":"ann"}')).result(timeout=TIMEOUT_S)
+
+    async def run() -> None:
+        async with aio.connect(folder) as lake:
+            message = [one async for one in (await lake.reader("mails")).messages(queue=0)][-1]
+            writer = DeadLetterWriter(lake, "billing", "mails", 0)
+            await writer.write([DeadLetter(0, message, 17, NO_ORDER)])
+            await writer.close()
+
+    asyncio.run(run())
+    assert '{\n  "to": "ann"\n}' in html.unescape(console().page("/dead-letters/billing/letter?offset=0"))
 
 
 def test_a_groups_letters_are_told_by_reason_origin_and_age(console: Open, buried: Path) -> None:

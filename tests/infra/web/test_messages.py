@@ -218,6 +218,12 @@ def test_what_is_asked_wrongly_is_said_beside_the_form(browser: Browser, query: 
     assert '<form class="inline conditions"' in page
 
 
+def test_fields_of_the_form_show_what_may_be_typed(browser: Browser) -> None:
+    page = html.unescape(browser.page("/topics/visits/messages"))
+    assert """placeholder="price > 10 AND region = 'north'\"""" in page
+    assert 'placeholder="-10m"' in page
+
+
 def test_a_link_that_is_none_is_refused(browser: Browser) -> None:
     for query in ("before=x", "after=0.1-", "after=0.1--1.2", "before=0.99999999999999999999", "after=" + "-".join(["0.1"] * 65)):
         assert "a place in a topic" in browser.page(f"/topics/visits/messages?{query}", status=400)

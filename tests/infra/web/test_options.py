@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.infra.cli.console.console import options_of
+from penstock.infra.cli.console.console import options_of, tell
 from penstock.infra.console.session import Session, Signals
 from penstock.infra.web.lakes.lakes import lakes_of_file
 from penstock.infra.web.server.passwords import parsed
@@ -41,6 +41,19 @@ def test_a_proxy_s_header_comes_with_who_may_act() -> None:
         frozenset({"ann"}),
         frozenset({"10.0.0.7"}),
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "tls", "warned"), [("0.0.0.0", None, True), ("127.0.0.1", None, False), ("0.0.0.0", "file", False)]
+)
+def test_passwords_in_clear_text_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], host: str, tls: str | None, warned: bool
+) -> None:
+    files = None if tls is None else tmp_path / tls
+    given = {**GIVEN, "host": host, "password_file": tmp_path / "passwords", "tls_cert": files, "tls_key": files}
+    session = Session(Signals(), url="memory://shop")
+    tell(session, options_of(session, given), 8085)
+    assert ("Passwords come in clear text" in capsys.readouterr().err) == warned
 
 
 def test_a_line_of_the_password_file_is_printed(penstock: Penstock) -> None:

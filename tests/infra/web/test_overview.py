@@ -26,6 +26,7 @@ from tests.infra.web.conftest import Browser, Open
 from tests.infra.web.test_changes import syncing
 from tests.infra.web.test_transactions import left_open, paying
 from tests.infra.web.test_workers import seen
+from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
 
 __all__ = ["paying", "syncing"]
@@ -100,6 +101,21 @@ def test_an_hour_of_points_is_drawn_by_few_of_them() -> None:
     assert len(line.split()) <= HOUR_S / THIN_S + 2
     assert ",3.0" in line  # the peak stays
     assert line.endswith("237.0,45.0")
+
+
+def test_the_busiest_topics_are_told_with_their_rates(console: Open, folder: Path) -> None:
+    browser = console()
+    (first,) = browser.api("/")["busiest"]
+    assert (first["topic"], first["messages"], first["groups"], first["lag"]) == ("orders", 5, 1, 5)
+
+    def flows() -> bool:
+        with connect(folder) as lake, lake.producer("orders", linger=timedelta(0)) as producer:
+            producer.send(Message(b"more", message_group="ann")).result(timeout=TIMEOUT_S)
+        (row,) = browser.api("/")["busiest"]
+        return (row["stored_per_second"] or 0) > 0
+
+    wait_until(flows, "a rate")
+    assert 'data-live="stored:orders"' in browser.page("/")
 
 
 def test_the_last_hour_and_the_cost_are_told_once_something_flows(console: Open, folder: Path) -> None:

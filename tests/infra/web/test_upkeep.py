@@ -48,6 +48,8 @@ def test_who_plays_the_roles_is_told(console: Open, folder: Path) -> None:
     browser = console()
     roles = {one["role"]: one for one in browser.api("/upkeep")["roles"]["value"]}
     assert {name: one["live"] for name, one in roles.items()} == {"maintenance": 0, "timers": 0, "transactions": 0}
+    # Nothing is delayed or sent in transactions here, so nobody has to offer these roles.
+    assert [name for name, one in roles.items() if one["is_missing"]] == ["maintenance"]
     with connect(folder) as lake:
         lake.topics()
 
