@@ -59,6 +59,8 @@ class Looked:
     before: LakeSeen | None = None
     """The look before, from which rates follow."""
     unread: tuple[UnreadThing, ...] = ()
+    had_topics: bool = False
+    """Whether this console has seen topics in the lake, now or before."""
 
     def group(self, name: str) -> tuple[GroupSeen, ...]:
         """A consumer group on each of its topics."""
@@ -102,6 +104,7 @@ class LakeSource:
     jobs: Jobs = field(init=False)
     """Work on the lake that takes longer than a page may."""
     _opened: _Opened | None = field(init=False, default=None)
+    _had_topics: bool = field(init=False, default=False)
     _watch_usd: dict[Hashable, float] = field(init=False, default_factory=dict)
     """What the last look for each page that stays open cost."""
     _endings: set[asyncio.Task[None]] = field(init=False, default_factory=set)
@@ -211,7 +214,8 @@ class LakeSource:
             # What is open goes on as if nothing was written any more: a log that is gone looks like one that stands still.
             self._lose(opened, gone(self.shown))
         opened.had_topics = bool(names)
-        return Looked(at=at, topics=tuple(names), seen=seen, before=before, unread=tuple(unread))
+        self._had_topics |= bool(names)
+        return Looked(at=at, topics=tuple(names), seen=seen, before=before, unread=tuple(unread), had_topics=self._had_topics)
 
 
 def gone(lake: str) -> ReopenError:

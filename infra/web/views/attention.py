@@ -31,7 +31,7 @@ class Attention:
 
     urgency: Urgency
     kind: str
-    """A word for programs: empty, unread, parked, unattended, stopped_sync, unowned, blocked, retrying, behind,
+    """A word for programs: empty, gone, unread, parked, unattended, stopped_sync, unowned, blocked, retrying, behind,
     old_transactions, late_timers, dead_letters."""
     text: str
     count: int
@@ -46,12 +46,18 @@ _EMPTY = Attention(
     text="The lake has no topics: it is a new one, another one than you meant, or gone.",
     count=0,
 )
+_GONE = Attention(
+    urgency=Urgency.ACT,
+    kind="gone",
+    text="The lake had topics, and has none any more: they were deleted, its place is not mounted, or somebody moved it.",
+    count=0,
+)
 _ORDER = [Urgency.ACT, Urgency.LOOK, Urgency.NOTE]
 
 
 def attention(looked: Looked, watched: Watched | None = None) -> tuple[Attention, ...]:
     """All of it that the last look tells, and what was watched besides."""
-    empty = [] if looked.topics else [_EMPTY]
+    empty = [] if looked.topics else [_GONE if looked.had_topics else _EMPTY]
     found = [*empty, *map(_unread, looked.unread), *(one for row in group_rows(looked) for one in _of_group(row))]
     found += [] if watched is None else _of_watched(watched)
     return tuple(sorted(found, key=lambda one: (_ORDER.index(one.urgency), -one.count, one.text)))

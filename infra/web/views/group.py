@@ -11,7 +11,7 @@ from ....consumers.trace.held import HeldUp, held_up
 from ....coordinator import GroupDescription, GroupNotFound, ParkedGroup, QueueStanding
 from ....coordinator.groups.record import setting_text
 from ....coordinator.operators.operators import read_cell
-from ..faults import Part
+from ..faults import Fault, Part
 from .page import Asked, Crumb, Page, Scene
 
 PARKED_SHOWN = 200
@@ -75,6 +75,8 @@ class GroupShown:
     """What the page shows."""
 
     group: str
+    left_out: Fault | None
+    """Why topics of the group are left out; None: none is."""
     standing: Part[Standing]
     parked: Part[Parked]
     held: Part[HeldMessages]
@@ -82,29 +84,37 @@ class GroupShown:
 
 async def gather(scene: Scene, asked: Asked) -> GroupShown:
     name = asked["group"]
-
-    async def described(lake: Lake) -> GroupDescription:
-        return await lake.describe_group(name, table_age=scene.source.refresh)
-
-    async def parked(lake: Lake) -> Parked:
-        found = await lake.parked(name)
-        return Parked(total=len(found), rows=tuple(found[:PARKED_SHOWN]))
-
-    found = await scene.part(described, fatal=(GroupNotFound,))
-    if found.value is None:
+    whole = await scene.part(lambda lake: lake.describe_group(name), fatal=(GroupNotFound,))
+    found = whole.value or (await scene.part(lambda lake: _readable(scene, lake, name))).value
+    if found is None:
         return GroupShown(
             group=name,
-            standing=Part(fault=found.fault),
-            parked=await scene.part(parked),
-            held=Part(value=HeldMessages(total=0, rows=())),
+            left_out=None,
+            standing=Part(fault=whole.fault),
+            parked=Part(fault=whole.fault),
+            held=Part(fault=whole.fault),
         )
-    queues = found.value.queues
-    if any(one.parked for one in queues):
-        stopped = await scene.part(parked)
-    else:  # to ask which ones are parked reads each queue's cell once more
-        stopped = Part(value=Parked(total=0, rows=()))
-    held = await scene.part(lambda lake: held_of(lake, name, queues))
-    return GroupShown(group=name, standing=Part(value=standing_of(found.value)), parked=stopped, held=held)
+    queues = found.queues
+    topics = sorted({one.topic for one in queues if one.parked})
+
+    async def parked(lake: Lake) -> Parked:
+        rows = [one for topic in topics for one in await lake.parked(name, topic=topic)]
+        return Parked(total=len(rows), rows=tuple(rows[:PARKED_SHOWN]))
+
+    return GroupShown(
+        group=name,
+        left_out=whole.fault,
+        standing=Part(value=standing_of(found)),
+        parked=await scene.part(parked),  # which reads no cell where nothing is parked
+        held=await scene.part(lambda lake: held_of(lake, name, queues)),
+    )
+
+
+async def _readable(scene: Scene, lake: Lake, group: str) -> GroupDescription | None:
+    """The group on those of its topics that the last look could read. None: on none."""
+    record, looked = await lake.coordination.groups.get(group), await scene.source.look()
+    queues = tuple(queue.standing for one in looked.group(group) for queue in one.queues)
+    return GroupDescription(group, record.settings, record.all_members, queues) if queues else None
 
 
 async def held_of(lake: Lake, group: str, queues: Sequence[QueueStanding]) -> HeldMessages:

@@ -272,6 +272,24 @@ def test_a_damaged_topic_is_told_and_the_rest_works(console: Open, stuck: Path) 
     browser.page("/groups/billing")
 
 
+def test_a_group_shows_its_other_topics_where_one_cannot_be_read(console: Open, stuck: Path) -> None:
+    with connect(stuck) as lake:
+        lake.reset_offsets("billing", "mails", "earliest")
+        with lake.producer("mails", linger=timedelta(0)) as producer:
+            producer.send(Message(b"hello")).result(timeout=TIMEOUT_S)
+    browser = console()
+    assert browser.api("/groups/billing")["left_out"] is None
+    (stuck / "topics" / "mails" / "topic.json").write_bytes(b"damaged")
+    shown = console().api("/groups/billing")
+    assert "topics/mails/topic.json" in {fact["value"] for fact in shown["left_out"]["facts"]}
+    standing = shown["standing"]["value"]
+    assert (standing["topics"], standing["lag"], standing["settings"]["dead_letter_policy"]) == (["orders"], 4, "park")
+    assert {one["message_group"] for one in shown["parked"]["value"]["rows"]} == {HOSTILE, "cid"}
+    page = console().page("/groups/billing")
+    assert "Not all topics of the group can be read" in page
+    assert "Release all" in page
+
+
 def test_a_damaged_cell_is_what_needs_attention_first(console: Open, stuck: Path) -> None:
     write_cell(stuck, b"\xff not what was written")
     browser = console()
@@ -284,7 +302,9 @@ def test_a_lake_that_vanishes_and_comes_back_is_shown_again(console: Open, stuck
     assert browser.api("/")["topics"] == 2
     shutil.rmtree(stuck)
     wait_until(lambda: browser.api("/")["topics"] == 0, "the lake gone")
-    assert browser.api("/")["attention"][0]["kind"] == "empty"
+    (gone,) = browser.api("/")["attention"]
+    assert (gone["kind"], gone["urgency"]) == ("gone", "act")
+    assert "had topics, and has none any more" in browser.page("/")
     browser.page("/topics/orders", status=404)
     fill(stuck)
     park(stuck)
