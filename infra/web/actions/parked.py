@@ -49,51 +49,6 @@ def _preview_of(found: Sequence[ParkedGroup], sentence: str, *, type_name: str |
     )
 
 
-async def preview_release(scene: Scene, chosen: ChosenGroups) -> Preview:
-    found = await _parked(scene, chosen)
-    sentence = f"{_groups(found)} of {chosen.group} will be tried again, with no failure counted against them."
-    return _preview_of(found, sentence, type_name=None)
-
-
-async def preview_skip(scene: Scene, chosen: ChosenGroups) -> Preview:
-    found = await _parked(scene, chosen)
-    sentence = f"{_groups(found)} of {chosen.group} will go on behind the message that stopped each, which becomes a dead letter."
-    return _preview_of(found, sentence, type_name=chosen.group)
-
-
-async def release(scene: Scene, chosen: ChosenGroups, preview: Preview) -> Done:
-    return await _order(scene, chosen, preview, "release")
-
-
-async def skip(scene: Scene, chosen: ChosenGroups, preview: Preview) -> Done:
-    return await _order(scene, chosen, preview, "skip")
-
-
-async def _order(scene: Scene, chosen: ChosenGroups, preview: Preview, order: Literal["release", "skip"]) -> Done:
-    meant = cast("frozenset[tuple[str, int, int]]", preview.meant)
-
-    async def ordered(lake: Lake) -> list[ParkedGroup]:
-        command = getattr(Operators(lake, lake.coordination), order)
-        found: list[ParkedGroup] = await command(
-            chosen.group, topic=chosen.topic, queue=chosen.queue, message_group=chosen.message_group, only=meant
-        )
-        return found
-
-    found = await scene.using(ordered)
-    if not found:
-        raise InvalidArgument(
-            "nothing of these is parked any more",
-            operation=order,
-            object=chosen.group,
-            hint="somebody else released or skipped them; reload the group's page",
-        )
-    done = "released" if order == "release" else "skipped"
-    return Done(
-        summary=f"{_groups(found)} {done}; the owners of the queues carry it out within seconds.",
-        counts=(Count(name="message groups", value=len(found)),),
-    )
-
-
 def _groups(found: Sequence[ParkedGroup]) -> str:
     return "1 message group" if len(found) == 1 else f"{len(found):,} message groups"
 
@@ -107,28 +62,62 @@ def _words(order: str, chosen: ChosenGroups) -> list[str]:
     return words
 
 
-def _back(chosen: ChosenGroups) -> Crumb:
-    return Crumb(f"Consumer group {chosen.group}", "group", {"group": chosen.group})
+def ordering(
+    order: Literal["release", "skip"], *, title: str, about: str, will: str, done: str, gives_up: bool
+) -> Action[ChosenGroups]:
+    """The action that gives this order to parked message groups. One that gives messages up asks for the consumer group's name."""
+
+    async def preview(scene: Scene, chosen: ChosenGroups) -> Preview:
+        found = await _parked(scene, chosen)
+        sentence = f"{_groups(found)} of {chosen.group} will {will}"
+        return _preview_of(found, sentence, type_name=chosen.group if gives_up else None)
+
+    async def do(scene: Scene, chosen: ChosenGroups, preview: Preview) -> Done:
+        meant = cast("frozenset[tuple[str, int, int]]", preview.meant)
+
+        async def ordered(lake: Lake) -> list[ParkedGroup]:
+            operators = Operators(lake, lake.coordination)
+            give = operators.release if order == "release" else operators.skip
+            return await give(chosen.group, topic=chosen.topic, queue=chosen.queue, message_group=chosen.message_group, only=meant)
+
+        found = await scene.using(ordered)
+        if not found:
+            raise InvalidArgument(
+                "nothing of these is parked any more",
+                operation=order,
+                object=chosen.group,
+                hint="somebody else released or skipped them; reload the group's page",
+            )
+        return Done(
+            summary=f"{_groups(found)} {done}; the owners of the queues carry it out within seconds.",
+            counts=(Count(name="message groups", value=len(found)),),
+        )
+
+    return Action(
+        name=order,
+        title=title,
+        about=about,
+        arguments=ChosenGroups,
+        preview=preview,
+        do=do,
+        command=lambda chosen: _words(order, chosen),
+        back=lambda chosen: Crumb(f"Consumer group {chosen.group}", "group", {"group": chosen.group}),
+    )
 
 
-RELEASE = Action(
-    name="release",
+RELEASE = ordering(
+    "release",
     title="Release parked message groups",
     about="Tries the messages that parked message groups stand at again, with no failure counted against them.",
-    arguments=ChosenGroups,
-    preview=preview_release,
-    do=release,
-    command=lambda chosen: _words("release", chosen),
-    back=_back,
+    will="be tried again, with no failure counted against them.",
+    done="released",
+    gives_up=False,
 )
-
-SKIP = Action(
-    name="skip",
+SKIP = ordering(
+    "skip",
     title="Skip parked messages",
     about="Gives up the messages that parked message groups stand at: each becomes a dead letter, and its message group goes on.",
-    arguments=ChosenGroups,
-    preview=preview_skip,
-    do=skip,
-    command=lambda chosen: _words("skip", chosen),
-    back=_back,
+    will="go on behind the message that stopped each, which becomes a dead letter.",
+    done="skipped",
+    gives_up=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from ....aio import Lake
 from ....log.errors import PenstockError
-from ....log.filter.filters import check_filter, passing
+from ....log.filter.filters import Filter, passing
 from ....log.message.message import views
 from ....log.read.reader import Reader
 from ....log.runtime.runtime import Runtime
 from ....log.schema.topic_schema import TopicSchema
+from ....log.table.delta.lookup import Lookup
 from ...console.output import json_line
 from ...operating.documents import document
 from ..documents import document as values_of
@@ -23,7 +24,7 @@ from ..faults import Fault
 from .messages import AFTER, CONDITIONS, START, conditions_of
 from .page import Asked, Download, Given, Scene
 from .positions import cursor_of, cursor_text, position_of
-from .scan import Conditions, Extent, Offsets, extent, resolved
+from .scan import Extent, Offsets, extent, resolved
 
 LINES_MAX = 10_000
 LINES_BYTES_MAX = 64 * 2**20
@@ -40,7 +41,9 @@ class Lines:
 
     reader: Reader
     schema: TopicSchema | None
-    conditions: Conditions
+    lookup: Lookup | None
+    """What Bloom filters find; None: all messages are read."""
+    filters: Sequence[Filter]
     extent: Extent
     at: dict[int, int]
     """The next offset of each queue; moves along."""
@@ -50,8 +53,7 @@ class Lines:
     async def of(lake: Lake, topic: str, asked: Asked, runtime: Runtime) -> Lines:
         """The lines that a viewer asks for, all of it checked. Raises `InvalidArgument`, `TopicNotFound` and `OffsetOutOfRange`."""
         reader, conditions, schema = await lake.reader(topic), conditions_of(asked), await lake.topic_schema(topic)
-        for one in conditions.filters:
-            check_filter(one, schema)
+        filters = conditions.filters(schema)
         seen = await extent(reader, conditions.queue)
         start, after = asked.text("start"), asked.text("after")
         begin: Offsets = seen.earliest
@@ -59,14 +61,13 @@ class Lines:
             begin = seen.clipped(cursor_of(after))
         elif start is not None:
             begin = await resolved(reader, seen, position_of(start, operation="download"))
-        return Lines(reader, schema, conditions, seen, dict(begin), runtime)
+        return Lines(reader, schema, conditions.lookup, filters, seen, dict(begin), runtime)
 
     async def text(self) -> AsyncIterator[str]:
         """The lines one by one."""
         until_s, count, size, looked = self.runtime.clock.monotonic_s() + SECONDS_MAX, 0, 0, 0
-        filters = self.conditions.filters
         async for rows, behind in self._parts():
-            matching = await self.runtime.offload(partial(passing, rows, filters, self.schema))  # it may take seconds
+            matching = await self.runtime.offload(partial(passing, rows, self.filters, self.schema))  # it may take seconds
             for message in views(self.reader.topic, matching):
                 line = json_line(document(message))
                 count, size = count + 1, size + len(line)
@@ -87,13 +88,12 @@ class Lines:
 
     async def _parts(self) -> AsyncIterator[tuple[pa.RecordBatch | pa.Table, Offsets]]:
         """Rows of one queue that may be among the lines, and the offset of that queue to go on from behind them."""
-        lookup = self.conditions.lookup
-        if lookup is None:
+        if self.lookup is None:
             async for batch in self.reader.ranges(self._left):
                 yield batch, {batch.column("queue")[0].as_py(): batch.column("offset")[batch.num_rows - 1].as_py() + 1}
             return
         while left := self._left:
-            found = await self.reader.find(lookup, left, limit=_FOUND_AT_ONCE, files=_FILES_MAX)
+            found = await self.reader.find(self.lookup, left, limit=_FOUND_AT_ONCE, files=_FILES_MAX)
             for queue, (_, end) in found.looked.items():
                 yield found.rows.filter(pc.equal(found.rows["queue"], queue)), {queue: end}
 

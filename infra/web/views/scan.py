@@ -59,10 +59,12 @@ class Conditions:
             return None
         return Lookup(message_id=self.message_id, key=self.key, message_group=self.message_group)
 
-    @property
-    def filters(self) -> list[Filter]:
-        """What each message is judged by. Raises `InvalidArgument`."""
-        return filters_of(self.tag, self.where) if self.tag is not None or self.where is not None else []
+    def filters(self, schema: TopicSchema | None) -> list[Filter]:
+        """What each message of a topic with this schema is judged by. Raises `InvalidArgument`."""
+        found = filters_of(self.tag, self.where) if self.tag is not None or self.where is not None else []
+        for one in found:
+            check_filter(one, schema)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +148,7 @@ class Scan:
     _fields: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._filters = self.conditions.filters
-        for one in self._filters:
-            check_filter(one, self.schema)
+        self._filters = self.conditions.filters(self.schema)
         self._fields = fields_of(self.schema)
 
     async def before(self, offsets: Offsets) -> Look:
