@@ -10,8 +10,11 @@ from typing import Any
 
 import axe_playwright_python
 import pytest
+from playwright.sync_api import expect
 
 from penstock.infra.web.actions.all import ACTIONS
+from penstock.infra.web.server.options import Role
+from penstock.infra.web.server.passwords import line_of
 from penstock.infra.web.views.pages import PAGES
 from tests.infra.web.journeys.chromium import LARGE, PHONE, Window
 from tests.infra.web.journeys.conftest import Open
@@ -21,6 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.chromium]
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 KINDS = {page.name: re.compile(re.sub(r"\\\{\w+(:path)?\\\}", "[^/]+", re.escape(f"/l/lake{page.path}"))) for page in PAGES}
 KINDS |= {name: re.compile(f"/l/lake/actions/{name}") for name in ACTIONS}
+RESET = "/l/lake/actions/reset?group=warehouse&topic=orders&to=earliest"
+"""What a form leads to, and no link."""
 VISITS = 5
 """The pages of a kind that are visited for their links: not every topic has message groups."""
 VIOLATIONS = """async () => (await axe.run()).violations.map(
@@ -30,7 +35,8 @@ VIOLATIONS = """async () => (await axe.run()).violations.map(
 def one_of_each(window: Window) -> Iterator[str]:
     """Open a page of each kind, as links lead to them from the overview on: their names."""
     visits: Counter[str] = Counter()
-    waiting, seen = ["/l/lake/"], {"/l/lake/"}
+    waiting = ["/l/lake/", RESET]
+    seen = set(waiting)
     while waiting and len(visits) < len(KINDS):
         path = waiting.pop(0)
         kind = next((name for name, pattern in KINDS.items() if pattern.fullmatch(path.partition("?")[0])), None)
@@ -59,18 +65,61 @@ def too_wide(window: Window) -> Any:
     return window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
+def oddities(window: Window, name: str) -> dict[str, object]:
+    """What is wrong with the page, on a large screen and on a phone. Pictures of both are kept."""
+    odd: dict[str, object] = {}
+    for size, place in ((LARGE, name), (PHONE, f"{name}-phone")):
+        window.page.set_viewport_size(size)  # type: ignore[arg-type] # a dict of its keys
+        if found := violations(window):
+            odd[place] = found
+        if (pixels := too_wide(window)) > 0:
+            odd[f"{place} (width)"] = f"{pixels} pixels too wide"
+        window.shot(place)
+    return odd
+
+
+def told(odd: dict[str, object]) -> str:
+    """All of it, for a test's message."""
+    return "\n".join(f"{name}: {what}" for name, what in odd.items())
+
+
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
 def test_every_page_is_accessible_and_fits_a_phone(look: Open, scheme: str) -> None:
     window = look(color_scheme=scheme)
     pages, odd = set[str](), dict[str, object]()
     for name in one_of_each(window):
         pages.add(name)
-        if found := violations(window):
-            odd[f"{name} ({scheme})"] = found
-        window.shot(f"{name}-{scheme}")
-        window.page.set_viewport_size(PHONE)  # type: ignore[arg-type]
-        if (pixels := too_wide(window)) > 0:
-            odd[f"{name} (phone)"] = f"{pixels} pixels too wide"
-        window.shot(f"{name}-{scheme}-phone")
-    assert not odd, "\n".join(f"{name}: {what}" for name, what in odd.items())
-    assert pages >= {page.name for page in PAGES}
+        odd |= oddities(window, f"{name}-{scheme}")
+    assert not odd, told(odd)
+    assert pages >= {page.name for page in PAGES} | ACTIONS.keys()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_is_no_page_of_a_lake_is_accessible_too(window: Open, lake: Path, tmp_path: Path, scheme: str) -> None:
+    """Errors, parts that fail, what was done, the log-in and the list of lakes."""
+    seen, odd = window(lake, of_browser={"color_scheme": scheme}), dict[str, object]()
+    for name, path, status in (
+        ("no-page", "/nowhere", 404),
+        ("no-topic", "/topics/none", 404),
+        ("bad-condition", "/topics/orders/messages?where=total%20%3E", 200),
+        ("not-confirmed", "/actions/skip?group=warehouse", 200),
+        ("nothing-found", "/topics/orders/messages?key=none", 200),
+    ):
+        seen.go(path, status=status)
+        odd |= oddities(seen, f"{name}-{scheme}")
+    seen.go("/actions/release?group=warehouse")
+    seen.page.get_by_role("button", name="Release parked message groups").click()
+    expect(seen.page.get_by_role("status").first).to_contain_text("3 message groups released")
+    odd |= oddities(seen, f"done-{scheme}")
+    passwords = tmp_path / "passwords"
+    passwords.write_text(line_of("ann", Role.VIEWER, "correct horse battery", b"salt" * 4))
+    guarded = window(lake, of_browser={"color_scheme": scheme}, password_file=passwords)
+    guarded.page.goto("/login")
+    guarded.page.get_by_label("Name").fill("ann")
+    guarded.page.get_by_label("Password").fill("wrong horse battery")
+    guarded.page.get_by_role("button", name="Log in").click()
+    expect(guarded.page.get_by_role("alert")).to_be_visible()
+    guarded.faults.clear()  # a browser tells of the status 403 in its console
+    odd |= oddities(guarded, f"log-in-{scheme}")
+    assert not odd, told(odd)
