@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ....aio import Lake
 from ....coordinator.operators.lake_view import GroupSeen, LakeSeen, LakeView, Unread
@@ -61,6 +61,13 @@ class Looked:
     unread: tuple[UnreadThing, ...] = ()
     had_topics: bool = False
     """Whether this console has seen topics in the lake, now or before."""
+    _made: dict[Callable[[Looked], object], object] = field(init=False, default_factory=dict, repr=False, compare=False)
+
+    def once(self, make: Callable[[Looked], T]) -> T:
+        """What ``make`` gives of this look: made once, for all who ask while the look is kept."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast("T", self._made[make])
 
     def group(self, name: str) -> tuple[GroupSeen, ...]:
         """A consumer group on each of its topics."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -97,11 +98,14 @@ def overview_of(looked: Looked, more: Watched, drawn: tuple[Chart, ...], costs: 
 
 def busiest(looked: Looked, rows: Sequence[GroupRow]) -> list[BusyTopic]:
     """The topics that groups read, those with the highest rates first."""
-    rates, found = stored_per_second(looked), []
-    for topic, messages in stored(looked.seen).items():
-        readers = [one for one in rows if one.topic == topic]
-        rate, lag = rates.get(topic), sum(one.lag for one in readers)
-        found.append(BusyTopic(topic=topic, stored_per_second=rate, messages=messages, groups=len(readers), lag=lag))
+    rates, groups, lag = stored_per_second(looked), Counter[str](), Counter[str]()
+    for row in rows:
+        groups[row.topic] += 1
+        lag[row.topic] += row.lag
+    found = (
+        BusyTopic(topic=topic, stored_per_second=rates.get(topic), messages=messages, groups=groups[topic], lag=lag[topic])
+        for topic, messages in stored(looked.seen).items()
+    )
     return sorted(found, key=lambda one: (-(one.stored_per_second or 0.0), -one.messages, one.topic))
 
 

@@ -32,8 +32,12 @@ class GroupRow:
     """The dead letters ever written."""
 
 
-def group_rows(looked: Looked) -> list[GroupRow]:
+def group_rows(looked: Looked) -> Sequence[GroupRow]:
     """All groups on all topics, with the greatest lag first."""
+    return looked.once(_group_rows)
+
+
+def _group_rows(looked: Looked) -> Sequence[GroupRow]:
     before = {(one.group, one.topic): one for one in (looked.before.groups if looked.before is not None else ())}
     took_s = 0.0 if looked.before is None else looked.seen.ended_s - looked.before.ended_s
     rows = (_row(one, before.get((one.group, one.topic)), took_s) for one in looked.seen.groups)

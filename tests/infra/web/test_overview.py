@@ -22,6 +22,7 @@ from penstock.infra.web.views import timers, watched
 from penstock.infra.web.views.charts import GAP_S, HEIGHT, THIN_S, WIDTH, charts, lines
 from penstock.infra.web.views.money import cells_of, money
 from penstock.infra.web.views.overview import PAGE, Overview, overview_of
+from penstock.infra.web.views.rows import group_rows
 from tests.infra.web.conftest import Browser, Open
 from tests.infra.web.test_changes import syncing
 from tests.infra.web.test_transactions import left_open, paying
@@ -101,6 +102,13 @@ def test_an_hour_of_points_is_drawn_by_few_of_them() -> None:
     assert len(line.split()) <= HOUR_S / THIN_S + 2
     assert ",3.0" in line  # the peak stays
     assert line.endswith("237.0,45.0")
+
+
+def test_rows_of_a_look_are_made_once_for_all_pages() -> None:
+    looked = Looked(at=NOW, topics=("orders",), seen=seen(("a/1", 3)))
+    assert group_rows(looked) is group_rows(looked)
+    other = Looked(at=NOW, topics=("orders",), seen=seen(("a/1", 4)))
+    assert group_rows(other) is not group_rows(looked)
 
 
 def test_the_busiest_topics_are_told_with_their_rates(console: Open, folder: Path) -> None:
