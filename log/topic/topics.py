@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import TypeVar, cast
 
 import pyarrow as pa
 
@@ -38,6 +39,8 @@ from ..tail.tail import Tail
 from .records import not_found, read_record
 from .settings import TopicRecord, TopicSettings, encode_record
 
+T = TypeVar("T")
+
 ACTION_TIMEOUT_S = 60.0
 _CHANGE_CHARS_MAX = 300
 
@@ -62,11 +65,18 @@ class Topic:
         self.tail = tail
         self.store_times: dict[tuple[int, int], datetime] = {}
         """The store times of single messages that were read, by queue and offset: they never change."""
+        self._beside: dict[Callable[[Topic], object], object] = {}
         self._pace = pace
         self._appender: Appender | None = None
         self._life: int | None = None
         self.evolving = asyncio.Lock()
         """Held while this process evolves the schema: one entry may carry all actions that it has waiting."""
+
+    def beside(self, make: Callable[[Topic], T]) -> T:
+        """What ``make`` makes of the topic, made once for all who use it: parts of which this layer knows nothing."""
+        if make not in self._beside:
+            self._beside[make] = make(self)
+        return cast("T", self._beside[make])
 
     @property
     def life(self) -> int:

@@ -67,11 +67,8 @@ class DeltaLog:
 
     async def refresh(self) -> Snapshot:
         """The newest snapshot; `Snapshot.exists` is false when there is no table. Raises `DataDamaged`."""
-        if not self.snapshot.exists or self.is_stale():
-            self.snapshot = loaded = await self._load()
-            return loaded
         hits = 0
-        while True:
+        while self.snapshot.exists and not self.is_stale():  # another task may forget it meanwhile
             sent_s, before = self.now_s, self.snapshot
             version = before.version + 1
             key = self._commit_key(version)
@@ -86,6 +83,8 @@ class DeltaLog:
             hits += 1
             if hits % _HITS_IN_A_ROW == 0:
                 await self._leap()
+        self.snapshot = loaded = await self._load()
+        return loaded
 
     async def _leap(self) -> None:
         """Advance by many versions at once, from a checkpoint when one lies far ahead."""

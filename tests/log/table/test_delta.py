@@ -149,6 +149,37 @@ def test_old_versions_go_behind_an_old_checkpoint_and_a_stale_process_notices() 
     run(test)
 
 
+class Forgetful(StoreWrapper):
+    """Calls ``forget`` once while a version is being read."""
+
+    forget: Callable[[], None] | None = None
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        if self.forget is not None and call.key.endswith(".json"):
+            self.forget, forget = None, self.forget
+            forget()
+        return await run()
+
+
+@pytest.mark.parametrize("came", [0, 1])
+def test_a_table_forgotten_while_it_is_refreshed_is_loaded_anew(came: int) -> None:
+    async def test() -> None:
+        log = await published()
+        store = Forgetful(log.store)
+        delta = delta_of(log, store)
+        await delta.refresh()
+        await delta.write_checkpoint()
+        await log.store.delete(f"{delta.root}_delta_log/{0:020}.json")  # as the clean-up of old versions does
+        publisher = Publisher(log.store, log.paths, log.record, log.runtime)
+        for _ in range(came):
+            await log.send({0: 2})
+            await publisher.publish_once()
+        store.forget = delta.forget
+        assert await delta.refresh() == await delta_of(log).refresh()
+
+    run(test)
+
+
 class Deep(StoreWrapper):
     """Counts GETs and LISTs, and how many calls were under way at once."""
 
