@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,10 @@ def test_syncs_that_stand_still_come_first_with_the_event_that_stops_them(consol
     assert {one["folder"]: one["commits"] for one in going["tables"]} == {"sales.items": 0, "sales.orders": 3}
     page = browser.page("/changes")
     assert HOSTILE not in page
-    assert "penstock read orders --queue 0 --start 1 --limit 1 --json" in html.unescape(page)
+    (link,) = re.findall(r'<a href="/l/lake(/topics/orders/messages[^"]*)">The event</a>', html.unescape(page))
+    assert browser.api(link)["found"]["value"]["rows"][0]["offset"] == stop["offset"]
+    assert "penstock read orders --queue=0 --end=2" in html.unescape(browser.page(link))
+    assert "start the sync again: it begins with these events" in page
     assert [row["name"] for row in browser.api("/changes?filter=none")["syncs"]["value"]["rows"]] == []
 
 
