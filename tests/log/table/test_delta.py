@@ -155,8 +155,9 @@ class Forgetful(StoreWrapper):
     forget: Callable[[], None] | None = None
 
     async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
-        if self.forget is not None and call.key.endswith(".json"):
-            self.forget, forget = None, self.forget
+        forget = self.forget
+        if forget is not None and call.key.endswith(".json"):
+            self.forget = None
             forget()
         return await run()
 
