@@ -105,7 +105,7 @@ def _on_s3(topics: int, groups: int, size: str, *, hours: int, asks: int) -> Ite
 
     async def look() -> tuple[dict[str, list[tuple[float, StoreStatistics]]], StoreStatistics]:
         runtime = client.process.runtime
-        source = LakeSource("lake", lambda: aio.Lake(client.store, runtime=runtime), runtime, refresh, is_thrifty=True)
+        source = LakeSource("lake", lambda: aio.Lake(client.store, runtime=runtime), runtime, refresh, is_far=True, is_thrifty=True)
         scene, found = Scene(source), dict[str, list[tuple[float, StoreStatistics]]]()
 
         async def asked(name: str, work: Callable[[], Awaitable[object]]) -> None:

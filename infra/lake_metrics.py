@@ -21,11 +21,16 @@ _LOOKS_KEPT = 3
 """The number of intervals after which what the last look found is not shown any more."""
 
 
-def view_of(lake: Lake, *, precise: timedelta, only: Collection[str] = ()) -> LakeView:
-    """The looks at a lake, with its waiting timers counted."""
+def view_of(lake: Lake, *, precise: timedelta, only: Collection[str] = (), lists: bool = False) -> LakeView:
+    """The looks at a lake, with its waiting timers counted. ``lists``: see `LakeView`."""
     timers = timer_cells(lake)
     return LakeView(
-        lake, lake.coordination.cells, waiting=lambda topic: sent_and_waiting(lake, timers, topic), only=only, precise=precise
+        lake,
+        lake.coordination.cells,
+        waiting=lambda topic: sent_and_waiting(lake, timers, topic),
+        only=only,
+        precise=precise,
+        lists=lists,
     )
 
 

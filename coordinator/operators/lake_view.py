@@ -16,8 +16,9 @@ from enum import StrEnum
 from ...log.errors import PenstockError, TopicDeleted, TopicNotFound
 from ...log.lake import Lake
 from ...log.message.message import to_us
-from ...log.paths import is_timer_log, topic_of
+from ...log.paths import TOPICS, is_timer_log, topic_of
 from ...log.read.reader import Reader
+from ...log.read.tables import table_of
 from ...log.topic.records import topic_names
 from ...log.topic.settings import TopicSettings
 from ...log.topic.topics import Topic
@@ -31,11 +32,19 @@ from ..queues.commands import begin, caught_up
 from ..workers.lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighted
 from ..workers.liveness import WorkerSeen, WorkerState, state_of
 from .describe import QueueStanding, oldest_unsettled, standing
+from .listed_ends import ListedEnds
 from .store_times import Mark, StoreTimes
 
 READS_MAX = 64
 """The most messages that one look reads to learn how old they are."""
-_AT_ONCE = 8
+_AT_ONCE = 32
+_LISTED_TOPICS_MIN = 8
+"""The number of topics from which on one LIST costs less than to ask each of them."""
+_LISTED_KEYS = 60
+_LISTED_KEYS_MAX = 60_000
+"""How many objects for each topic, and of all, a LIST may show and still cost less."""
+_LOOKS_WITHOUT_LIST = 30
+"""The number of looks after a LIST that showed too many."""
 _PREFIXES = (GROUPS, QUEUES, WORKERS)
 
 
@@ -119,6 +128,8 @@ class _End:
     reader: Reader
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
     times: dict[int, StoreTimes] = field(default_factory=dict)
+    unmoved_ms: int | None = None
+    """When this look's LIST was sent, if it says that log and table stand where they did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +153,19 @@ class LakeView:
     """The looks of one process.
 
     ``only`` names the topics that it may know of; empty: all. ``precise`` is how far the age of a message may be off, besides a tenth
-    of it. ``waiting`` counts delayed messages.
+    of it. ``waiting`` counts delayed messages. ``lists`` says that requests are what a look costs, so that one LIST is worth many GETs.
     """
 
-    def __init__(self, lake: Lake, cells: Cells, *, waiting: Waiting, only: Collection[str] = (), precise: timedelta) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        cells: Cells,
+        *,
+        waiting: Waiting,
+        only: Collection[str] = (),
+        precise: timedelta,
+        lists: bool = False,
+    ) -> None:
         self._lake = lake
         self._cells = cells
         self._waiting = waiting
@@ -157,6 +177,8 @@ class LakeView:
         self._workers: dict[str, WorkerSeen] = {}
         self._ends: dict[str, _End] = {}
         self._first_read = 0
+        self._lists = lists and not only
+        self._looks_without_list = 0
         self.unread: Counter[tuple[Unread, str]] = Counter()
         """How often each thing could not be read, by kind and name. Any thread may copy it."""
 
@@ -281,6 +303,7 @@ class LakeView:
         """Read the ends of these topics, each once for all its groups."""
         limit = asyncio.Semaphore(_AT_ONCE)
         before, self._ends = self._ends, {}
+        await self._prove_unmoved(before)
 
         async def follow(name: str) -> None:
             async with limit:
@@ -293,8 +316,34 @@ class LakeView:
 
         await asyncio.gather(*map(follow, sorted(names)))
 
+    async def _prove_unmoved(self, known: Mapping[str, _End]) -> None:
+        """Note of which topics one LIST says that they stand where they did, unless the lake has too many objects for that."""
+        if not self._lists or len(known) < _LISTED_TOPICS_MIN:
+            return
+        if self._looks_without_list:
+            self._looks_without_list -= 1
+            return
+        clock, most = self._lake.runtime.clock, min(_LISTED_KEYS * len(known), _LISTED_KEYS_MAX)
+        sent_s, sent_ms = clock.monotonic_s(), clock.wall_ms()
+        objects = await self._lake.store.list(TOPICS, max_keys=most + 1)
+        if len(objects) > most:
+            self._looks_without_list = _LOOKS_WITHOUT_LIST
+            return
+        listed = ListedEnds(objects)
+        for name, end in known.items():
+            entry, table = end.topic.tail.state.entry, table_of(end.topic)
+            version = table.snapshot.version
+            if table.was_read and listed.of(name).stands(entry=entry, table=end.topic.record.table, version=version):
+                end.topic.tail.view.prove(entry, sent_s)
+                table.prove(version, sent_s)
+                end.unmoved_ms = sent_ms
+
     async def _end(self, name: str, known: _End | None) -> _End:
         looked_ms = self._lake.runtime.clock.wall_ms()
+        if known is not None and known.unmoved_ms is not None:
+            looked_ms, known.unmoved_ms = known.unmoved_ms, None
+            if await self._lake.topic(name) is known.topic:
+                return self._marked(replace(known, offsets=known.reader.known_offsets()), looked_ms)
         try:
             return self._marked(await self._offsets(name, known), looked_ms)
         except TopicDeleted:

@@ -120,7 +120,9 @@ class Lakes:
                 store = CountingStore(open_store(one.url, runtime=runtime))
                 return connect(store=store, runtime=runtime, read_only=read_only, coordination=one.coordination, maintenance=False)
 
-            return LakeSource(one.name, open_it, runtime, one.looks_kept, one.coordination, is_thrifty=one.is_thrifty)
+            return LakeSource(
+                one.name, open_it, runtime, one.looks_kept, one.coordination, is_far=one.is_far, is_thrifty=one.is_thrifty
+            )
 
         return Lakes([source(one) for one in options])
 

@@ -102,6 +102,8 @@ class LakeSource:
     refresh: timedelta
     coordination: str | None = None
     """The table of consumer groups as it was named; None: the lake's default."""
+    is_far: bool = False
+    """Whether requests are what a look costs."""
     is_thrifty: bool = False
     """Whether pages that stay open look less often where a look costs more; the lake's store is a `CountingStore` then."""
     memo: Memo = field(init=False)
@@ -182,7 +184,7 @@ class LakeSource:
     def _open(self) -> _Opened:
         if self._opened is None:
             lake = self.open()
-            self._opened = _Opened(lake, view_of(lake, precise=self.refresh))
+            self._opened = _Opened(lake, view_of(lake, precise=self.refresh, lists=self.is_far))
         return self._opened
 
     def _lose(self, opened: _Opened, error: PenstockError) -> None:

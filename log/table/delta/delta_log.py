@@ -95,6 +95,11 @@ class DeltaLog:
         if ahead.version > self.snapshot.version:  # another task may have been faster
             self.snapshot = ahead
 
+    def prove(self, version: int, sent_s: float) -> None:
+        """Record that a request sent at ``sent_s`` showed this version to be the newest, if the snapshot is still of it."""
+        if self.snapshot.version == version:
+            self._read_s = max(self._read_s, sent_s)
+
     def forget(self) -> None:
         """Read the table from its beginning the next time: what is remembered of it and what is stored do not fit together."""
         self.snapshot, self._read_s = Snapshot(self._folder), float("-inf")

@@ -1,0 +1,59 @@
+"""What one LIST of a lake tells of its topics: whose log and table stand where they were read last. Pure.
+
+A log stands at entry v if the LIST shows nothing above v. That the next entry is absent says so unless it was trimmed. Then the floor
+lies above v, and the floor's checkpoint, which is always there, would be listed. A table stands at a version if the LIST shows no later
+one: versions are cleaned up only below a checkpoint, which would be listed, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...log.paths import TOPICS, parse_padded, topic_folder
+from ...log.stores.protocol import ObjectInfo
+
+NOTHING = -1
+
+
+@dataclass(slots=True)
+class ListedEnd:
+    """The highest numbers that a LIST shows of a topic."""
+
+    log: int = NOTHING
+    """The highest of the log's entries and checkpoints."""
+    tables: dict[str, int] = field(default_factory=dict)
+    """The highest version of each table, by its folder."""
+
+    def stands(self, *, entry: int, table: str, version: int) -> bool:
+        """Whether a log that was read up to ``entry``, and a table that was read up to ``version``, have not moved since."""
+        return self.log == entry and self.tables.get(table, NOTHING) == version
+
+
+class ListedEnds:
+    """The ends of all topics that a LIST of `TOPICS` shows."""
+
+    def __init__(self, objects: Iterable[ObjectInfo]) -> None:
+        self._ends: dict[str, ListedEnd] = {}
+        for one in objects:
+            self._take(one.key.removeprefix(TOPICS).split("/"))
+
+    def of(self, topic: str) -> ListedEnd:
+        return self._ends.get(topic_folder(topic)) or ListedEnd()
+
+    def _take(self, parts: list[str]) -> None:
+        match parts:
+            case [folder, "log", "checkpoints", name] | [folder, "log", name]:
+                end = self._end(folder)
+                end.log = max(end.log, _number(name))
+            case [folder, table, "_delta_log", name]:
+                end = self._end(folder)
+                end.tables[table] = max(end.tables.get(table, NOTHING), _number(name))
+
+    def _end(self, folder: str) -> ListedEnd:
+        return self._ends.setdefault(folder, ListedEnd())
+
+
+def _number(name: str) -> int:
+    found = parse_padded(name.partition(".")[0])
+    return NOTHING if found is None else found
