@@ -38,6 +38,7 @@ from .store_times import Mark, StoreTimes
 READS_MAX = 64
 """The most messages that one look reads to learn how old they are."""
 _AT_ONCE = 32
+_AGES_AT_ONCE = 8
 _LISTED_TOPICS_MIN = 8
 """The number of topics from which on one LIST costs less than to ask each of them."""
 _LISTED_KEYS = 60
@@ -375,16 +376,24 @@ class LakeView:
         left = READS_MAX
         topics = sorted(wanted)
         turn = self._first_read % len(topics) if topics else 0
-        for name in (*topics[turn:], *topics[:turn]):
-            if left <= 0:
-                break
-            self._first_read += 1  # the next look begins where this one ended
+
+        async def read(name: str, most: int) -> int:
             try:
-                left = await self._read_topic_ages(self._ends[name], wanted[name], left)
+                return await self._read_topic_ages(self._ends[name], wanted[name], most)
             except PenstockError as error:
                 note(Unread.TOPIC, name, error)
+                return 0
 
-    async def _read_topic_ages(self, end: _End, wanted: dict[int, set[int]], left: int) -> int:
+        waiting = [*topics[turn:], *topics[:turn]]
+        while waiting and left > 0:
+            some = waiting[: min(left, _AGES_AT_ONCE)]
+            waiting = waiting[len(some) :]
+            self._first_read += len(some)  # the next look begins where this one ended
+            left -= sum(await asyncio.gather(*(read(name, left // len(some)) for name in some)))
+
+    async def _read_topic_ages(self, end: _End, wanted: dict[int, set[int]], most: int) -> int:
+        """Read at most so many messages, and return how many were read."""
+        left = most
         while left > 0:
             now_ms = self._lake.runtime.clock.wall_ms()
             unknown = {
@@ -401,7 +410,7 @@ class LakeView:
                 wanted[queue].discard(offset)
                 if (at := stored.get(queue)) is not None:
                     end.times[queue] = end.times[queue].with_message(offset, to_us(at) // 1000)
-        return left
+        return most - left
 
     def _oldest(self, claim: _Claim) -> dict[int, int | None]:
         """The oldest unsettled message of each queue that the topic has."""
