@@ -108,7 +108,7 @@ def lines(values: Sequence[tuple[float, float]], most: float) -> tuple[str, ...]
         y = HEIGHT - _EDGE - (HEIGHT - 2 * _EDGE) * (value / most if most else 0.0)
         found[-1].append(f"{x:.1f},{y:.1f}")
         last_s = at_s
-    return tuple(" ".join(one) for one in found)
+    return tuple(" ".join(one if len(one) > 1 else 2 * one) for one in found)  # one point alone is drawn as nothing
 
 
 def steps(counts: Sequence[int]) -> str:

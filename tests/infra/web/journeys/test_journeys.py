@@ -14,7 +14,7 @@ import penstock
 from penstock import ConsumeResult, Message, MessageView
 from penstock.infra.web.server.options import Role
 from penstock.infra.web.server.passwords import SALT_BYTES, line_of
-from tests.infra.web.journeys.chromium import PHONE, Window
+from tests.infra.web.journeys.chromium import PATIENCE_MS, PHONE, Window
 from tests.infra.web.journeys.conftest import Open
 from tests.waiting import wait_until
 
@@ -233,6 +233,60 @@ def test_values_change_in_their_places(window: Open, lake: Path) -> None:
     assert (after["x"], after["y"]) == (place["x"], place["y"])
     assert page.get_by_role("heading", name="The same in a shell").bounding_box() == shell
     expect(page.locator("#live-status")).to_have_text("live")
+
+
+def test_a_reminder_is_recalled_before_it_is_due(window: Open, lake: Path) -> None:
+    seen = window(lake)
+    page = seen.page
+    seen.go("/timers")
+    page.get_by_role("link", name="reminders").click()
+    first = page.get_by_role("table", name="The messages that are due first").get_by_role("row").nth(1)
+    reminder = first.locator("code").inner_text()
+    first.get_by_role("link", name="Recall").click()
+    expect(page.locator(".summary")).to_contain_text(f"Message {reminder}")
+    expect(page.locator(".summary")).to_contain_text("will never be delivered to reminders")
+    page.get_by_label("Type reminders to confirm").fill("reminders")
+    seen.shot("recall-preview")
+    page.get_by_role("button", name="Recall the delayed message").click()
+    expect(page.get_by_role("status").first).to_contain_text(f"Recalled {reminder} of reminders")
+    with penstock.connect(lake, maintenance=False) as opened:
+        left = [one.message_id for one in opened.waiting("reminders")]
+        assert (reminder in left, len(left)) == (False, 3)
+
+
+@pytest.mark.thorough
+def test_charts_move_in_their_places(window: Open, lake: Path) -> None:
+    seen = window(lake)
+    seen.go("/")
+    lag, line = (seen.page.locator(f"[data-live='{one}:lag']") for one in ("last", "lines"))
+    before, place = int(lag.inner_text()), line.bounding_box()
+    with penstock.connect(lake, maintenance=False) as opened, opened.producer("clicks") as producer:
+        producer.send(Message(b"{}"))
+    expect(lag).to_have_text(str(before + 1), timeout=PATIENCE_MS)  # a chart has a point every five seconds
+    expect(line.locator("polyline")).to_have_count(1)
+    assert line.bounding_box() == place
+
+
+@pytest.mark.thorough
+def test_a_topic_is_checked_and_damage_is_found(window: Open, lake: Path) -> None:
+    (entry, *_) = sorted((lake / "topics" / "mails" / "log").rglob("*.*"))
+    entry.write_bytes(b"not what was written")
+    seen = window(lake)
+    page = seen.page
+    seen.go("/upkeep")
+    expect(page.get_by_role("row").filter(has_text="delivers delayed messages")).to_have_count(1)
+    page.get_by_label("Topics whose names hold").fill("orders")
+    page.get_by_role("button", name="Filter").click()
+    page.get_by_role("link", name="Check …").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Check of orders")
+    page.get_by_role("button", name="Check it now").click()
+    expect(page.locator("[data-live='state']")).to_have_text("all is well")
+    seen.go("/topics/mails/check")
+    page.get_by_role("button", name="Check it now").click()
+    expect(page.locator("[data-live='state']")).to_have_text(re.compile("DAMAGED|ended before its end"))
+    page.reload()
+    expect(page.locator("main")).to_contain_text(entry.name)
+    seen.shot("check-damaged")
 
 
 @pytest.mark.thorough
