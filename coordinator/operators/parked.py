@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,14 +37,16 @@ class ParkedGroup:
 
 async def parked_in(topic: str, reader: Reader | None, cells: Sequence[QueueCell]) -> list[ParkedGroup]:
     """The parked message groups of a topic's cells, by queue and offset. ``reader`` is None for a topic that is gone."""
-    found: list[ParkedGroup] = []
-    for queue, cell in enumerate(cells):
-        markers = sorted(
-            (marker for marker in cell.markers.values() if marker.tries.state is State.PARKED), key=lambda marker: marker.head
-        )
-        rows = {} if reader is None or not markers else await rows_at(reader, queue, [marker.head for marker in markers])
-        found += [_parked(topic, queue, marker, rows.get(marker.head, {})) for marker in markers]
-    return found
+    stopped = {
+        queue: sorted((one for one in cell.markers.values() if one.tries.state is State.PARKED), key=lambda one: one.head)
+        for queue, cell in enumerate(cells)
+    }
+    heads = {queue: [one.head for one in markers] for queue, markers in stopped.items() if markers}
+    rows: dict[tuple[int, int], dict[str, object]] = {}
+    if reader is not None and heads:
+        await reader.offsets()  # what retention dropped by now is not told
+        rows = await _rows_of(reader, heads)
+    return [_parked(topic, queue, one, rows.get((queue, one.head), {})) for queue, markers in stopped.items() for one in markers]
 
 
 def _parked(topic: str, queue: int, marker: Marker, row: dict[str, object]) -> ParkedGroup:
@@ -63,16 +66,19 @@ def _parked(topic: str, queue: int, marker: Marker, row: dict[str, object]) -> P
 
 async def rows_at(reader: Reader, queue: int, heads: Sequence[int]) -> dict[int, dict[str, object]]:
     """The messages at these ascending offsets, as far as they can be read."""
-    earliest = (await reader.offsets())[queue][0]
-    kept = [head for head in heads if head >= earliest]
-    wanted, found = set(kept), dict[int, dict[str, object]]()
-    for first, last in _runs(kept):
-        source = reader.read(queue=queue, start=first, end=last + 1, columns=_COLUMNS, damaged="skip")
-        try:
-            async for batch in source:
-                found.update((row["offset"], row) for row in batch.to_pylist() if row["offset"] in wanted)
-        finally:
-            await source.aclose()
+    return {offset: row for (_, offset), row in (await _rows_of(reader, {queue: heads})).items()}
+
+
+async def _rows_of(reader: Reader, heads: Mapping[int, Sequence[int]]) -> dict[tuple[int, int], dict[str, object]]:
+    """The messages at ascending offsets of these queues: one pass reads a run of each."""
+    wanted = {(queue, head) for queue, some in heads.items() for head in some}
+    runs = {queue: _runs(some) for queue, some in heads.items()}
+    found: dict[tuple[int, int], dict[str, object]] = {}
+    for turn in range(max(map(len, runs.values()), default=0)):
+        ranges = {queue: (some[turn][0], some[turn][1] + 1) for queue, some in runs.items() if turn < len(some)}
+        async with aclosing(reader.ranges(ranges, columns=_COLUMNS)) as batches:
+            async for batch in batches:
+                found.update((at, row) for row in batch.to_pylist() if (at := (row["queue"], row["offset"])) in wanted)
     return found
 
 

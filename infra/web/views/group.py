@@ -84,7 +84,7 @@ class GroupShown:
 
 async def gather(scene: Scene, asked: Asked) -> GroupShown:
     name = asked["group"]
-    whole = await scene.part(lambda lake: lake.describe_group(name), fatal=(GroupNotFound,))
+    whole = await scene.part(lambda lake: lake.describe_group(name, table_age=scene.source.refresh), fatal=(GroupNotFound,))
     found = whole.value or (await scene.part(lambda lake: _readable(scene, lake, name))).value
     if found is None:
         return GroupShown(
