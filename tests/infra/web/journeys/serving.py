@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,9 +21,10 @@ PATIENCE_S = 30.0
 
 
 @contextmanager
-def served(folder: Path, **options: Any) -> Iterator[str]:
-    """Its URL."""
-    stated = ConsoleOptions(lakes=(LakeOptions(name="lake", url=str(folder), refresh=REFRESH),), port=0, **options)
+def served(folder: Path, *, names: Sequence[str] = ("lake",), **options: Any) -> Iterator[str]:
+    """Its URL. It serves the lake of this folder under each of the names."""
+    lakes = tuple(LakeOptions(name=name, url=str(folder), refresh=REFRESH) for name in names)
+    stated = ConsoleOptions(lakes=lakes, port=0, **options)
     stopper, portal, port = Stopper(), Portal(), Future[int]()
 
     def run() -> None:

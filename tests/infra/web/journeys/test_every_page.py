@@ -122,4 +122,8 @@ def test_what_is_no_page_of_a_lake_is_accessible_too(window: Open, lake: Path, t
     expect(guarded.page.get_by_role("alert")).to_be_visible()
     guarded.faults.clear()  # a browser tells of the status 403 in its console
     odd |= oddities(guarded, f"log-in-{scheme}")
+    several = window(lake, of_browser={"color_scheme": scheme}, names=("lake", "copy"))
+    several.page.goto("/")
+    expect(several.page.get_by_role("link", name="copy")).to_be_visible()
+    odd |= oddities(several, f"lakes-{scheme}")
     assert not odd, told(odd)
