@@ -98,7 +98,10 @@ async def gather(scene: Scene, asked: Asked) -> GroupShown:
     topics = sorted({one.topic for one in queues if one.parked})
 
     async def parked(lake: Lake) -> Parked:
-        rows = [one for topic in topics for one in await lake.parked(name, topic=topic)]
+        if topics and whole.value is not None:
+            rows = await lake.parked(name)
+        else:  # which asks for topics that cannot be read, too
+            rows = [one for topic in topics for one in await lake.parked(name, topic=topic)]
         return Parked(total=len(rows), rows=tuple(rows[:PARKED_SHOWN]))
 
     return GroupShown(
