@@ -222,7 +222,8 @@ def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
     - MySQL: the binlog's number and position. Several changes may have the same: the rows of one statement, and all of a transaction that was
       written compressed, statement by statement. Their ``row`` does not order those, as it begins at 0 in each: the topic does.
     """
-    if "sequence" in source and isinstance(transaction, dict):
+    # Connectors of MySQL and MariaDB write it too, as null.
+    if source.get("sequence") is not None and isinstance(transaction, dict):
         return commit_position(source["sequence"], transaction.get("total_order"))
     return binlog_position(source.get("file"), source.get("pos"))
 

@@ -32,7 +32,7 @@ class _Source(msgspec.Struct, gc=False):
     database_id: UnsetType = UNSET
     name: str | None = None
     version: Any = None
-    sequence: str | UnsetType = UNSET
+    sequence: str | None = None
     file: str | UnsetType = UNSET
     pos: Any = None
     row: Any = None
@@ -103,7 +103,7 @@ def usual_change(body: bytes) -> Change | None:
     if table is None or (after is None and op != "d"):
         return None
     position = None
-    if source.sequence is not UNSET and envelope.transaction is not None:
+    if source.sequence is not None and envelope.transaction is not None:
         position = commit_position(source.sequence, envelope.transaction.total_order)
     elif source.file is not UNSET:
         position = binlog_position(source.file, source.pos)

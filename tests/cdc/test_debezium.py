@@ -135,6 +135,12 @@ def test_a_position_that_is_not_there_or_does_not_fit_is_none(source: dict[str, 
     assert position_of(source, transaction) is None
 
 
+def test_a_binlog_s_event_has_its_position_also_where_it_tells_its_transaction() -> None:
+    """As Debezium 3 writes them: all connectors write a sequence, these as null."""
+    source = {"file": "binlog.000003", "pos": 484, "row": 1, "sequence": None}
+    assert position_of(source, {"id": "0-7-12", "total_order": 3}) == position_of(source, None) == (3 << 32 | 484) << 12
+
+
 def test_a_first_transaction_without_a_commit_before_it_has_a_position() -> None:
     assert position_of({"sequence": '[null, "700"]'}, {"total_order": 1}) == 1
 

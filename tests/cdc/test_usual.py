@@ -232,6 +232,16 @@ def test_changes_of_mysql_are_read_too(file: object) -> None:
     assert found is None or (found == general(body) and found.sequence == (found.position or 0) | 2)
 
 
+def test_changes_of_mysql_that_tell_their_transaction_have_their_position() -> None:
+    source = {"db": "shop", "table": "t", "file": "mysql-bin.000003", "pos": 484, "row": 2, "sequence": None}
+    value = {"op": "c", "after": {"id": 1}, "source": source, "transaction": {"id": "0-7-12", "total_order": 3}}
+    body = json.dumps({"key": {"id": 1}, "value": value}).encode()
+    found = usual_change(body)
+    assert found is not None
+    assert found.position is not None
+    assert found == general(body)
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"null", b"[]", b'{"value": NaN}', b"[" * 5_000])
 def test_what_is_no_event_is_left_to_the_general_way(body: bytes) -> None:
     assert usual_change(body) is None
