@@ -37,10 +37,10 @@ MINUTES ?=
 .PHONY: help
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(INSTALLED) java chromium servers sdks postgres $(CLASSES) ## .venv, Java, Chromium, Spark's JARs and classes, the test servers and SDKs (all cached)
+setup: $(INSTALLED) java chromium servers sdks postgres mariadb $(CLASSES) ## .venv, Java, Chromium, Spark's JARs and classes, the test servers and SDKs (all cached)
 
 .PHONY: demo
 demo: $(INSTALLED) java $(CLASSES) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
@@ -135,6 +135,10 @@ campaign: $(INSTALLED) servers ## consumers' run until 200,000 messages are thro
 gateway-chaos: $(INSTALLED) java sdks ## three gateways killed, stopped and cut off beneath RocketMQ's SDKs, until all is through (MESSAGES=1000000, ARGS="--seed 7")
 	$(PY) -m tests.gateway.chaos.play --messages $(or $(MESSAGES),1000000) $(ARGS)
 
+.PHONY: capture-kills
+capture-kills: $(INSTALLED) java mariadb ## a capture of a MariaDB by Debezium's engine, and the server, killed beneath writers; every row compared (KILLS=100, ARGS="--seed 7")
+	$(PY) -m tests.cdc.debezium.killing --kills $(or $(KILLS),100) $(ARGS)
+
 .PHONY: soak
 soak: $(INSTALLED) servers ## the same for long (MINUTES=60)
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),60) $(ARGS)
@@ -204,6 +208,10 @@ sdks-rust: $(INSTALLED) ## RocketMQ's SDK for Rust, for the gateway's tests: som
 .PHONY: postgres
 postgres: | $(INSTALLED)
 	@scripts/setup_postgres.sh
+
+.PHONY: mariadb
+mariadb: | $(INSTALLED) java
+	@scripts/setup_mariadb.sh
 
 $(JARS): | $(INSTALLED) java
 	@echo "setup: Spark's JARs into $(PENSTOCK_CACHE)"

@@ -16,6 +16,7 @@ from penstock.spark.java import Java, find_java
 from tests.figures import Figures
 from tests.gateway.sdk import GO, JAVA, NODE, PYTHON
 from tests.infra.web.journeys.found import CHROMIUM, MISSING
+from tests.mariadb_server import find_mariadb_and_driver
 from tests.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.racing import Racers
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
@@ -32,6 +33,7 @@ TOOLS = {
     "dynoxide": "cargo",
     "spark": "java",
     "postgres": "initdb",
+    "mariadb": "mariadbd",
     "go_sdk": "go",
     "java_sdk": "mvn",
     "node_sdk": "npm",
@@ -42,6 +44,7 @@ SERVERS = {
     "versitygw": (VERSITYGW, "Go"),
     "dynoxide": (DYNOXIDE, "Rust"),
     "postgres": (find_postgres(), "PostgreSQL"),
+    "mariadb": (find_mariadb_and_driver(), "MariaDB and its JDBC driver"),
     "go_sdk": (GO, "Go"),
     "java_sdk": (JAVA, "Maven and a JDK"),
     "node_sdk": (NODE, "npm"),
@@ -67,7 +70,7 @@ WHOLE_TREE = ("tests/test_layout.py", "tests/test_reference.py", "tests/test_tid
 LONG = ("slow", "spark", "processes", "simulation")
 
 # Marks of tests that wait for other processes. These take many times as long on a machine that is busy with other things.
-OF_MANY_PROCESSES = ("spark", "postgres", "processes")
+OF_MANY_PROCESSES = ("spark", "mariadb", "postgres", "processes")
 PATIENCE_S = 600
 
 

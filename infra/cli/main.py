@@ -32,7 +32,7 @@ COMMANDS = {
     "tail": _Command("messages.tail", "Show messages as they arrive."),
     "trace": _Command("messages.trace", "Tell the life of one message, by its id."),
     "consume": _Command("groups.consume", "Consume a topic in a consumer group: print messages, run a command, call a function."),
-    "capture": _Command("changes.capture", "Follow a PostgreSQL's changes into a topic."),
+    "capture": _Command("changes.capture", "Follow a database's changes into a topic."),
     "sync": _Command("changes.sync", "Apply a topic's change events to Delta tables, exactly once."),
     "group": _Command(
         "groups.groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."

@@ -133,7 +133,8 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
             return _TRIALS
         case Role.CAPTURE:
             states = tuple(f"{CAPTURES}{paths.topic}/{ANY}" for paths in worked_on)
-            made = Access(put=(*(paths.settings for paths in worked_on), *states))
+            signals = tuple(f"{CAPTURES}{paths.topic}/debezium/{ANY}/signals/{ANY}" for paths in worked_on)
+            made = Access(put=(*(paths.settings for paths in worked_on), *states), delete=signals)
             return _united(_append(paths) for paths in worked_on) | _looked_up(*states) | made | _TRIALS
         case Role.SYNC:  # tries the store out before its cells are written there
             types = tuple(f"{types_folder(paths.topic)}{ANY}" for paths in worked_on)

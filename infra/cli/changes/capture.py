@@ -12,6 +12,7 @@ import click
 
 from ...console import output
 from ...console.session import Session, command_options
+from . import capture_engine
 
 if TYPE_CHECKING:
     from ....aio import Lake
@@ -28,6 +29,10 @@ _LINE_EVERY_S = 10.0
 @click.group()
 def command() -> None:
     """Follow a database's changes into a topic."""
+
+
+for _one in (capture_engine.debezium, capture_engine.mariadb, capture_engine.mysql, capture_engine.signal, capture_engine.jars):
+    command.add_command(_one)
 
 
 @command.command(

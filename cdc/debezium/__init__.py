@@ -1,0 +1,24 @@
+"""Following any database that Debezium has a connector for and whose positions are known here, in a topic, exactly once.
+
+Debezium's own engine runs in this process, in a Java of this machine. Needs the extra ``debezium`` (JPype), which is imported when a capture
+begins. How it works: docs/0019-capturing-by-debezium.md.
+"""
+
+from .capture import EngineCapture, EngineOptions, EngineProgress
+from .configuration import Connector, connector_of, read_properties
+from .errors import BinlogLost, ConnectorStopped, HistoryLost, SourceReplaced
+from .state import EngineStates
+
+__all__ = [
+    "BinlogLost",
+    "Connector",
+    "ConnectorStopped",
+    "EngineCapture",
+    "EngineOptions",
+    "EngineProgress",
+    "EngineStates",
+    "HistoryLost",
+    "SourceReplaced",
+    "connector_of",
+    "read_properties",
+]

@@ -1,0 +1,368 @@
+"""Following a database into a topic by Debezium's engine, exactly once: the shell around the engine's lives, the state and the topic.
+
+The engine tells at least once. Each record is sent under a sequence made of its place in the source's log (`positions`), by a producer of the
+capture's name, so the topic leaves out what it has. Each life of the engine begins at the beginning of a transaction before which everything
+is durable; what the connector counts within a transaction is not relied on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+from ...log.errors import InvalidArgument, PenstockError
+from ...log.limits import WAIT_MAX, DurationField, field_default, set_durations
+from ...log.produce.producer import Producer
+from ...log.runtime.runtime import Clock
+from ..postgres.errors import SourceUnavailable
+from .configuration import Connector, for_stream
+from .engine import Engine, offsets_file
+from .errors import ConnectorStopped, HistoryLost, SourceReplaced, binlog_lost, engine_error
+from .follow import Follower, boundary
+from .history import History
+from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number
+from .rows import RowsReader
+from .source import Server
+from .state import EngineState, EngineStates
+
+log = logging.getLogger("penstock.cdc.debezium")
+
+_LOOK_S = 0.1
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.2, 5.0
+_BEGIN_LOOK_S = 0.25
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineOptions:
+    """What is captured, and how."""
+
+    name: str = "penstock"
+    """The name of the capture: of its producers, its state, and Debezium's topic prefix."""
+    snapshot: Literal["initial", "never", "again"] = "initial"
+    """The tables to read first: those that the connector captures at its beginning, none, or all once more."""
+    once: bool = False
+    """End once all changes that were committed when it began to follow are in the topic."""
+    patience: DurationField = field_default(timedelta(minutes=5))
+    """How long to wait for a database that does not answer, or a connector that stops."""
+
+    def __post_init__(self) -> None:
+        set_durations(self, "patience", most=WAIT_MAX, operation="capture")
+        if not self.name or not all(char in "abcdefghijklmnopqrstuvwxyz0123456789_" for char in self.name) or len(self.name) > 63:
+            raise InvalidArgument(
+                "bad name of a capture", operation="capture", object=self.name, expected="at most 63 of a-z, 0-9 and _"
+            )
+
+    @property
+    def producer_name(self) -> str:
+        """The name under which changes are sent."""
+        return f"debezium/{self.name}"
+
+    @property
+    def rows_producer_name(self) -> str:
+        """The name under which rows that a snapshot has read are sent."""
+        return f"debezium/{self.name}/rows"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProgress:
+    """How far a capture is."""
+
+    snapshot_rows: int
+    events: int
+    """The number of changes that this process sent."""
+    duplicates: int
+    """The number of changes that came again, and were left out."""
+    position: str | None
+    """The place in the source's log before which everything is in the topic."""
+
+
+class EngineCapture:
+    """One database into one topic. ``reached`` is told of the points between steps, for tests."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        properties: Mapping[str, str],
+        options: EngineOptions,
+        *,
+        producer: Producer,
+        rows_producer: Producer,
+        states: EngineStates,
+        life: str,
+        clock: Clock,
+        pause: Callable[[float], None],
+        reached: Callable[[str], None] = lambda point: None,
+    ) -> None:
+        self._connector, self._properties, self._options = connector, dict(properties), options
+        self._producer, self._rows_producer, self._states, self._life = producer, rows_producer, states, life
+        self._clock, self._pause, self._reached = clock, pause, reached
+        self._server = Server(connector, properties)
+        self._renewed = False
+        self._answered_s = clock.monotonic_s()
+        self._rows = self._events = self._duplicates = 0
+        self._position: str | None = None
+        self._tell: Callable[[EngineProgress], None] = lambda progress: None
+
+    @property
+    def progress(self) -> EngineProgress:
+        """The capture's progress."""
+        return EngineProgress(self._rows, self._events, self._duplicates, self._position)
+
+    def run(
+        self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[EngineProgress], None] = lambda progress: None
+    ) -> EngineProgress:
+        """Capture until ``stopped()``, or with ``once`` until all is there. ``tell`` is called every second or so.
+
+        A database that goes away, and a connector that stops, are waited for. Raises `SourceUnavailable` or `ConnectorStopped` when that lasts
+        too long; `BinlogLost`, `HistoryLost`, `SourceReplaced`, `PermissionDenied`, `InvalidArgument`, `FencedError`, and the errors of a
+        producer whose lake does not answer.
+        """
+        self._tell = tell
+        pause_s = _PAUSE_FIRST_S
+        self._answered_s = self._clock.monotonic_s()
+        try:
+            while True:
+                began_s = self._clock.monotonic_s()
+                try:
+                    self._run(stopped)
+                    return self.progress
+                except (SourceUnavailable, ConnectorStopped) as error:
+                    now_s = self._clock.monotonic_s()
+                    if now_s - self._answered_s > self._options.patience.total_seconds():
+                        raise
+                    if self._answered_s > began_s:
+                        pause_s = _PAUSE_FIRST_S
+                    log.warning("the database is waited for: %s", error)
+                self._wait(pause_s, stopped)
+                if stopped():
+                    return self.progress
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+        finally:
+            self._server.close()
+
+    def _wait(self, pause_s: float, stopped: Callable[[], bool]) -> None:
+        until_s = self._clock.monotonic_s() + pause_s
+        while not stopped() and (left_s := until_s - self._clock.monotonic_s()) > 0:
+            self._pause(min(left_s, _LOOK_S))
+
+    def _run(self, stopped: Callable[[], bool]) -> None:
+        self._server.check()
+        state = self._prepared()
+        with tempfile.TemporaryDirectory(prefix="penstock-debezium-") as folder:
+            if state.offset is None:
+                state = self._begin(state, Path(folder), stopped)
+            while not stopped() and state.offset is not None:
+                self._check_place(state)
+                if state.pending:
+                    state = self._read_rows(state, Path(folder), stopped)
+                if stopped():
+                    return
+                state, asked = self._follow(state, Path(folder), stopped)
+                if not asked:
+                    return
+
+    # --- Where it stands ----------------------------------------------------------------------------------------------------------
+
+    def _prepared(self) -> EngineState:
+        """The state, made where there is none, or where all is to be read again."""
+        server = self._server.identity()
+        state = self._states.load()
+        if state is not None and state.life != self._life:
+            state = None
+        if state is not None and state.connector != self._connector.name:
+            raise SourceReplaced(
+                "the topic has changes of another kind of database under this name",
+                operation="capture",
+                object=self._options.name,
+                expected=state.connector,
+                observed=self._connector.name,
+                hint="give this capture another --name, or another topic",
+            )
+        if state is not None and state.server != server:
+            raise SourceReplaced(
+                "the topic has changes of another server under this name: positions in their logs say nothing beside each other",
+                operation="capture",
+                object=self._server.where,
+                expected=f"the server {state.server}",
+                observed=f"the server {server}",
+                hint="connect to that server, or capture this one into a new topic",
+            )
+        again = self._options.snapshot == "again" and not self._renewed
+        if state is None or again:
+            self._check_beginning()
+            state = EngineState(self._life, self._connector.name, server)
+            self._states.save(state)
+            self._renewed = True
+            self._reached("renewed")
+        return state
+
+    def _check_beginning(self) -> None:
+        """Refuse a log that ends before what is in the topic: its changes would seem to be there already."""
+        last = self._producer.last_sequence
+        if last < 0:
+            return
+        file, pos = self._server.end()
+        number, there = last >> 1 + ROW_BITS + POS_BITS & (1 << FILE_BITS) - 1, last >> 1 + ROW_BITS & (1 << POS_BITS) - 1
+        if (file_number(file), pos) < (number, there):
+            raise SourceReplaced(
+                "the server's log ends before the last change in the topic: it has begun anew, as RESET MASTER or a restored server have it",
+                operation="capture",
+                object=self._server.where,
+                expected=f"an end behind file {number}, position {there}",
+                observed=f"{file}, position {pos}",
+                hint="its changes would seem to be there already: capture into a new topic",
+            )
+
+    def _check_place(self, state: EngineState) -> None:
+        """Refuse to go on where the log does not have the place any more."""
+        self._check_beginning()
+        offset = json.loads(state.offset or "{}")
+        logs = self._server.logs()
+        if not logs or "file" not in offset:
+            return
+        number = file_number(offset["file"])
+        if number < file_number(logs[0][0]):
+            raise binlog_lost(self._server.where, f"the log begins with {logs[0][0]}, and {offset['file']} is needed")
+        if number > file_number(logs[-1][0]):
+            raise SourceReplaced(
+                "the server's log ends before the place to go on: it has begun anew, as RESET MASTER or a restored server have it",
+                operation="capture",
+                object=self._server.where,
+                expected=offset["file"],
+                observed=f"{logs[-1][0]} as its last file",
+                hint="capture into a new topic",
+            )
+
+    # --- The engine's lives -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _life_of(self, folder: Path, name: str, history: Path, offset: str | None, more: Mapping[str, str]) -> Iterator[Engine]:
+        offsets = folder / f"{name}.offsets"
+        offsets.unlink(missing_ok=True)
+        if offset is not None:
+            offsets_file(offsets, self._options.name, json.loads(offset))
+        properties = for_stream(
+            self._properties,
+            name=self._options.name,
+            server_id=server_id_of(self._states.key, name),
+            offsets=offsets,
+            history=history,
+            more=more,
+        )
+        engine = Engine({**properties, "connector.class": self._connector.class_name})
+        try:
+            engine.start()
+            yield engine
+        finally:
+            engine.close()
+
+    def _ended(self, engine: Engine) -> PenstockError:
+        """Why the engine has ended, though nobody told it to."""
+        if isinstance(engine.failure, PenstockError):
+            return engine.failure
+        said = engine.said or (str(engine.failure) if engine.failure is not None else "it completed, though nobody told it to")
+        return engine_error(said, self._server.where)
+
+    def _begin(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
+        """Learn the tables and a place in the log that fits them: the beginning of all that follows."""
+        history = folder / "beginning.history"
+        history.unlink(missing_ok=True)
+        offset: dict[str, Any] | None = None
+        tables: list[str] = []
+        with self._life_of(folder, "begin", history, None, {"snapshot.mode": "no_data", "max.batch.size": "1"}) as engine:
+            while offset is None and not stopped():
+                batch = engine.next(_BEGIN_LOOK_S)
+                if batch is not None and "snapshot" not in batch.offset:
+                    offset = boundary(batch.offset)
+                    found = engine.metric(self._connector.domain, "snapshot", "CapturedTables")
+                    tables = sorted(str(table) for table in found or ())
+                elif batch is None and engine.ended:
+                    raise self._ended(engine)
+        if offset is None:
+            return state
+        if not tables:
+            raise InvalidArgument(
+                "the configuration names no table that is there",
+                operation="capture",
+                object=self._server.where,
+                expected="a table by --table, or table.include.list and database.include.list",
+                hint="names are patterns of database.table; the user sees only tables that it may SELECT",
+            )
+        self._reached("place known")
+        self._states.add_history(0, history.read_bytes())
+        self._reached("history durable")
+        there = max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
+        wanted = () if self._options.snapshot == "never" else tuple(tables)
+        state = replace(state, offset=said(offset), history=1, pending=wanted, emptied=wanted if there else (), chunk=None)
+        self._states.save(state)
+        self._reached("begun")
+        return state
+
+    def _read_rows(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
+        reader = RowsReader(
+            self._connector.name,
+            self._options.name,
+            self._server,
+            self._rows_producer,
+            self._states,
+            self._clock,
+            reached=self._reached,
+        )
+        state, more = reader.plan(state)
+        if state.pending:
+            (folder / "rows.history").unlink(missing_ok=True)
+            with self._life_of(folder, "rows", folder / "rows.history", None, more) as engine:
+                state = reader.read(
+                    state, engine, stopped, ended=lambda: self._ended(engine), tell=lambda: self._say(rows=reader.take_count())
+                )
+        self._say(rows=reader.take_count())
+        if not state.pending:
+            self._reached("rows done")
+        return state
+
+    def _follow(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> tuple[EngineState, bool]:
+        """The state, and whether there is more to do: rows that a signal asks for."""
+        path = folder / "stream.history"
+        path.write_bytes(self._states.history(state.history))
+        if not path.stat().st_size:
+            raise HistoryLost(
+                "the history of the tables' columns is empty", operation="capture", object=self._states.key, hint="--snapshot again"
+            )
+        with self._life_of(folder, "stream", path, state.offset, {"snapshot.mode": "no_data"}) as engine:
+            follower = Follower(
+                engine,
+                self._connector,
+                self._producer,
+                self._states,
+                History(path, self._states, state.history),
+                self._clock,
+                reached=self._reached,
+                tell=self._say,
+                where=self._server.where,
+            )
+            until = self._server.end() if self._options.once else None
+            return follower.run(state, stopped, until=until, ended=lambda: self._ended(engine))
+
+    def _say(self, *, rows: int = 0, events: int = 0, duplicates: int = 0, position: str | None = None) -> None:
+        self._answered_s = self._clock.monotonic_s()
+        self._rows, self._events, self._duplicates = self._rows + rows, self._events + events, self._duplicates + duplicates
+        self._position = position or self._position
+        self._tell(self.progress)
+
+
+def server_id_of(key: str, life: str) -> int:
+    """The number under which the engine reads as a replica. The server ends one replica when another comes under its number."""
+    return 1 << 30 | int.from_bytes(blake2b(f"{key}/{life}".encode(), digest_size=4).digest()) & (1 << 30) - 1
+
+
+def said(offset: Mapping[str, Any]) -> str:
+    """A place in the log as the state has it."""
+    return json.dumps(offset, separators=(",", ":"))

@@ -1,0 +1,124 @@
+"""What keeps a capture by Debezium's engine from going on, and how its words become errors of Penstock."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ...log.errors import CallError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied, RetryError
+from ..postgres.errors import SourceUnavailable
+
+
+class BinlogLost(CallError):
+    """The server no longer has the log behind what is in the topic: changes are missing."""
+
+    kind = "binlog_lost"
+
+
+class HistoryLost(CallError):
+    """The history of the tables' columns, without which the log cannot be read, is not whole in the lake."""
+
+    kind = "history_lost"
+
+
+class SourceReplaced(CallError):
+    """The server is another one than the topic has changes of, or its log has begun anew: positions say nothing beside each other."""
+
+    kind = "source_replaced"
+
+
+class ConnectorStopped(RetryError):
+    """The connector has stopped by itself."""
+
+    kind = "connector_stopped"
+
+
+def load_jpype() -> Any:  # noqa: ANN401 - a module
+    """JPype, which is an extra. Raises `MissingDependency`."""
+    try:
+        import jpype
+        import jpype.config
+    except ImportError as error:
+        raise MissingDependency(
+            "Debezium's engine needs JPype", operation="capture", observed=str(error), hint="pip install 'penstock[debezium]'"
+        ) from error
+    return jpype
+
+
+_LOST = (
+    "no longer available on the server",
+    "Could not find first log file name",
+    "Could not find GTID state requested by slave",
+    "purged required binary logs",
+    "purged binary logs containing GTIDs",
+    "impossible position",
+)
+_GAP = ("which is not in the master's binlog", "not in the master's binlog", "SLAVE has more GTIDs", "diverged")
+_DENIED = ("Access denied", "access denied", "command denied")
+_AWAY = (
+    "Connection refused",
+    "Could not connect",
+    "Communications link failure",
+    "Socket fail to connect",
+    "Connection reset",
+    "Unexpected end of stream",
+    "unexpected end of stream",
+    "Connection is closed",
+    "Server shutdown in progress",
+    "Failed to connect",
+    "Failed to open socket",
+    "Failed to read next byte",
+    "EOFException",
+    "Too many connections",
+)
+
+
+def engine_error(said: str, where: str) -> PenstockError:
+    """The error for what the engine said when it ended: the messages of its exception and of those behind it, a line each."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no reason given"]
+
+    def first(words: tuple[str, ...]) -> str | None:
+        return next((line for line in lines for word in words if word in line), None)
+
+    facts: dict[str, Any] = {"operation": "capture", "object": where}
+    if found := first(_GAP):
+        return BinlogLost(
+            "the server does not have the transactions behind those that are in the topic (a gap in its GTIDs)",
+            observed=found,
+            hint="capture into a new topic, or connect to a server that has them",
+            **facts,
+        )
+    if found := first(_LOST):
+        return binlog_lost(where, found)
+    if found := first(_DENIED):
+        return PermissionDenied(
+            "the database refused it to this user",
+            observed=found,
+            hint="it needs SELECT, RELOAD, REPLICATION SLAVE and REPLICATION CLIENT (see docs/guides/other-databases.md)",
+            **facts,
+        )
+    if found := first(("db history topic or its content", "schema history")):
+        return HistoryLost("the connector cannot read the history of the tables", observed=found, hint="--snapshot again", **facts)
+    if found := first(_AWAY):
+        return SourceUnavailable("the database does not answer", observed=found, **facts)
+    if found := first(("configuration is not valid", "ConfigException", "Unable to find or instantiate")):
+        return InvalidArgument("the connector refuses its configuration", observed=" / ".join(lines[:4]), **facts)
+    return ConnectorStopped(
+        "the connector has stopped by itself", expected="it runs until it is told", observed=" / ".join(lines[:4]), **facts
+    )
+
+
+def binlog_lost(where: str, observed: str) -> BinlogLost:
+    """The error for changes that are gone for good."""
+    return BinlogLost(
+        "the binlog is lost: the server has purged changes that are not in the topic",
+        operation="capture",
+        object=where,
+        observed=observed,
+        hint="begin again with a new snapshot of the tables: --snapshot again; and keep the binlog longer (binlog_expire_logs_seconds)",
+    )
+
+
+def secrets_out(text: str) -> str:
+    """A text without the passwords that a URL may have."""
+    return re.sub(r"(://[^:/@\s]+):[^@/\s]+@", r"\1:***@", text)

@@ -1,0 +1,168 @@
+"""One life of the engine's worth of following: records go into the topic, and the place to go on into the state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from ...log.errors import PenstockError
+from ...log.produce.producer import Producer
+from ...log.runtime.runtime import Clock
+from ..postgres.errors import SourceUnavailable
+from .configuration import Connector
+from .engine import Engine, RecordBatch
+from .history import History
+from .outbox import RecordOutbox
+from .positions import file_number
+from .records import heartbeat_ms, record_of
+from .state import EngineState, EngineStates
+
+_SAVE_S, _TELL_S, _LOOK_S, _SIGNALS_S = 1.0, 1.0, 1.0, 5.0
+_IDLE_S, _BUSY_S = 0.25, 0.01
+_SILENT_S = 20.0
+"""A connector that lives tells so by a heartbeat, every second or so."""
+_OF_PLACE = ("ts_sec", "file", "pos", "gtids", "server_id")
+
+
+class Tell(Protocol):
+    """Is told of progress since the last time."""
+
+    def __call__(self, *, events: int, duplicates: int, position: str | None) -> None: ...
+
+
+def boundary(offset: Mapping[str, Any]) -> dict[str, Any]:
+    """The beginning of the transaction in which a record's place lies, from which the connector tells all of it.
+
+    What it counts within the transaction is left out. It counts the server's heartbeats too, where a statement such as ALTER TABLE leaves it
+    with a transaction that does not end: so many changes of the next transactions would be passed over.
+    """
+    return {name: value for name, value in offset.items() if name in _OF_PLACE}
+
+
+class Follower:
+    """Reads the engine until it is told to stop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        connector: Connector,
+        producer: Producer,
+        states: EngineStates,
+        history: History,
+        clock: Clock,
+        *,
+        reached: Callable[[str], None],
+        tell: Tell,
+        where: str,
+    ) -> None:
+        self._engine, self._connector, self._states, self._history = engine, connector, states, history
+        self._clock, self._reached, self._tell, self._where = clock, reached, tell, where
+        self._outbox = RecordOutbox(producer)
+        now_s = clock.monotonic_s()
+        self._saved_s = self._told_s = self._looked_s = self._heard_s = now_s
+        self._signals_s = now_s - _SIGNALS_S
+        self._told = (0, 0)
+        self._reading_ends_ms: int | None = None
+        self._connected = False
+
+    def run(
+        self,
+        state: EngineState,
+        stopped: Callable[[], bool],
+        *,
+        until: tuple[str, int] | None,
+        ended: Callable[[], PenstockError],
+    ) -> tuple[EngineState, bool]:
+        """Follow until ``stopped()``, until all before ``until`` is in the topic, or until a signal asks for rows. Then everything that was
+        read is durable. Returns the state, and whether rows were asked for.
+        """
+        asked: dict[str, tuple[str, ...]] = {}
+        while not stopped() and not asked:
+            batch = self._engine.next(_BUSY_S if self._outbox.waiting else _IDLE_S)
+            now_s = self._clock.monotonic_s()
+            if batch is not None:
+                self._heard_s = now_s
+                if self._take(batch) and until is not None:
+                    break
+            elif self._engine.ended:
+                raise ended()
+            self._outbox.settle()
+            state = self._save(state, now_s)
+            if now_s - self._looked_s >= _LOOK_S:
+                self._looked_s = now_s
+                self._look(now_s, until)
+            if now_s - self._signals_s >= _SIGNALS_S:
+                self._signals_s = now_s
+                asked = self._states.signals()
+        self._outbox.settle(wait=True)
+        state = self._save(state, None)
+        if asked:
+            tables = [table for key in sorted(asked) for table in asked[key]]
+            state = replace(state, pending=tuple(dict.fromkeys((*state.pending, *tables))))
+            self._states.save(state)
+            self._reached("signal taken")
+            self._states.forget_signals(asked)
+        self._say()
+        return state, bool(asked)
+
+    def _take(self, batch: RecordBatch) -> bool:
+        """Send a batch. Returns whether the last record that was waited for has come."""
+        if self._history.keep():
+            self._reached("history durable")
+        records, barrier = [], False
+        schemas = self._engine.schemas
+        for key, value, schema in zip(batch.keys, batch.values, batch.schemas, strict=True):
+            record = record_of(key, value, schemas, schema)
+            if record is not None:
+                records.append(record)
+            elif self._reading_ends_ms is not None and (made_ms := heartbeat_ms(value)) is not None:
+                barrier = barrier or made_ms > self._reading_ends_ms
+        if self._outbox.send(records, json.dumps(boundary(batch.offset), separators=(",", ":"))):
+            self._reached("batch sent")
+        return barrier
+
+    def _save(self, state: EngineState, now_s: float | None) -> EngineState:
+        """Store the place to go on, now and then. None: now."""
+        offset, parts = self._outbox.offset, self._history.parts
+        if (
+            offset is not None
+            and (offset, parts) != (state.offset, state.history)
+            and (now_s is None or now_s - self._saved_s >= _SAVE_S)
+        ):
+            self._reached("batch durable")
+            state = replace(state, offset=offset, history=parts)
+            self._states.save(state)
+            self._saved_s = now_s or self._saved_s
+            self._reached("place saved")
+        if now_s is not None and now_s - self._told_s >= _TELL_S:
+            self._told_s = now_s
+            self._say()
+        return state
+
+    def _look(self, now_s: float, until: tuple[str, int] | None) -> None:
+        """See whether the connector still has its connection, which it does not tell, and whether it has read far enough."""
+        domain = self._connector.domain
+        connected = self._engine.metric(domain, "streaming", "Connected")
+        lost = self._connected and not connected
+        self._connected = bool(connected)
+        if lost or now_s - self._heard_s > _SILENT_S:
+            raise SourceUnavailable(
+                "the connector has lost its connection to the database", operation="capture", object=self._where
+            )
+        if until is not None and self._reading_ends_ms is None:
+            file = str(self._engine.metric(domain, "streaming", "BinlogFilename") or "")
+            pos = int(self._engine.metric(domain, "streaming", "BinlogPosition") or 0)
+            if file and (file_number(file), pos) >= (file_number(until[0]), until[1]):
+                self._reading_ends_ms = self._clock.wall_ms()
+
+    def _say(self) -> None:
+        events, duplicates = self._outbox.events, self._outbox.duplicates
+        place = None if self._outbox.offset is None else json.loads(self._outbox.offset)
+        self._tell(
+            events=events - self._told[0],
+            duplicates=duplicates - self._told[1],
+            position=None if place is None else f"{place.get('file')}:{place.get('pos')}",
+        )
+        self._told = (events, duplicates)

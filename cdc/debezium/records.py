@@ -1,0 +1,132 @@
+"""The engine's records as messages; pure.
+
+The body is ``{"key": {schema, payload}, "value": {schema, payload}}``, the envelope as the connector made it. Of the schemas only what says the
+columns' types is kept: connectors repeat in each the form of the envelope itself, which is far larger than a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...log.errors import DataDamaged, InvalidArgument
+from ..postgres.envelopes import message_group_of
+from ..postgres.values import key_text
+from .positions import sequence_of
+
+_KEY_CHARS_MAX = 1024
+
+
+class _Source(msgspec.Struct, gc=False):
+    db: str | None = None
+    table: str | None = None
+    file: str | None = None
+    pos: int = 0
+    row: int | None = None
+    snapshot: str | None = None
+
+
+class _Value(msgspec.Struct, gc=False):
+    source: _Source | None = None
+    op: str | None = None
+    ts_ms: int | None = None
+
+
+_VALUE = msgspec.json.Decoder(_Value)
+_ANY = msgspec.json.Decoder()
+_encode = msgspec.json.Encoder().encode
+
+
+class Record(NamedTuple):
+    """A change of a row, or a truncate, on its way into the topic."""
+
+    sequence: int
+    body: bytes
+    message_group: str
+    tag: str | None
+    keys: tuple[str, ...]
+    op: str
+    table: str
+    key: tuple[Any, ...] | None
+    source: _Source
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """Connect's schemas of the keys and rows of a table, as JSON."""
+
+    key: bytes
+    value: bytes
+
+
+def schemas_of(key: str | None, value: str) -> Schemas:
+    """The parts of a record's schemas that say the columns' types, from JSON."""
+    fields = _ANY.decode(value).get("fields", ())
+    after = [field for field in fields if field.get("field") == "after"]
+    return Schemas(b"null" if key is None else key.encode(), _encode({"type": "struct", "fields": after}))
+
+
+def heartbeat_ms(value: bytes) -> int | None:
+    """When a heartbeat was made; None for any other record."""
+    event = _VALUE.decode(value)
+    return event.ts_ms if event.source is None and event.op is None and value.startswith(b'{"ts_ms"') else None
+
+
+def record_of(key: bytes, value: bytes, schemas: Mapping[str, Schemas], schema: str) -> Record | None:
+    """The message of one record. None for records about the stream itself. Raises `InvalidArgument`, `DataDamaged`, `LimitExceeded`."""
+    event = _VALUE.decode(value)
+    op, source = event.op, event.source
+    if op is None:
+        return None
+    if source is None or source.table is None or source.db is None or source.file is None:
+        raise DataDamaged(
+            "an event does not tell its place",
+            operation="capture",
+            expected="source.db, table, file",
+            observed=value[:200].decode(),
+        )
+    table = f"{source.db}.{source.table}"
+    if key == b"null" and op != "t":
+        raise InvalidArgument(
+            "a captured table has no primary key, so nothing tells its rows apart",
+            operation="capture",
+            object=table,
+            hint="give it one, leave it out (table.exclude.list), or name columns of a unique key in message.key.columns",
+        )
+    values = None if op == "t" else tuple(_ANY.decode(key).values())
+    said = None if values is None else key_text(values)
+    known = schemas[schema]
+    # A truncate's schema says nothing that the rows' does not.
+    key_part = b"null" if values is None else b'{"schema":' + known.key + b',"payload":' + key + b"}"
+    body = b'{"key":' + key_part + b',"value":{"schema":' + known.value + b',"payload":' + value + b"}}"
+    return Record(
+        # A truncate has no rows: its number of one is that of some change before it.
+        sequence_of(source.file, source.pos, 0 if op == "t" else source.row or 0, op),
+        body,
+        message_group_of(source.db, source.table, said),
+        source.table if source.table.isprintable() and "|" not in source.table else None,
+        lookup_keys(source.table, said),
+        op,
+        table,
+        values,
+        source,
+    )
+
+
+def lookup_keys(table: str, said: str | None) -> tuple[str, ...]:
+    """The key under which a row's messages are found."""
+    lookup = f"{table}-{said}"
+    return () if said is None or len(lookup) > _KEY_CHARS_MAX or not lookup.isprintable() else (lookup,)
+
+
+def truncated(connector: str, name: str, table: str, offset: Mapping[str, Any], now_ms: int) -> Record:
+    """The message that empties a table before its rows come: a snapshot's, whose rows are of ``offset``. It lies one place before them."""
+    database, _, short = table.partition(".")
+    source = _Source(database, short, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, "true")
+    said = {"connector": connector, "name": name, "ts_ms": now_ms, **msgspec.to_builtins(source)}
+    body = _encode({"key": None, "value": {"before": None, "after": None, "source": said, "op": "t", "ts_ms": now_ms}})
+    tag = short if short.isprintable() and "|" not in short else None
+    return Record(0, body, message_group_of(database, short, None), tag, (), "t", table, None, source)

@@ -1,0 +1,163 @@
+"""The rows that tables have, read by the engine's own snapshot in the order of their keys, and sent chunk by chunk.
+
+A chunk is one batch of the topic, whole or not at all, and is recorded before it is sent. So after a kill the producer's last sequence tells
+whether it is there, and reading goes on behind it or with it, at a later time. That is harmless: each row tells the place in the log at which it
+was read, changes before that are passed over when they come again, and later ones are told behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...log.errors import PenstockError
+from ...log.produce.producer import Producer
+from ...log.runtime.runtime import Clock
+from .engine import Engine
+from .outbox import table_of
+from .records import Record, record_of, truncated
+from .source import KeyColumn, Server, rows_query
+from .state import EngineState, EngineStates, RowsChunk
+
+CHUNK_ROWS_MAX = 10_000
+CHUNK_BYTES_MAX = 4 * 1024 * 1024
+_LOOK_S = 0.25
+
+
+class RowsReader:
+    """Reads the pending tables of a state."""
+
+    def __init__(
+        self,
+        connector: str,
+        name: str,
+        server: Server,
+        producer: Producer,
+        states: EngineStates,
+        clock: Clock,
+        *,
+        reached: Callable[[str], None],
+    ) -> None:
+        self._connector, self._name, self._server = connector, name, server
+        self._producer, self._states, self._clock, self._reached = producer, states, clock, reached
+        self._keys: dict[str, list[KeyColumn]] = {}
+        self._after: tuple[int, ...] | None = None
+        self._going_on: str | None = None
+        self._count = 0
+        self._sequence = producer.last_sequence
+
+    def take_count(self) -> int:
+        """The number of rows sent since the last time."""
+        count, self._count = self._count, 0
+        return count
+
+    def plan(self, state: EngineState) -> tuple[EngineState, Mapping[str, str]]:
+        """The state that an earlier process has left, and the properties of the engine's life that reads the rest."""
+        chunk = state.chunk
+        if chunk is not None and chunk.table in state.pending:
+            is_there = self._producer.last_sequence >= chunk.end
+            behind = chunk.last if is_there else chunk.after
+            if behind is not None:
+                self._going_on, self._after = chunk.table, behind
+            elif is_there or not chunk.begins:
+                # Reading begins again with the table's first row, and what is there of it goes.
+                state = replace(state, emptied=tuple(dict.fromkeys((*state.emptied, chunk.table))))
+        queries: dict[str, str] = {}
+        for table in state.pending:
+            self._keys[table] = self._server.key_of(table)
+            queries[table] = rows_query(table, self._keys[table], self._after if table == self._going_on else None)
+        prefix = "snapshot.select.statement.overrides"
+        return state, {
+            "snapshot.mode": "initial_only",
+            "snapshot.include.collection.list": ",".join(re.escape(table) for table in state.pending),
+            prefix: ",".join(state.pending),
+            **{f"{prefix}.{table}": query for table, query in queries.items()},
+        }
+
+    def read(
+        self,
+        state: EngineState,
+        engine: Engine,
+        stopped: Callable[[], bool],
+        *,
+        ended: Callable[[], PenstockError],
+        tell: Callable[[], None],
+    ) -> EngineState:
+        """Send the rows that come out of the engine, until all tables are done. Ends early when it is told to stop."""
+        rows: list[Record] = []
+        size_bytes = 0
+        table: str | None = None
+        offset: Mapping[str, Any] = {}
+        while not stopped():
+            batch = engine.next(_LOOK_S)
+            if batch is None:
+                if engine.ended:
+                    raise ended()
+                continue
+            offset = batch.offset
+            for key, value, schema in zip(batch.keys, batch.values, batch.schemas, strict=True):
+                record = record_of(key, value, engine.schemas, schema)
+                if record is None or record.op != "r":
+                    continue
+                if table is not None and record.table != table:
+                    state = self._finished(self._send(state, table, rows, offset), table)
+                    rows, size_bytes = [], 0
+                table = record.table
+                rows.append(record)
+                size_bytes += len(record.body)
+                if len(rows) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
+                    state = self._send(state, table, rows, offset)
+                    rows, size_bytes = [], 0
+                    tell()
+            if "snapshot" not in batch.offset:  # it ends
+                break
+        if stopped():
+            return state
+        if table is not None:
+            state = self._finished(self._send(state, table, rows, offset), table)
+        for empty in state.pending:
+            state = self._finished(self._send(state, empty, [], offset), empty)
+        return state
+
+    def _send(self, state: EngineState, table: str, rows: list[Record], offset: Mapping[str, Any]) -> EngineState:
+        going_on = self._going_on == table
+        sent = list(rows)
+        if not going_on and table in state.emptied:
+            sent.insert(0, truncated(self._connector, self._name, table, offset, self._clock.wall_ms()))
+        if not sent:
+            return state
+        after = self._after if going_on else None
+        last = _whole(rows[-1].key, self._keys[table]) if rows else None
+        numbered = [record._replace(sequence=self._sequence + place) for place, record in enumerate(sent, 1)]
+        self._sequence += len(numbered)
+        state = replace(state, chunk=RowsChunk(table, not going_on, after, last, self._sequence))
+        self._states.save(state)
+        self._reached("chunk planned")
+        receipt = self._producer.send_batch(table_of(numbered))
+        self._reached("chunk sent")
+        receipt.result()
+        self._reached("chunk durable")
+        self._count += len(rows)
+        self._going_on, self._after = table, last
+        return state
+
+    def _finished(self, state: EngineState, table: str) -> EngineState:
+        state = replace(
+            state,
+            pending=tuple(one for one in state.pending if one != table),
+            emptied=tuple(one for one in state.emptied if one != table),
+            chunk=None,
+        )
+        self._states.save(state)
+        self._going_on = self._after = None
+        self._reached("table done")
+        return state
+
+
+def _whole(key: tuple[Any, ...] | None, columns: list[KeyColumn]) -> tuple[int, ...] | None:
+    """A row's key, where reading can go on behind it."""
+    if not key or len(key) != len(columns) or not all(column.resumable for column in columns):
+        return None
+    return key if all(isinstance(value, int) for value in key) else None

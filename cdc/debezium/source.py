@@ -1,0 +1,161 @@
+"""What is asked of the database itself, over the driver that the engine uses too: whether it can be captured, and what tells it from others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ...log.errors import InvalidArgument
+from .configuration import Connector
+from .errors import engine_error, load_jpype
+
+_RIGHTS = ("SELECT", "RELOAD", "REPLICATION SLAVE", "REPLICATION CLIENT")
+_WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of a primary key."""
+
+    name: str
+    resumable: bool
+    """Whether a value that an event tells can be written in SQL as it is. Text cannot: which text comes first is its collation's matter."""
+
+
+class Server:
+    """One database server."""
+
+    def __init__(self, connector: Connector, properties: Mapping[str, str]) -> None:
+        """``properties`` are those of the connector."""
+        self._connector, self._properties = connector, properties
+        self.where = f"{properties.get('database.hostname', 'localhost')}:{properties.get('database.port', '3306')}"
+        self._open: Any = None
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._open is not None:
+            with suppress(load_jpype().JException):  # it is gone already
+                self._open.close()
+            self._open = None
+
+    def _connection(self) -> Any:  # noqa: ANN401 - Java's
+        if self._open is None:
+            jpype = load_jpype()
+            properties = jpype.JClass("java.util.Properties")()
+            for ours, theirs in (("database.user", "user"), ("database.password", "password")):
+                if ours in self._properties:
+                    properties.setProperty(theirs, self._properties[ours])
+            properties.setProperty("connectTimeout", "10000")
+            driver = jpype.JClass(self._connector.driver_class)()
+            self._open = driver.connect(f"jdbc:{self._connector.protocol}://{self.where}/", properties)
+        return self._open
+
+    def ask(self, query: str, *values: str) -> list[tuple[str | None, ...]]:
+        """The rows of an answer, as text. Raises the errors of `engine_error`."""
+        jpype = load_jpype()
+        try:
+            statement = self._connection().prepareStatement(query)
+            try:
+                for place, value in enumerate(values, 1):
+                    statement.setString(place, value)
+                found = statement.executeQuery()
+                width = range(1, found.getMetaData().getColumnCount() + 1)
+                rows = []
+                while found.next():
+                    texts = [found.getString(place) for place in width]
+                    rows.append(tuple(None if text is None else str(text) for text in texts))
+                return rows
+            finally:
+                statement.close()
+        except jpype.JException as error:
+            self.close()
+            lines: list[str] = []
+            cause = error
+            while cause is not None and len(lines) < 10:
+                lines.append(str(cause.getMessage()))
+                cause = cause.getCause()
+            raise engine_error("\n".join(lines), self.where) from error
+
+    def _variable(self, name: str) -> str | None:
+        rows = self.ask(f"SHOW GLOBAL VARIABLES LIKE '{name}'")
+        return rows[0][1] if rows else None
+
+    def check(self) -> None:
+        """Refuse a server whose log does not tell every row as it is. Raises `InvalidArgument`, and as `ask` does."""
+        wanted = (
+            ("log_bin", ("ON",), "log_bin"),
+            ("binlog_format", ("ROW",), "binlog_format = ROW"),
+            ("binlog_row_image", ("FULL", None), "binlog_row_image = FULL"),
+            ("binlog_transaction_compression", ("OFF", None), "binlog_transaction_compression = OFF"),
+        )
+        for name, good, setting in wanted:
+            if (value := self._variable(name)) not in good:
+                raise InvalidArgument(
+                    "the server's binlog does not have what a capture needs",
+                    operation="capture",
+                    object=self.where,
+                    expected=f"{name} = {good[0]}",
+                    observed=f"{name} = {value}",
+                    hint=f"set {setting} in the server's configuration, and restart it",
+                )
+        self._check_rights()
+
+    def _check_rights(self) -> None:
+        grants = " ".join(row[0] or "" for row in self.ask("SHOW GRANTS")).upper()
+        said = grants.replace("BINLOG MONITOR", "REPLICATION CLIENT").replace("REPLICATION REPLICA", "REPLICATION SLAVE")
+        missing = [right for right in _RIGHTS if right not in said and "ALL PRIVILEGES ON *.*" not in said]
+        if missing:
+            raise engine_error(f"Access denied: the user has no {' and no '.join(missing)}", self.where)
+
+    def identity(self) -> str:
+        """What tells this server from others, and stays when it is restarted."""
+        number = self._variable("server_id")
+        uid = self._variable("server_uid") or self._variable("server_uuid")
+        return f"{number} {uid}"
+
+    def end(self) -> tuple[str, int]:
+        """The end of its log: file and position. Raises `InvalidArgument`."""
+        rows = self.ask("SHOW MASTER STATUS") if self._connector.name == "mariadb" else self._mysql_end()
+        if not rows:
+            raise InvalidArgument("the server writes no binlog", operation="capture", object=self.where, expected="log_bin")
+        return str(rows[0][0]), int(rows[0][1] or 0)
+
+    def _mysql_end(self) -> Sequence[tuple[str | None, ...]]:
+        (version,) = self.ask("SELECT VERSION()")
+        older = tuple(map(int, str(version[0]).split("-")[0].split(".")[:2])) < (8, 2)
+        return self.ask("SHOW MASTER STATUS" if older else "SHOW BINARY LOG STATUS")
+
+    def logs(self) -> list[tuple[str, int]]:
+        """The files of its log, the oldest first, with their sizes."""
+        return [(str(row[0]), int(row[1] or 0)) for row in self.ask("SHOW BINARY LOGS")]
+
+    def key_of(self, table: str) -> list[KeyColumn]:
+        """The primary key of ``database.table``."""
+        database, _, name = table.partition(".")
+        rows = self.ask(
+            "SELECT c.column_name, c.data_type FROM information_schema.key_column_usage k JOIN information_schema.columns c USING"
+            " (table_schema, table_name, column_name) WHERE k.constraint_name = 'PRIMARY' AND k.table_schema = ? AND k.table_name = ?"
+            " ORDER BY k.ordinal_position",
+            database,
+            name,
+        )
+        return [KeyColumn(str(column), str(kind).lower() in _WHOLE) for column, kind in rows]
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def rows_query(table: str, key: Sequence[KeyColumn], after: Sequence[int] | None) -> str:
+    """The query for a table's rows in the order of its key, or those behind a key."""
+    database, _, name = table.partition(".")
+    columns = ", ".join(quoted(column.name) for column in key)
+    words = ["SELECT * FROM", f"{quoted(database)}.{quoted(name)}"]
+    if after is not None:
+        words += ["WHERE", f"({columns}) > ({', '.join(map(str, after))})"]
+    if key:
+        words += ["ORDER BY", columns]
+    return " ".join(words)

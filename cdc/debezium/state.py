@@ -1,0 +1,168 @@
+"""What a capture keeps in the lake besides its topic: where to go on in the source's log, the history of the tables' columns, and how far a
+snapshot is. ``captures/<topic>/debezium/<name>/state``, written by compare-and-set, and beside it ``history/<number>``, which never change.
+
+Parts of the history are durable before events that need them are sent, and the place to go on is stored after the events before it are durable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import partial
+
+from ...log.errors import FencedError
+from ...log.format.stored_json import Number, Stored, parse_stored
+from ...log.paths import topic_folder
+from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+from ..events.table_types import CAPTURES
+from ..postgres.state import Runner
+from .errors import HistoryLost
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowsChunk:
+    """Rows of a table that are sent as one batch. Written before the batch is sent."""
+
+    table: str
+    begins: bool
+    """Whether it has the table's first rows."""
+    after: tuple[int, ...] | None
+    """The key behind which it begins, and of its last row; None: there is none, or reading cannot go on behind it."""
+    last: tuple[int, ...] | None
+    end: int
+    """The last sequence: the producer has it, or nothing of the chunk is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """The state of one name and one topic."""
+
+    life: str
+    """The life of the topic, which may be deleted and made anew."""
+    connector: str
+    server: str
+    """What tells the source's server, and the beginning of its log, from others."""
+    offset: str | None = None
+    """The connector's own words for a place in the log, at the beginning of a transaction; None: no capture has begun."""
+    history: int = 0
+    """The number of parts that the history has."""
+    pending: tuple[str, ...] = ()
+    """Tables whose rows are still to be read."""
+    emptied: tuple[str, ...] = ()
+    """Pending tables that are emptied in the topic before their rows come."""
+    chunk: RowsChunk | None = None
+
+
+class _ChunkForm(Stored, frozen=True):
+    table: str
+    begins: bool
+    after: tuple[int, ...] | None
+    last: tuple[int, ...] | None
+    end: Number
+
+
+class _Form(Stored, frozen=True):
+    format: int
+    life: str
+    connector: str
+    server: str
+    offset: str | None
+    history: Number
+    pending: tuple[str, ...] = ()
+    emptied: tuple[str, ...] = ()
+    chunk: _ChunkForm | None = None
+
+
+class EngineStates:
+    """Reads and writes the state. Only the process that read or wrote it last may write it next."""
+
+    def __init__(self, store: ObjectStore, run: Runner, *, topic: str, name: str) -> None:
+        self._store, self._run = store, run
+        self._folder = f"{CAPTURES}{topic_folder(topic)}/debezium/{name}/"
+        self.key = f"{self._folder}state"
+        self._version: Version | None = None
+
+    def load(self) -> EngineState | None:
+        """The stored state. Raises `DataDamaged`, `NewerFormatError`."""
+        try:
+            found = self._run(lambda: self._store.get(self.key))
+        except ObjectMissing:
+            self._version = None
+            return None
+        self._version = found.version
+        form = parse_stored(found.data, _Form, what="the state of a capture", where=self.key, operation="capture")
+        said = form.chunk
+        chunk = None if said is None else RowsChunk(said.table, said.begins, said.after, said.last, said.end)
+        return EngineState(form.life, form.connector, form.server, form.offset, form.history, form.pending, form.emptied, chunk)
+
+    def save(self, state: EngineState) -> None:
+        """Replace the stored state. Raises `FencedError` when another capture has written it meanwhile."""
+        data = json.dumps({"format": FORMAT, **asdict(state)}, separators=(",", ":"), ensure_ascii=False).encode()
+        mode: PutMode = Put.CREATE if self._version is None else IfMatch(self._version)
+        try:
+            self._version = self._run(lambda: self._store.put(self.key, data, mode=mode))
+        except Conflict as error:
+            try:
+                found = self._run(lambda: self._store.get(self.key))
+            except ObjectMissing:
+                raise error from None
+            if found.data != data:  # our own write, whose answer was lost, would be the same
+                raise FencedError("another capture of this name runs", operation="capture", object=self.key) from error
+            self._version = found.version
+
+    def add_history(self, number: int, data: bytes) -> None:
+        """Put a part of the history. It may be there already, from a process that was killed before it noted that: what it said comes again."""
+        self._run(lambda: self._store.put(self._part(number), data, mode=Put.REPLACE))
+
+    def history(self, parts: int) -> bytes:
+        """The whole history. Raises `HistoryLost`."""
+        found = []
+        for number in range(parts):
+            try:
+                found.append(self._run(partial(self._store.get, self._part(number))).data)
+            except ObjectMissing as error:
+                raise HistoryLost(
+                    "the history of the tables' columns is not whole, so the log cannot be read",
+                    operation="capture",
+                    object=self._part(number),
+                    expected=f"{parts} parts",
+                    observed="this one is missing",
+                    hint="begin again with a new snapshot of the tables: --snapshot again",
+                ) from error
+        return b"".join(found)
+
+    def _part(self, number: int) -> str:
+        return f"{self._folder}history/{number:08}"
+
+    # --- Signals ------------------------------------------------------------------------------------------------------------------
+
+    def signal(self, name: str, tables: Iterable[str]) -> None:
+        """Ask the capture to read these tables once more."""
+        data = json.dumps({"format": FORMAT, "tables": [*tables]}).encode()
+        self._run(lambda: self._store.put(f"{self._folder}signals/{name}", data, mode=Put.CREATE))
+
+    def signals(self) -> dict[str, tuple[str, ...]]:
+        """What was asked and not yet noted in the state: tables by the signal's key."""
+        return {
+            one.key: parse_stored(
+                self._run(partial(self._store.get, one.key)).data,
+                _Signal,
+                what="a signal",
+                where=one.key,
+                operation="capture",
+            ).tables
+            for one in self._run(lambda: self._store.list(f"{self._folder}signals/"))
+        }
+
+    def forget_signals(self, keys: Iterable[str]) -> None:
+        """Remove signals that the state has."""
+        for key in keys:
+            self._run(partial(self._store.delete, key))
+
+
+class _Signal(Stored, frozen=True):
+    format: int
+    tables: tuple[str, ...]

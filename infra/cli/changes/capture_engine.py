@@ -1,0 +1,314 @@
+"""`penstock capture debezium`, `mariadb`, `mysql`, `signal` and `jars`: other databases, by Debezium's own engine."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from ...console import output
+from ...console.session import Session, command_options
+
+if TYPE_CHECKING:
+    from ....aio import Lake
+    from ....cdc.debezium import EngineCapture, EngineOptions, EngineProgress
+    from ....log.produce.producer import Producer
+
+F = TypeVar("F", bound=Callable[..., Any])
+Snapshot = Literal["initial", "never", "again"]
+
+_BODY_BYTES = 16 * 1024 * 1024
+_LINE_EVERY_S = 10.0
+_PASSWORD = "PENSTOCK_DATABASE_PASSWORD"  # noqa: S105 - a variable's name
+_EPILOG = (
+    f"The password comes from {_PASSWORD}, or from the whole URL in the variable; never from the command line. Runs until Ctrl-C or SIGTERM, which "
+    "ends in order; run again, it goes on where it ended."
+)
+
+
+def _engine_options(command: F) -> F:
+    """What all captures by the engine take."""
+    options = (
+        click.option("--topic", required=True, help="A FIFO topic; made when there is none."),
+        click.option("--name", default="penstock", show_default=True, help="The capture's name: one for a database and a topic."),
+        click.option(
+            "--driver-jar", metavar="FILE", help="The database's JDBC driver. Default: where the system's package has it."
+        ),
+        click.option(
+            "--snapshot",
+            type=click.Choice(["initial", "never", "again"]),
+            default="initial",
+            show_default=True,
+            help="Send the rows that tables have when they are captured first; never; or of all once more, as after a binlog was lost.",
+        ),
+        click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow."),
+        command_options,
+        click.pass_obj,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("configuration", metavar="CONFIG.properties", type=click.Path(dir_okay=False, path_type=Path))
+@_engine_options
+def debezium(
+    session: Session, /, *, configuration: Path, topic: str, name: str, driver_jar: str | None, snapshot: Snapshot, once: bool
+) -> None:
+    """Follow the database that a Debezium configuration names into a topic, exactly once, by Debezium's engine in this process.
+
+    The file names connector.class (MariaDB's or MySQL's), database.hostname and so on, as for Kafka Connect. What the capture sets itself,
+    such as snapshot.mode and where offsets are kept, is refused in it. Needs Java 17 or newer, and the database's JDBC driver.
+    """
+    from ....cdc.debezium import read_properties
+
+    properties = read_properties(configuration)
+    if password := os.environ.get(_PASSWORD):
+        properties.setdefault("database.password", password)
+    _capture(session, properties, topic, name, driver_jar, snapshot, once)
+
+
+def _of_url(kind: str, title: str, class_name: str) -> click.Command:
+    variable = f"PENSTOCK_{kind.upper()}"
+
+    @click.command(kind, epilog=_EPILOG)
+    @click.argument("url", envvar=variable, metavar="URL")
+    @click.option(
+        "--table",
+        "tables",
+        multiple=True,
+        metavar="DATABASE.TABLE",
+        help="A table; may be repeated. Default: all of the URL's database.",
+    )
+    @click.option(
+        "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A property of Debezium's connector; may be repeated."
+    )
+    @_engine_options
+    def command(
+        session: Session,
+        /,
+        *,
+        url: str,
+        tables: tuple[str, ...],
+        settings: tuple[str, ...],
+        topic: str,
+        name: str,
+        driver_jar: str | None,
+        snapshot: Snapshot,
+        once: bool,
+    ) -> None:
+        properties = {"connector.class": class_name, **_of(url, kind), **_given(settings)}
+        if tables:
+            import re
+
+            properties["table.include.list"] = ",".join(re.escape(table) for table in tables)
+        _capture(session, properties, topic, name, driver_jar, snapshot, once)
+
+    command.help = (
+        f"Follow a {title} with a row binlog into a topic by Debezium's engine, as Debezium envelopes, exactly once.\n\n"
+        f"URL is {kind}://user@host:3306/database. The rows that are there come first, then every change, in order by row. Tables need a "
+        "primary key. Needs Java 17 or newer, and the JDBC driver of the database."
+    )
+    return command
+
+
+mariadb = _of_url("mariadb", "MariaDB", "io.debezium.connector.mariadb.MariaDbConnector")
+mysql = _of_url("mysql", "MySQL", "io.debezium.connector.mysql.MySqlConnector")
+
+
+def _of(url: str, kind: str) -> dict[str, str]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    if parts.scheme != kind or not host:
+        raise click.UsageError(f"No URL of a database: expected {kind}://user@host:3306/database")
+    in_line = click.get_current_context().get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE
+    if parts.password is not None and in_line:
+        raise click.UsageError(
+            f"No password on the command line: set {_PASSWORD}, or give the whole URL as PENSTOCK_{kind.upper()}."
+        )
+    password = unquote(parts.password) if parts.password is not None else os.environ.get(_PASSWORD)
+    found = {"database.hostname": host, "database.port": str(port or 3306)}
+    if parts.username:
+        found["database.user"] = unquote(parts.username)
+    if password:
+        found["database.password"] = password
+    if database := parts.path.strip("/"):
+        found["database.include.list"] = database
+    return found
+
+
+def _given(settings: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for setting in settings:
+        name, separator, value = setting.partition("=")
+        if not separator or not name:
+            raise click.UsageError(f"No property: expected --set NAME=VALUE, got {setting!r}")
+        found[name] = value
+    return found
+
+
+def _capture(
+    session: Session, properties: dict[str, str], topic: str, name: str, driver_jar: str | None, snapshot: Snapshot, once: bool
+) -> None:
+    from ....cdc.debezium import EngineOptions
+
+    options = EngineOptions(name=name, snapshot=snapshot, once=once)
+    shown = _Shown(session, topic)
+    with session.signals.held(), _opened(session, properties, topic, options, driver_jar) as capture:
+        shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))
+
+
+@contextmanager
+def _opened(
+    session: Session, properties: dict[str, str], topic: str, options: EngineOptions, driver_jar: str | None
+) -> Iterator[EngineCapture]:
+    from ....cdc.debezium import EngineCapture, EngineStates, connector_of
+    from ....cdc.debezium.configuration import check_own
+    from ....cdc.debezium.engine import start_java
+    from ....cdc.debezium.jars import ensure, find_driver
+    from ....cdc.debezium.source import Server
+    from ....log import InvalidArgument, MessageType, TopicLimits, TopicNotFound, TopicSettings
+    from ....log.runtime.portal import Portal
+
+    connector = connector_of(properties)
+    check_own(properties)
+    driver = find_driver(connector, driver_jar)
+    start_java([*ensure(connector), driver])
+    server = Server(connector, properties)
+    try:
+        server.check()  # before anything is made
+    finally:
+        server.close()
+    portal = Portal()
+
+    async def opened() -> tuple[Lake, Producer, Producer, str]:
+        lake = session.open_async()
+        try:
+            record = (await lake.topic(topic)).record
+        except TopicNotFound:
+            settings = TopicSettings(message_type=MessageType.FIFO, limits=TopicLimits(body_bytes=_BODY_BYTES))
+            record = await lake.create_topic(topic, settings, table=False)  # a capture may not write to tables
+        if record.settings.schema is not None:
+            raise InvalidArgument("the topic has a schema", operation="capture", object=topic, hint="capture into a new topic")
+        # The order matters: whoever opens the producer of changes fences the capture that ran, and only then looks at its rows.
+        producer = await lake.producer(topic, name=options.producer_name)
+        return lake, producer, await lake.producer(topic, name=options.rows_producer_name), record.incarnation
+
+    try:
+        lake, producer, rows_producer, life = portal.run(opened)
+        try:
+            yield EngineCapture(
+                connector,
+                properties,
+                options,
+                producer=producer,
+                rows_producer=rows_producer,
+                states=EngineStates(lake.store, portal.run, topic=topic, name=options.name),
+                life=life,
+                clock=lake.runtime.clock,
+                pause=time.sleep,
+            )
+        finally:
+            portal.run(lake.close)
+    finally:
+        portal.stop()
+
+
+@click.command()
+@click.argument("tables", nargs=-1, required=True, metavar="DATABASE.TABLE…")
+@click.option("--topic", required=True, help="The capture's topic.")
+@click.option("--name", default="penstock", show_default=True, help="The capture's name.")
+@command_options
+@click.pass_obj
+def signal(session: Session, /, *, tables: tuple[str, ...], topic: str, name: str) -> None:
+    """Ask a capture by Debezium's engine to read these tables' rows once more.
+
+    It takes the signal within seconds, or when it runs next: it stops following for as long as it reads, then goes on. Rows come beside those
+    that are in the topic; none is removed.
+    """
+    from ....cdc.debezium import EngineStates
+    from ....log import InvalidArgument
+    from ....log.runtime.portal import Portal
+
+    portal = Portal()
+    try:
+        lake = portal.run(lambda: _open(session))
+        try:
+            states = EngineStates(lake.store, portal.run, topic=topic, name=name)
+            if states.load() is None:
+                raise InvalidArgument(
+                    "no such capture has begun",
+                    operation="signal",
+                    object=f"{topic}/{name}",
+                    hint="see --topic and --name of the capture",
+                )
+            bad = [table for table in tables if "." not in table]
+            if bad:
+                raise InvalidArgument("this names no table", operation="signal", expected="DATABASE.TABLE", observed=bad[0])
+            states.signal(uuid.uuid4().hex, tables)
+        finally:
+            portal.run(lake.close)
+    finally:
+        portal.stop()
+    output.say(f"{', '.join(tables)}: asked for")
+
+
+async def _open(session: Session) -> Lake:
+    return session.open_async()
+
+
+@click.command()
+@click.argument("connector", type=click.Choice(["mariadb", "mysql"]), default="mariadb")
+@command_options
+@click.pass_obj
+def jars(session: Session, /, *, connector: str) -> None:
+    """Fetch the JARs of Debezium's engine into the cache, so that captures need no network for them."""
+    from ....cdc.debezium.configuration import CONNECTORS
+    from ....cdc.debezium.jars import ensure
+
+    (wanted,) = (one for one in CONNECTORS.values() if one.name == connector)
+    files = ensure(wanted)
+    size_mb = sum(file.stat().st_size for file in files) / 1e6
+    output.say(f"{len(files)} JARs, {size_mb:.0f} MB, in {files[0].parent}")
+
+
+class _Shown:
+    """The lines printed during a capture."""
+
+    def __init__(self, session: Session, topic: str) -> None:
+        self._session, self._topic = session, topic
+        self._started_s = self._line_s = time.monotonic()
+        self._before = 0
+
+    def tell(self, progress: EngineProgress) -> None:
+        """Print a line now and then."""
+        now_s = time.monotonic()
+        if now_s - self._line_s >= _LINE_EVERY_S:
+            self._line(progress, now_s)
+
+    def end(self, progress: EngineProgress) -> None:
+        """Print the total."""
+        self._line_s, self._before = self._started_s, 0
+        self._line(progress, time.monotonic())
+
+    def _line(self, progress: EngineProgress, now_s: float) -> None:
+        events = progress.events + progress.snapshot_rows
+        rate = (events - self._before) / max(now_s - self._line_s, 1e-3)
+        self._line_s, self._before = now_s, events
+        if self._session.as_json:
+            output.emit({"topic": self._topic, **output.fields(progress), "events_per_s": round(rate)})
+            return
+        rows = f"{progress.snapshot_rows:,} rows read, " if progress.snapshot_rows else ""
+        place = f"; at {progress.position}" if progress.position else ""
+        output.say(f"{rows}{progress.events:,} changes to {self._topic} ({rate:,.0f} events/s){place}")

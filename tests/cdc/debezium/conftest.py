@@ -1,0 +1,87 @@
+"""A MariaDB of the tests' own, a database of each test, and `penstock capture mariadb` on it in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.infra.cli import main
+from penstock.log.runtime.portal import Portal
+from tests.cdc.debezium.judge import Seen, events_of
+from tests.mariadb_server import PASSWORD, MariaDBServer, mariadb_server
+
+TOPIC = "changes"
+
+
+@dataclass
+class Capturing:
+    """Runs of `penstock capture mariadb` with ``--once``."""
+
+    server: MariaDBServer
+    database: str
+    lake: str
+
+    def run(self, *statements: str) -> None:
+        """In the test's database."""
+        self.server.run(f"USE {self.database}", *statements)
+
+    def __call__(self, *options: str, code: int = 0, user: str = "penstock") -> str:
+        """What it prints."""
+        url = f"mariadb://{user}@127.0.0.1:{self.server.port}/{self.database}"
+        where = ["--lake", self.lake, "--topic", TOPIC, "--once", "--json"]
+        result = CliRunner().invoke(main, ["capture", "mariadb", url, *where, *options])
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.output
+        return result.output
+
+    def error(self, *options: str, code: int = 2, user: str = "penstock") -> dict[str, str]:
+        """What it says when it fails."""
+        said: dict[str, str] = json.loads(self(*options, code=code, user=user).splitlines()[-1])
+        return said
+
+    def events(self) -> list[Seen]:
+        """All that is in the topic."""
+        return events_of(self.lake, TOPIC)
+
+    def folder(self) -> Path:
+        """What the capture keeps beside its topic."""
+        (found,) = Path(self.lake).glob("captures/*/debezium/penstock")
+        return found
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDBServer]:
+    with mariadb_server() as server:
+        yield server
+
+
+@pytest.fixture
+def capture(
+    mariadb: MariaDBServer, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Capturing]:
+    monkeypatch.setenv("PENSTOCK_DATABASE_PASSWORD", PASSWORD)
+    name = f"db_{abs(hash(request.node.nodeid)) % 10**12}"
+    mariadb.run(f"CREATE DATABASE {name}")
+    yield Capturing(mariadb, name, str(tmp_path / "lake"))
+    mariadb.run(f"DROP DATABASE {name}")
+
+
+@pytest.fixture
+def portal() -> Iterator[Portal]:
+    portal = Portal()
+    yield portal
+    portal.stop()
+
+
+def counted(events: list[Seen]) -> dict[str, int]:
+    """The events by what they do."""
+    found: dict[str, Any] = {}
+    for event in events:
+        found[event.op] = found.get(event.op, 0) + 1
+    return found

@@ -1,0 +1,331 @@
+"""Positions, records, the outbox, the state and the history, without a Java."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cdc.debezium import source
+from penstock.cdc.debezium.errors import HistoryLost
+from penstock.cdc.debezium.follow import boundary
+from penstock.cdc.debezium.history import History
+from penstock.cdc.debezium.java import find_jvm, java_version
+from penstock.cdc.debezium.outbox import RecordOutbox
+from penstock.cdc.debezium.positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, sequence_of
+from penstock.cdc.debezium.records import Schemas, heartbeat_ms, record_of, schemas_of, truncated
+from penstock.cdc.debezium.rows import RowsReader
+from penstock.cdc.debezium.state import EngineState, EngineStates, RowsChunk
+from penstock.cdc.events.debezium import decode_event, parse_change
+from penstock.cdc.events.usual import usual_change
+from penstock.log.errors import DataDamaged, FencedError, InvalidArgument, LimitExceeded, MissingDependency
+from penstock.log.runtime.portal import Portal
+from penstock.log.stores import open_store
+
+# --- Positions -------------------------------------------------------------------------------------------------------------------
+
+PLACES = st.tuples(
+    st.integers(0, (1 << FILE_BITS) - 1),
+    st.integers(0, (1 << POS_BITS) - 1),
+    st.integers(0, (1 << ROW_BITS) - 1),
+    st.sampled_from("dc"),
+)
+
+
+@given(PLACES, PLACES)
+def test_sequences_are_ordered_as_places_are(one: tuple[int, int, int, str], other: tuple[int, int, int, str]) -> None:
+    def number(place: tuple[int, int, int, str]) -> int:
+        return sequence_of(f"binlog.{place[0]:06}", *place[1:])
+
+    def ordered(place: tuple[int, int, int, str]) -> tuple[int, int, int, bool]:
+        return (*place[:3], place[3] == "c")
+
+    assert 0 <= number(one) < 1 << 63
+    assert (number(one) < number(other)) == (ordered(one) < ordered(other))
+
+
+@pytest.mark.parametrize(
+    ("file", "pos", "row", "what"),
+    [
+        (f"b.{1 << FILE_BITS}", 4, 0, "number of the binlog file"),
+        ("b.1", 1 << POS_BITS, 0, "position"),
+        ("b.1", 4, 1 << ROW_BITS, "row"),
+    ],
+)
+def test_a_place_that_does_not_fit_is_refused(file: str, pos: int, row: int, what: str) -> None:
+    with pytest.raises(LimitExceeded, match=what):
+        sequence_of(file, pos, row, "u")
+
+
+def test_a_file_without_a_number_is_refused() -> None:
+    with pytest.raises(DataDamaged):
+        file_number("binlog")
+
+
+def test_what_is_counted_within_a_transaction_is_left_out_of_the_place_to_go_on() -> None:
+    """As MariaDB's connector tells it after ALTER TABLE, and then some heartbeats of the server."""
+    told = {
+        "transaction_id": "0-7-16",
+        "ts_sec": 1,
+        "file": "b.1",
+        "pos": 212,
+        "gtids": "0-7-15",
+        "server_id": 7,
+        "event": 17,
+        "row": 2,
+    }
+    assert boundary(told) == {"ts_sec": 1, "file": "b.1", "pos": 212, "gtids": "0-7-15", "server_id": 7}
+
+
+# --- Records ---------------------------------------------------------------------------------------------------------------------
+
+ROW = {"type": "struct", "fields": [{"type": "int64", "name": "io.debezium.time.MicroTimestamp", "field": "at", "optional": True}]}
+SCHEMA = json.dumps(
+    {"type": "struct", "fields": [{**ROW, "field": "before"}, {**ROW, "field": "after"}, {"type": "string", "field": "op"}]}
+)
+KEY_SCHEMA = json.dumps({"type": "struct", "fields": [{"type": "int32", "field": "id"}]})
+
+
+def told(op: str, pos: int = 484, row: int | None = 0, **more: Any) -> bytes:
+    """A change as MySQL's connector 3.5 writes it."""
+    place = {
+        "version": "3.5.0.Final",
+        "connector": "mysql",
+        "name": "p",
+        "ts_ms": 5,
+        "snapshot": "false",
+        "db": "shop",
+        "sequence": None,
+    }
+    place |= {
+        "table": "users",
+        "server_id": 223344,
+        "gtid": "24bc7850-2c16-11e6-a073-0242ac110002:5",
+        "file": "mysql-bin.000003",
+        "pos": pos,
+    }
+    place |= {"row": row, "thread": 7, "query": None}
+    after = None if op in "dt" else {"id": 7, "at": 1_000_000}
+    value = {"before": {"id": 7, "at": 0} if op in "ud" else None, "after": after, "source": place, "op": op, "ts_ms": 6, **more}
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+KNOWN = {"0": schemas_of(KEY_SCHEMA, SCHEMA)}
+
+
+@pytest.mark.parametrize("op", ["c", "u", "d", "r"])
+def test_the_sync_reads_what_is_sent(op: str) -> None:
+    record = record_of(b'{"id":7}', told(op), KNOWN, "0")
+    assert record is not None
+    assert (record.message_group, record.tag, record.keys, record.table) == ("shop.users-7", "users", ("users-7",), "shop.users")
+    change = usual_change(record.body)
+    assert change is not None
+    assert change == parse_change(decode_event(record.body))
+    assert (change.op, change.key, change.table, change.origin) == (op, {"id": 7}, "users", "24bc7850-2c16-11e6-a073-0242ac110002")
+    assert change.schema_of_row is not None
+    assert change.schema_of_row.fields["at"].name == "io.debezium.time.MicroTimestamp"
+
+
+def test_a_key_that_changes_is_two_messages_in_their_order() -> None:
+    """The delete and the create stand at one place."""
+    gone, there = (record_of(b'{"id":7}', told(op, row=3), KNOWN, "0") for op in "dc")
+    assert gone is not None
+    assert there is not None
+    assert gone.sequence < there.sequence
+
+
+def test_a_truncate_has_no_row_whatever_the_connector_says() -> None:
+    first, again = (record_of(b"null", told("t", row=row), KNOWN, "0") for row in (6, None))
+    assert first is not None
+    assert again is not None
+    assert first.sequence == again.sequence
+    assert first.message_group == "shop.users"
+    change = parse_change(decode_event(first.body))
+    assert change is not None
+    assert (change.op, change.position) == ("t", (3 << 32 | 484) << 12)
+
+
+def test_records_about_the_stream_are_no_messages() -> None:
+    beat = b'{"ts_ms":17}'
+    assert record_of(b'{"serverName":"p"}', beat, {}, "0") is None
+    assert heartbeat_ms(beat) == 17
+    for other in (
+        b'{"status":"BEGIN","id":"0-7-14","ts_ms":17}',
+        b'{"source":{"db":"shop"},"ts_ms":1,"ddl":"ALTER TABLE x","tableChanges":[]}',
+    ):
+        assert record_of(b"{}", other, {}, "0") is None
+        assert heartbeat_ms(other) is None
+
+
+def test_a_row_without_a_key_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="no primary key"):
+        record_of(b"null", told("c"), KNOWN, "0")
+
+
+def test_a_snapshot_s_truncate_lies_before_its_rows() -> None:
+    change = parse_change(decode_event(truncated("mariadb", "p", "shop.users", {"file": "b.000003", "pos": 484}, 9).body))
+    read = record_of(b'{"id":7}', told("r"), KNOWN, "0")
+    assert read is not None
+    row = parse_change(decode_event(read.body))
+    assert change is not None
+    assert row is not None
+    assert change.position is not None
+    assert row.position is not None
+    assert (change.op, change.source.table) == ("t", "users")
+    assert change.position < row.position
+
+
+# --- The outbox ------------------------------------------------------------------------------------------------------------------
+
+
+class Sent:
+    """A producer that keeps the sequences of its batches."""
+
+    def __init__(self, last_sequence: int) -> None:
+        self.last_sequence, self.batches = last_sequence, list[list[int]]()
+
+    def send_batch(self, table: Any) -> Any:
+        self.batches.append(table.column("sequence").to_pylist())
+        return SimpleNamespace(done=lambda: True, result=lambda: None)
+
+
+def records(*places: int) -> list[Any]:
+    return [record_of(b'{"id":7}', told("u", pos=pos), KNOWN, "0") for pos in places]
+
+
+def test_what_an_earlier_life_has_sent_is_left_out() -> None:
+    (_, second, _) = records(10, 20, 30)
+    producer = Sent(second.sequence)
+    outbox = RecordOutbox(producer)  # type: ignore[arg-type]
+    assert outbox.send(records(10, 20, 30), "after")
+    outbox.settle()
+    assert (len(producer.batches), len(producer.batches[0])) == (1, 1)
+    assert (outbox.events, outbox.duplicates, outbox.offset) == (1, 2, "after")
+
+
+def test_two_changes_at_one_place_are_refused() -> None:
+    """As those of a transaction that MySQL has written compressed."""
+    outbox = RecordOutbox(Sent(-1))  # type: ignore[arg-type]
+    outbox.send(records(10), "x")
+    with pytest.raises(DataDamaged, match="one position") as caught:
+        outbox.send(records(10), "x")
+    assert "binlog_transaction_compression" in str(caught.value.hint)
+
+
+# --- State and history -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def states(tmp_path: Path, portal: Portal) -> Any:
+    return lambda: EngineStates(open_store(str(tmp_path / "lake")), portal.run, topic="t", name="n")
+
+
+def test_the_state_is_what_was_saved_and_only_one_process_writes_it(states: Any) -> None:
+    first, second = states(), states()
+    assert first.load() is None
+    state = EngineState(
+        "life", "mariadb", "7 x", '{"pos":4}', 2, ("a.b", "a.c"), ("a.b",), RowsChunk("a.b", False, (1, 2), (3, 4), 17)
+    )
+    first.save(state)
+    assert second.load() == state
+    second.save(EngineState("life", "mariadb", "7 x"))
+    with pytest.raises(FencedError, match="another capture of this name"):
+        first.save(state)
+
+
+def test_the_history_goes_into_the_lake_line_by_line(states: Any, tmp_path: Path) -> None:
+    kept, path = states(), tmp_path / "history"
+    kept.add_history(0, b"one\n")
+    path.write_bytes(kept.history(1))
+    history = History(path, kept, 1)
+    assert not history.keep()
+    with path.open("ab") as file:
+        file.write(b"two\nhal")
+    assert history.keep()
+    assert not history.keep()
+    assert (history.parts, kept.history(2)) == (2, b"one\ntwo\n")
+    with pytest.raises(HistoryLost):
+        kept.history(3)
+
+
+def test_signals_are_kept_until_they_are_noted(states: Any) -> None:
+    kept = states()
+    kept.signal("one", ["a.b"])
+    kept.signal("two", ["a.c", "a.b"])
+    assert sorted(kept.signals().values()) == [("a.b",), ("a.c", "a.b")]
+    kept.forget_signals(kept.signals())
+    assert kept.signals() == {}
+
+
+# --- Rows ------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Keys:
+    """A server that knows keys only."""
+
+    resumable: bool
+
+    def key_of(self, table: str) -> list[source.KeyColumn]:
+        return [source.KeyColumn("id", self.resumable)]
+
+
+def planned(chunk: RowsChunk, last_sequence: int, *, resumable: bool = True) -> tuple[EngineState, str]:
+    """What is read after a kill, and how."""
+    server: Any = Keys(resumable)
+    reader = RowsReader("mariadb", "p", server, Sent(last_sequence), None, None, reached=lambda point: None)  # type: ignore[arg-type]
+    state, more = reader.plan(EngineState("l", "mariadb", "s", "{}", 1, ("a.b", "a.c"), (), chunk))
+    return state, more["snapshot.select.statement.overrides.a.b"]
+
+
+@pytest.mark.parametrize(("last_sequence", "begins"), [(9, "(`id`) > (5)"), (10, "(`id`) > (8)")])
+def test_reading_goes_on_with_the_chunk_that_was_planned_or_behind_it(last_sequence: int, begins: str) -> None:
+    state, query = planned(RowsChunk("a.b", False, (5,), (8,), 10), last_sequence)
+    assert query == f"SELECT * FROM `a`.`b` WHERE {begins} ORDER BY `id`"
+    assert state.emptied == ()
+
+
+@pytest.mark.parametrize(
+    ("chunk", "last_sequence", "emptied"),
+    [
+        (RowsChunk("a.b", True, None, None, 10), 9, ()),  # nothing of the table is there
+        (RowsChunk("a.b", True, None, None, 10), 10, ("a.b",)),
+        (RowsChunk("a.b", False, None, None, 10), 9, ("a.b",)),
+    ],
+)
+def test_a_table_whose_key_is_no_number_is_read_from_its_beginning(
+    chunk: RowsChunk, last_sequence: int, emptied: tuple[str, ...]
+) -> None:
+    state, query = planned(chunk, last_sequence, resumable=False)
+    assert query == "SELECT * FROM `a`.`b` ORDER BY `id`"
+    assert state.emptied == emptied
+
+
+# --- Java ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.cdc.debezium.java._FOLDERS", (str(tmp_path / "*"),))
+    for name, version in (("a", "1.8.0_392"), ("b", "21.0.2")):
+        library = tmp_path / name / "lib" / "server" / "libjvm.so"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        (tmp_path / name / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    assert java_version(tmp_path / "a") == 8
+    assert find_jvm({"PATH": ""}) == tmp_path / "b" / "lib" / "server" / "libjvm.so"
+    (tmp_path / "b" / "release").unlink()
+    with pytest.raises(MissingDependency, match="needs Java") as caught:
+        find_jvm({"PATH": ""})
+    assert "Java 8 in" in str(caught.value.observed)
+
+
+def test_schemas_keep_what_says_the_types() -> None:
+    assert schemas_of(None, SCHEMA) == Schemas(
+        b"null", json.dumps({"type": "struct", "fields": [{**ROW, "field": "after"}]}, separators=(",", ":")).encode()
+    )

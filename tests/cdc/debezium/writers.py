@@ -1,0 +1,112 @@
+"""Connections that change a MariaDB's tables side by side, and their columns too, until they are told to stop."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import pymysql
+
+from tests.mariadb_server import MariaDBServer
+
+TABLES = ("orders", "lines", "codes", "visits")
+SCHEMA = (
+    "CREATE TABLE orders (id INT PRIMARY KEY, version INT NOT NULL, customer VARCHAR(60), amount DECIMAL(12,2), note TEXT, changed DATETIME(6))",
+    "CREATE TABLE `lines` (order_id INT, line INT, article VARCHAR(60), picture BLOB, PRIMARY KEY (order_id, line))",
+    "CREATE TABLE codes (code VARCHAR(40) PRIMARY KEY, meaning VARCHAR(60), weight DOUBLE, `long` MEDIUMTEXT)",
+    "CREATE TABLE visits (id BIGINT AUTO_INCREMENT PRIMARY KEY, seen VARCHAR(60))",
+)
+ROWS = 300
+"""Of each table at the beginning."""
+LOAD = (
+    f"INSERT INTO orders SELECT seq, 0, concat('customer ', seq), seq / 7, repeat('x', 100), NOW(6) FROM seq_1_to_{ROWS}",
+    f"INSERT INTO `lines` SELECT seq DIV 3, seq MOD 3, concat('article ', seq), unhex(md5(seq)) FROM seq_1_to_{ROWS}",
+    f"INSERT INTO codes SELECT concat('k', seq), 'first', seq / 3, repeat('y', 200) FROM seq_1_to_{ROWS}",
+    f"INSERT INTO visits (seen) SELECT seq FROM seq_1_to_{ROWS}",
+)
+_KEYS = 2 * ROWS
+_PAUSE_S = 0.02
+STEPS: tuple[tuple[str, float], ...] = (
+    ("INSERT IGNORE INTO orders VALUES (%(k)s, 0, %(t)s, %(n)s / 100, NULL, NOW(6))", 6),
+    ("UPDATE orders SET version = version + 1, amount = amount + 1, changed = NOW(6) WHERE id BETWEEN %(k)s AND %(k)s + 8", 6),
+    ("UPDATE orders SET version = version + 1, note = %(long)s WHERE id = %(k)s", 3),
+    ("DELETE FROM orders WHERE id = %(k)s", 3),
+    ("INSERT IGNORE INTO `lines` VALUES (%(k)s DIV 3, %(n)s MOD 5, %(t)s, unhex(md5(%(t)s)))", 5),
+    ("UPDATE `lines` SET article = %(t)s WHERE order_id = %(k)s DIV 3", 4),
+    ("UPDATE IGNORE `lines` SET order_id = -order_id WHERE order_id = %(k)s DIV 3 AND line = 1", 3),
+    ("DELETE FROM `lines` WHERE order_id = %(k)s DIV 3 AND line = 2", 2),
+    ("INSERT INTO codes VALUES (concat('k', %(k)s), %(t)s, RAND(), %(long)s) ON DUPLICATE KEY UPDATE meaning = %(t)s", 4),
+    ("UPDATE codes SET weight = 1e300 * RAND() WHERE code = concat('k', %(k)s)", 3),
+    ("UPDATE IGNORE codes SET code = concat(code, 'ü') WHERE code = concat('k', %(k)s) AND char_length(code) < 6", 2),
+    ("DELETE FROM codes WHERE code = concat('k', %(k)s)", 2),
+    ("INSERT INTO visits (seen) VALUES (%(t)s)", 4),
+    (
+        "DELETE FROM visits WHERE id MOD 7 = %(n)s MOD 7 AND id > (SELECT m FROM (SELECT MAX(id) - 20 AS m FROM visits) AS newest)",
+        1,
+    ),
+    ("TRUNCATE visits", 0.5),
+    ("ALTER TABLE orders ADD COLUMN IF NOT EXISTS extra%(few)s INT", 0.3),
+    ("ALTER TABLE orders ALTER COLUMN customer SET DEFAULT %(t)s", 0.2),
+    ("CREATE TABLE IF NOT EXISTS later%(few)s (id INT PRIMARY KEY, said VARCHAR(60))", 0.3),
+    ("INSERT IGNORE INTO later%(few)s VALUES (%(k)s, %(t)s)", 2),
+)
+
+
+class Writers:
+    """Threads with a connection each. Whoever is refused, or cut off, tries something else."""
+
+    def __init__(self, server: MariaDBServer, *, count: int, seed: int) -> None:
+        self._server, self._stop = server, threading.Event()
+        self.committed = 0
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._write, args=(random.Random(seed + number),)) for number in range(count)]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _write(self, chance: random.Random) -> None:
+        connection: Any = None
+        while not self._stop.wait(_PAUSE_S):
+            try:
+                if connection is None or not connection.open:
+                    connection = self._server.connect(database="shop", connect_timeout=5)
+                self._transaction(connection, chance)
+            except pymysql.MySQLError:  # a restart, a deadlock, a table that is not there yet
+                if connection is not None and connection.open:
+                    connection.close()
+        if connection is not None and connection.open:
+            connection.close()
+
+    def _transaction(self, connection: Any, chance: random.Random) -> None:
+        connection.begin()
+        with connection.cursor() as cursor:
+            for _ in range(chance.choice((1, 1, 2, 5))):
+                self._step(cursor, chance)
+                if chance.random() < 0.1:
+                    cursor.execute("SAVEPOINT here")
+                    self._step(cursor, chance)
+                    cursor.execute("ROLLBACK TO SAVEPOINT here")
+        if chance.random() < 0.05:
+            connection.rollback()
+            return
+        connection.commit()
+        with self._lock:
+            self.committed += 1
+
+    def _step(self, cursor: Any, chance: random.Random) -> None:
+        [statement] = chance.choices([step for step, _ in STEPS], [weight for _, weight in STEPS])
+        values = {
+            "k": chance.randrange(1, _KEYS),
+            "n": chance.randrange(10**6),
+            "few": chance.randrange(4),
+            "t": f"t{chance.randrange(10**9)} 'ß'\n\t\\",
+            "long": "".join(chance.choices("0123456789abcdef", k=3000)),
+        }
+        cursor.execute(statement.replace(" MOD 7", " %% 7"), values)
