@@ -889,6 +889,7 @@ data "aws_iam_policy_document" "capture" {
     sid     = "Delete"
     actions = ["s3:DeleteObject"]
     resources = [
+      "${local.lake}captures/*/debezium/*/signals/*",
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ from penstock.cdc.debezium.errors import ConnectorStopped, engine_error
 from penstock.cdc.postgres import SourceUnavailable
 from penstock.infra.cli import main
 from penstock.log.errors import InvalidArgument, MissingDependency, PermissionDenied
-from tests.cdc.debezium.conftest import Capturing
+from tests.cdc.debezium.conftest import TOPIC, Capturing, counted
+from tests.servers import die_with_parent
 from tests.waiting import wait_until
 
 real = [pytest.mark.mariadb, pytest.mark.slow]
@@ -123,6 +126,12 @@ def _purged(capture: Capturing) -> bool:
     return len(capture.server.ask("SHOW BINARY LOGS")) == 1
 
 
+def _reads_on(capture: Capturing) -> bool:
+    """Whether a capture has a place in the log, and all rows are in the topic."""
+    states = [json.loads(path.read_text()) for path in Path(capture.lake).glob("captures/*/debezium/penstock/state")]
+    return any(state["offset"] is not None and not state["pending"] for state in states)
+
+
 class TestOnAServer:
     pytestmark = real
 
@@ -186,6 +195,28 @@ class TestOnAServer:
 
     def test_no_table(self, capture: Capturing) -> None:
         assert "names no table" in capture.error()["message"]
+
+    def test_two_captures_of_one_name(self, capture: Capturing, tmp_path: Path) -> None:
+        """The later one takes over; the earlier one ends as soon as it has something to send."""
+        capture.run(*THINGS)
+        url = f"mariadb://penstock@127.0.0.1:{capture.server.port}/{capture.database}"
+        program = [str(Path(sys.executable).with_name("penstock")), "capture", "mariadb", url]
+        said = tmp_path / "said"
+        with said.open("wb") as output:
+            first = subprocess.Popen(
+                [*die_with_parent(), *program, "--lake", capture.lake, "--topic", TOPIC, "--json"], stdout=output, stderr=output
+            )
+        try:
+            wait_until(lambda: first.poll() is not None or _reads_on(capture), "the first capture has read the rows", timeout_s=120)
+            capture()
+            capture.run("INSERT INTO things VALUES (3)")
+            assert first.wait(120) not in (0, -9)
+        finally:
+            first.kill()
+            first.wait()
+        assert json.loads(said.read_text().splitlines()[-1])["error"] == "fenced", said.read_text()
+        capture()
+        assert counted(capture.events()) == {"r": 2, "c": 1}
 
     def test_another_server(self, capture: Capturing) -> None:
         capture.run(*THINGS)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from penstock.aio import Lake
+from penstock.cdc.debezium.state import EngineState, EngineStates
 from penstock.cdc.events.table_types import TableTypes
 from penstock.cdc.postgres.state import CaptureState, StateStore, TypesStore
 from penstock.cdc.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
@@ -156,6 +157,13 @@ class World:
             states.save(state)
             assert not states.others()
         TypesStore(store, _at_once, topic="shop").keep(TYPES)
+        engines = EngineStates(store, _at_once, topic="shop", name="penstock")
+        assert engines.load() is None
+        engines.add_history(0, b"{}\n")
+        engines.save(EngineState("1", "mariadb", "7 x", "{}", 1))
+        assert engines.history(1) == b"{}\n"
+        engines.signal("once", ["shop.orders"])
+        engines.forget_signals(engines.signals())
         self.stores[Role.CAPTURE].allowed += store.allowed
         self.stores[Role.CAPTURE].refused += store.refused
 
