@@ -20,7 +20,7 @@ from ...log.runtime.runtime import Clock
 from ...log.schema.fields import Field
 from ...log.schema.topic_schema import TopicSchema
 from .catalog import SETTINGS, Catalog, Slot, check_history
-from .envelopes import Envelopes, Source, Table
+from .envelopes import Envelopes, Event, Source, Table
 from .errors import SlotInUse, SlotLost, SourceUnavailable, load_psycopg, slot_lost
 from .follow import Follower
 from .outbox import Outbox
@@ -35,6 +35,8 @@ from .values import Conversions
 log = logging.getLogger("penstock.cdc.postgres")
 
 _LOOK_S = 0.1
+_ROOM_BYTES = 64 * 1024
+"""What is written to the log before a later table is read: its rows get the positions of these bytes, some thousand millions."""
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.2, 5.0
 
 
@@ -52,6 +54,8 @@ class CaptureOptions:
     """End once all changes that were committed when it began to follow are in the topic."""
     typed: bool = False
     """Whether the topic has a schema, made from the one table's columns."""
+    heartbeat: bool = False
+    """Whether a message of its own says where the topic equals the source when no row's batch does: behind a snapshot, and after a restart."""
     patience: DurationField = field_default(timedelta(minutes=5))
     """How long to wait for a database that does not answer."""
 
@@ -59,6 +63,14 @@ class CaptureOptions:
         set_durations(self, "patience", most=WAIT_MAX, operation="capture")
         if not self.slot or not all(char in "abcdefghijklmnopqrstuvwxyz0123456789_" for char in self.slot) or len(self.slot) > 63:
             raise InvalidArgument("bad slot name", operation="capture", object=self.slot, expected="at most 63 of a-z, 0-9 and _")
+
+        if self.typed and self.heartbeat:
+            raise InvalidArgument(
+                "a typed topic has rows of its table only, and no heartbeats",
+                operation="capture",
+                expected="typed or heartbeat",
+                hint="without heartbeats the next transaction tells the same",
+            )
 
     @property
     def producer_name(self) -> str:
@@ -150,7 +162,11 @@ class Capture:
         self._producer, self._states, self._life = producer, states, life
         self._catalog = Catalog(dsn)
         self._conversions = Conversions(self._catalog.describe_type)
-        self._outbox = Outbox(producer)
+        self._outbox = Outbox(producer, whole_from=self._whole_from, heartbeat=self._beat if options.heartbeat else None)
+        self._whole_from_lsn: int | None = None
+        """The place in the log behind all that was read from tables, by this process or earlier ones; None: rows are still to be read."""
+        self._has_reread = False
+        """Whether tables were read since that place was found."""
         self._envelopes: Envelopes | None = None
         self._snapshot: Snapshot | None = None
         self._renewed = False
@@ -234,14 +250,17 @@ class Capture:
             (table,) = checked.tables  # it was checked that there is one
             self._fit(self._catalog.typed_columns(table.schema, table.name), table.key)
         missing = [table for table in checked.tables if table.qualified not in state.done]
+        self._whole_from_lsn = None
         if missing and self._producer.last_sequence >= base_of(slot.confirmed_lsn):
-            self._follow(stopped, until_lsn=self._catalog.current_lsn())
+            self._follow(stopped, until_lsn=self._catalog.logged_lsn(_ROOM_BYTES))
         if missing and not stopped():
             # The snapshot lies behind all that is in the topic: changes that the slot tells before that are left out when they come again.
             self._snapshot.read(state, missing, max(slot.confirmed_lsn, self._outbox.confirmed_lsn))
         if not stopped():
             self._reached("snapshot done")
-            self._follow(stopped, until_lsn=self._catalog.current_lsn() if self._options.once else None)
+            self._whole_from_lsn, self._has_reread = self._catalog.logged_lsn(), False
+            until_lsn = max(self._whole_from_lsn, self._catalog.current_lsn())
+            self._follow(stopped, until_lsn=until_lsn if self._options.once else None)
 
     # --- Publication, slot and state --------------------------------------------------------------------------------------------
 
@@ -358,6 +377,15 @@ class Capture:
         finally:
             stream.close()
 
+    def _whole_from(self) -> int | None:
+        if self._has_reread and self._whole_from_lsn is not None:
+            self._whole_from_lsn, self._has_reread = self._catalog.logged_lsn(), False
+        return self._whole_from_lsn
+
+    def _beat(self, position: int) -> Event:
+        assert self._envelopes is not None, "it comes while the stream is followed"
+        return self._envelopes.heartbeat(position)
+
     def _say(self) -> None:
         self._answered_s = self._clock.monotonic_s()
         self._told = self.progress
@@ -371,4 +399,5 @@ class Capture:
             sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in table.key),
             sql.SQL(", ").join(map(sql.Literal, key)),
         )
+        self._has_reread = True
         return self._catalog.copy_row(query)

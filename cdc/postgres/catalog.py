@@ -170,6 +170,14 @@ class Catalog:
         [(lsn,)] = self.ask("SELECT pg_current_wal_lsn()::text")
         return lsn_of(lsn)
 
+    def logged_lsn(self, room_bytes: int = 0) -> int:
+        """A place in the log behind every transaction that anybody can see by now, made by writing a message there.
+
+        The log has no other such place to tell: its end may lie before a transaction that is visible and not written yet.
+        """
+        [(lsn,)] = self.ask("SELECT pg_logical_emit_message(true, 'penstock', repeat(' ', %s::int))::text", room_bytes)
+        return lsn_of(lsn)
+
     # --- Tables -----------------------------------------------------------------------------------------------------------------
 
     def tables(self, names: Sequence[str]) -> list[SourceTable]:

@@ -220,6 +220,11 @@ class Envelopes:
         """The event of a row that a snapshot has read."""
         return self._event(table, "r", table.key_fields(row), None, table.fields(row), lsn, position)
 
+    def heartbeat(self, position: int) -> Event:
+        """The event that tells of nothing but the stream itself, as Debezium's heartbeats do."""
+        body = _encode({"key": {"serverName": self._source.name}, "value": {"ts_ms": self._now_ms()}})
+        return Event(position, body, message_group_of("heartbeat", self._source.name, None), None, (), "heartbeat")
+
     def truncated(self, table: Table, lsn: int, position: int) -> Event:
         """The event that removes all rows there before."""
         return self._event(table, "t", None, None, None, lsn, position)

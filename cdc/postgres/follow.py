@@ -69,14 +69,16 @@ class Follower:
             case Commit(_, end_lsn):
                 self._within = False
                 self._may_confirm(end_lsn)
+                if self._outbox.well_filled:
+                    self._send()
             case Relation() as relation:
                 self._envelopes.relation(relation)
             case Other():
                 pass
             case change:
-                self._outbox.add(self._envelopes.events(change, data.lsn, self._positions))
-                if self._outbox.full:
+                if self._outbox.full:  # before the next event, and not at once: this one may have ended its transaction
                     self._send()
+                self._outbox.add(self._envelopes.events(change, data.lsn, self._positions))
 
     def _hear(self, alive: Alive, stream: Stream) -> None:
         if not self._within:

@@ -5,7 +5,7 @@ now.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from ...log.message.message import SEND_SCHEMA
 from ...log.produce.producer import Producer
 from ...log.produce.receipts import BatchReceipt
 from .envelopes import Event
+from .positions import base_of, is_between
 from .typed import TypedEvents
 
 BATCH_EVENTS_MAX = 5000
@@ -34,7 +35,18 @@ class _Pending:
 class Outbox:
     """Sends through a named producer. Events sent before, in this process or an earlier one, are left out."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        *,
+        whole_from: Callable[[], int | None] = lambda: None,
+        heartbeat: Callable[[int], Event] | None = None,
+    ) -> None:
+        """``whole_from``: the LSN that transactions have to reach so that the topic equals the source at their end, for the rows that were read
+        from tables are of that time; None: nothing is known yet. ``heartbeat`` makes the event of a position that says so where no other
+        event does.
+        """
+        self._whole_from, self._heartbeat = whole_from, heartbeat
         self._producer = producer
         self.typed: TypedEvents | None = None
         """How events become rows, where the topic has a schema."""
@@ -49,7 +61,7 @@ class Outbox:
 
     @property
     def sent(self) -> int:
-        """The position of the last event that was sent, by any process."""
+        """The position up to which all was sent, by any process."""
         return self._sent
 
     @property
@@ -67,6 +79,11 @@ class Outbox:
         """Whether enough events have gathered to be sent."""
         return len(self._events) >= BATCH_EVENTS_MAX or self._bytes >= BATCH_BYTES_MAX
 
+    @property
+    def well_filled(self) -> bool:
+        """Whether enough events have gathered to be sent at the end of a transaction, so that few batches end amid one."""
+        return 2 * len(self._events) >= BATCH_EVENTS_MAX or 2 * self._bytes >= BATCH_BYTES_MAX
+
     def add(self, events: Sequence[Event]) -> None:
         """Take events over, in their order."""
         for event in events:
@@ -77,17 +94,32 @@ class Outbox:
             self._bytes += len(event.body) or _ROW_BYTES
 
     def send(self, end_lsn: int | None = None) -> None:
-        """Send the gathered events as one batch. Raises the errors of `Producer.send_batch`, or of an earlier batch."""
+        """Send the gathered events as one batch. Raises the errors of `Producer.send_batch`, or of an earlier batch.
+
+        If they are all of the transactions that end before ``end_lsn``, the batch goes through the position of that place.
+        """
         receipt = None
+        through = self._through(end_lsn)
+        if through is not None and not self._events and self._heartbeat is not None:
+            self._events.append(self._heartbeat(through))
         if self._events:
             while len(self._pending) >= PENDING_BATCHES_MAX:
                 self._settle_first()
-            receipt = self._producer.send_batch(table_of(self._events, self.typed))
-            self._sent = self._events[-1].position
+            receipt = self._producer.send_batch(table_of(self._events, self.typed), through=through)
+            self._sent = self._events[-1].position if through is None else through
             self.events += len(self._events)
             self._events, self._bytes = [], 0
         if receipt is not None or end_lsn is not None:
             self._pending.append(_Pending(receipt, end_lsn))
+
+    def _through(self, end_lsn: int | None) -> int | None:
+        """The position of a place in the log, if the topic equals the source there once the gathered events are in it."""
+        if end_lsn is None or base_of(end_lsn) < (self._events[-1].position if self._events else self._sent):
+            return None
+        if not self._events and (self._heartbeat is None or is_between(self._sent)):
+            return None
+        whole_from = self._whole_from()
+        return base_of(end_lsn) if whole_from is not None and whole_from <= end_lsn else None
 
     def settle(self, *, wait: bool = False) -> None:
         """Look which batches are durable by now, or wait until all are. Raises the error of a batch that is not."""

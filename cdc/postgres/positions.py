@@ -2,6 +2,8 @@
 
 That number is the sequence under which the event is sent, and the position that its envelope tells: `position_of` computes the same number
 from it. It is ``commit LSN / 8 << 20 | number within the transaction``: commits come in the order of their LSNs, which are multiples of 8.
+
+No event has the number 0. So a position with that number lies between transactions, and names a place in the log.
 """
 
 from __future__ import annotations
@@ -32,6 +34,16 @@ def base_of(lsn: int) -> int:
     return lsn >> 3 << ORDER_BITS
 
 
+def after(position: int) -> int:
+    """The least position above this one that an event may have."""
+    return position + 1 if (position + 1) % (1 << ORDER_BITS) else position + 2
+
+
+def is_between(position: int) -> bool:
+    """Whether this position is no event's, but lies between transactions: all that end before its place are told by then, and no other."""
+    return position > 0 and position % (1 << ORDER_BITS) == 0
+
+
 def split(position: int) -> tuple[int, int]:
     """The LSN and the order that an envelope tells, from which `position_of` makes this number again."""
     return position >> ORDER_BITS << 3, position & _ORDER
@@ -54,7 +66,7 @@ class Positions:
 
     def next(self) -> int:
         """The position of the transaction's next event. Raises `LimitExceeded` where numbers end, in a log of 64 TiB."""
-        self._last += 1
+        self._last = after(self._last)
         if self._last >= 1 << 63:
             raise LimitExceeded("the source's log is too long to number its events", expected="less than 64 TiB")
         return self._last

@@ -18,6 +18,7 @@ from .envelopes import Envelopes, Event
 from .errors import load_psycopg, translated
 from .outbox import Outbox, table_of
 from .pgoutput import Begin
+from .positions import after as after_position
 from .positions import base_of, lsn_text
 from .state import CaptureState, Chunk, StateStore
 
@@ -98,9 +99,9 @@ class Snapshot:
         shape = self._envelopes.table(table.schema, table.name, columns, table.key)
         names = shape.columns
         ordered_by = [names.index(name) for name in table.key]
-        position, limit = max(self._producer.last_sequence + 1, 1), base_of(slot_lsn)
+        position, limit = after_position(max(self._producer.last_sequence, 0)), base_of(slot_lsn)
         events = [self._envelopes.truncated(shape, slot_lsn, position)] if truncate else []
-        position += len(events)
+        position = after_position(position) if events else position
         keys: list[tuple[str, ...]] = []
         size_bytes = 0
         connection = self._catalog.connect()
@@ -114,7 +115,7 @@ class Snapshot:
                     event = self._envelopes.read(shape, row, slot_lsn, position)
                     events.append(event)
                     keys.append(tuple(str(row[place]) for place in ordered_by))
-                    position, size_bytes = position + 1, size_bytes + len(event.body)
+                    position, size_bytes = after_position(position), size_bytes + len(event.body)
                     if len(events) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
                         yield keys, events
                         keys, events, size_bytes = [], [], 0

@@ -18,7 +18,16 @@ import pyarrow as pa
 
 from ..append.appender import Appender
 from ..append.in_flight import Outcome, Written
-from ..errors import CallError, ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
+from ..errors import (
+    CallError,
+    ClosedError,
+    InvalidArgument,
+    PenstockError,
+    SequenceError,
+    StoreUnavailable,
+    UnknownOutcome,
+    unforeseen,
+)
 from ..format.header import Batch, Epoch
 from ..limits import HANDED_BYTES_MAX, Duration, plain, shown
 from ..message.arrow import check_arrow, check_rising
@@ -257,7 +266,7 @@ class Producer:
         receipt.index = index
         return receipt
 
-    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[object]) -> BatchReceipt:
+    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[object], *, through: int | None = None) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
@@ -266,14 +275,21 @@ class Producer:
         as Arrow data. Messages are treated as by `send`. In a topic with a schema the columns are its fields instead of ``body``, and
         rows are taken as well as messages.
 
+        ``through``, for Arrow data with sequences: the sequence up to which the rows tell everything, not below the last row's. It becomes
+        `last_sequence` with the batch, and later sequences are above it.
+
         Raises what `send` raises, before anything is taken over.
         """
         given = _columns_of(data)
+        if through is not None and not isinstance(given, pa.Table | pa.RecordBatch):
+            raise InvalidArgument(
+                "only Arrow data with sequences goes through a sequence", operation="send_batch", observed=through
+            )
         if self._is_typed:
-            return self._send_typed(given)
+            return self._send_typed(given, through)
         if isinstance(given, pa.Table | pa.RecordBatch):
             table = check_arrow(given, self._settings.message_type, self._settings.limits, self._settings.queues)
-            return self._send_table(table if self._delays is None else self._delays.timed_table(table))
+            return self._send_table(table if self._delays is None else self._delays.timed_table(table), through=through)
         if not isinstance(given, Iterable):
             raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
         checked = list(checked_each(given, self._checked))
@@ -313,7 +329,7 @@ class Producer:
         table = rows.append_column(VALUE, value)
         return table, TypedRows(table, rules.schema.version, {})
 
-    def _send_typed(self, data: object) -> BatchReceipt:
+    def _send_typed(self, data: object, through: int | None) -> BatchReceipt:
         sent: pa.Table | list[Message]
         if isinstance(data, pa.Table | pa.RecordBatch):
             sent = data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
@@ -334,7 +350,8 @@ class Producer:
             self._wake()
             error.object = error.object or self.topic
             raise
-        return self._send_table(typed.table, typed, (lambda rules: self._typed_table(sent, rules)) if typed.bad else None)
+        again = (lambda rules: self._typed_table(sent, rules)) if typed.bad else None
+        return self._send_table(typed.table, typed, again, through=through)
 
     def _typed_table(self, sent: pa.Table | list[Message], rules: RowRules) -> TypedRows:
         """The checked rows of a batch, bad ones too, with all columns that are sent."""
@@ -357,20 +374,33 @@ class Producer:
         return replace(typed, table=table)
 
     def _send_table(
-        self, table: pa.Table, typed: TypedRows | None = None, again: Callable[[RowRules], TypedRows] | None = None
+        self,
+        table: pa.Table,
+        typed: TypedRows | None = None,
+        again: Callable[[RowRules], TypedRows] | None = None,
+        *,
+        through: int | None = None,
     ) -> BatchReceipt:
         given = table["sequence"].null_count == 0 and table.num_rows > 0
+        if not given and through is not None:
+            raise InvalidArgument("only rows with sequences go through a sequence", operation="send_batch", observed=through)
         if not given:
             if table["sequence"].null_count < table.num_rows:
                 raise InvalidArgument("give a sequence to all rows, or to none", operation="send_batch")
             return self._send_builder(BatchBuilder(0, 0.0, table=table, typed=typed, again=again), table.nbytes, duplicates=0)
         sequences = table["sequence"].to_numpy()
         check_rising(sequences)
-        first = int(np.searchsorted(sequences, self._accepted_at_opening, side="right"))
+        first, last = int(np.searchsorted(sequences, self._accepted_at_opening, side="right")), int(sequences[-1])
+        if through is not None and through < last:
+            raise SequenceError(
+                "rows are behind the sequence", operation="send_batch", expected=f"{last} or more", observed=through
+            )
         fresh = table.slice(first)
         typed = None if typed is None else _behind(replace(typed, table=table), first)
         fresh_again = None if again is None else lambda rules: _behind(again(rules), first)
-        builder = BatchBuilder(0, 0.0, table=fresh, typed=typed, again=fresh_again, last_sequence=int(sequences[-1]))
+        builder = BatchBuilder(
+            0, 0.0, table=fresh, typed=typed, again=fresh_again, last_sequence=last if through is None else through
+        )
         return self._send_builder(builder, fresh.nbytes, first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows)
 
     def _send_builder(self, builder: BatchBuilder, size_bytes: int, *, duplicates: int, first: int | None = None) -> BatchReceipt:

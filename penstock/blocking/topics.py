@@ -90,7 +90,7 @@ class Producer(ProducerFace[AsyncProducer]):
             sequence=sequence,
         )
 
-    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[object]) -> BatchReceipt:
+    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[object], *, through: int | None = None) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
@@ -99,9 +99,12 @@ class Producer(ProducerFace[AsyncProducer]):
         as Arrow data. Messages are treated as by `send`. In a topic with a schema the columns are its fields instead of ``body``, and
         rows are taken as well as messages.
 
+        ``through``, for Arrow data with sequences: the sequence up to which the rows tell everything, not below the last row's. It becomes
+        `last_sequence` with the batch, and later sequences are above it.
+
         Raises what `send` raises, before anything is taken over.
         """
-        return self._core.send_batch(data)
+        return self._core.send_batch(data, through=through)
 
     def flush(self) -> None:
         """Return when all that was sent before is durable. Raises its error otherwise."""

@@ -55,6 +55,38 @@ def test_arrow_data_with_every_column_is_stored_as_it_is(form: str) -> None:
     assert [found[body].properties for body in (b"a", b"", b"c", b"d")] == [{"a": "1"}, {}, {}, {"b": "", "c": "2"}]
 
 
+def sequenced(*sequences: int) -> pa.Table:
+    rows = [(b"%d" % one, "g", one) for one in sequences]
+    return pa.table(dict(zip(("body", "message_group", "sequence"), zip(*rows, strict=True), strict=True)))
+
+
+def test_a_batch_goes_through_a_sequence_that_no_row_has() -> None:
+    with connect() as lake:
+        with lake.producer("orders", name="source") as producer:
+            assert producer.send_batch(sequenced(1, 2), through=10).result(timeout=TIMEOUT_S).rows == 2
+            assert producer.last_sequence == 10
+            with pytest.raises(penstock.SequenceError):
+                producer.send_batch(sequenced(10))
+            producer.send_batch(sequenced(11), through=11).result(timeout=TIMEOUT_S)
+        with lake.producer("orders", name="source") as producer:
+            assert producer.last_sequence == 11
+            assert producer.send_batch(sequenced(1, 2, 11), through=20).result(timeout=TIMEOUT_S).duplicates == 3
+            assert producer.last_sequence == 11  # a batch without a new row is not written
+            assert producer.send_batch(sequenced(21), through=30).result(timeout=TIMEOUT_S).rows == 1
+        assert sorted(bodies(lake)) == [b"1", b"11", b"2", b"21"]
+
+
+def test_what_cannot_go_through_a_sequence() -> None:
+    with connect() as lake, lake.producer("orders", name="source") as producer:
+        with pytest.raises(penstock.SequenceError, match="rows are behind the sequence"):
+            producer.send_batch(sequenced(1, 5), through=4)
+        with pytest.raises(penstock.InvalidArgument, match="only rows with sequences"):
+            producer.send_batch(sequenced(1).drop_columns(["sequence"]), through=4)
+        with pytest.raises(penstock.InvalidArgument, match="only Arrow data with sequences"):
+            producer.send_batch([Message(b"1", message_group="g")], through=4)
+        assert producer.send_batch(sequenced(1, 5), through=5).result(timeout=TIMEOUT_S).rows == 2
+
+
 def test_a_sliced_table_sends_its_own_rows_only() -> None:
     with connect() as lake:
         with lake.producer("orders") as producer:

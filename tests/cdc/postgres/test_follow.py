@@ -41,8 +41,10 @@ class Producer:
         self.at_once = at_once
         self.batches: list[Sent] = []
         self.bodies: list[bytes] = []
+        self.through: list[int | None] = []
 
-    def send_batch(self, table: Any) -> Sent:
+    def send_batch(self, table: Any, *, through: int | None = None) -> Sent:
+        self.through.append(through)
         self.bodies += table["body"].to_pylist()
         sent = Sent(table["sequence"].to_pylist())
         if self.at_once:
@@ -180,8 +182,8 @@ def test_nothing_is_confirmed_behind_a_transaction_that_runs_into_later_numbers(
     assert max(confirmed) == 0
     assert producer.sequences == sorted(set(producer.sequences))
     again = Producer(at_once=True)
-    confirmed, _ = following(again, [*large, *small, None, Alive(848, True), None, None], Clock())
-    assert confirmed[-1] == 848
+    confirmed, _ = following(again, [*large, *small, None, Alive(872, True), None, None], Clock())
+    assert confirmed[-1] == 872
     assert again.sequences == producer.sequences
 
 
@@ -201,8 +203,8 @@ def test_a_batch_that_is_not_durable_ends_it_unconfirmed() -> None:
     producer = Producer()
     send = producer.send_batch
 
-    def failing(table: Any) -> Sent:
-        sent = send(table)
+    def failing(table: Any, *, through: int | None = None) -> Sent:
+        sent = send(table, through=through)
         sent.future.set_exception(UnknownOutcome("who knows", operation="append"))
         return sent
 
@@ -210,6 +212,55 @@ def test_a_batch_that_is_not_durable_ends_it_unconfirmed() -> None:
     clock = Clock()
     with pytest.raises(UnknownOutcome):
         following(producer, [*transaction(800, 880, [1]), None, None], clock)
+
+
+def heard(
+    said: list[Data | Alive | None], whole_from: int | None, *, last: int = -1, beats: bool = False
+) -> list[tuple[int, int | None]]:
+    """The number of events of each batch that was sent, and the place that it goes through."""
+    producer = Producer(last, at_once=True)
+    envelopes = Envelopes(
+        Source("db", "slot"), Conversions(lambda oid: None), keys=lambda one: (), reread=lambda *a: None, now_ms=lambda: 0
+    )
+    out = Outbox(producer, whole_from=lambda: whole_from, heartbeat=envelopes.heartbeat if beats else None)  # type: ignore[arg-type]
+    following(producer, said, Clock(), out)
+    ends = [None if one is None else positions.split(one)[0] for one in producer.through]
+    return list(zip((len(one.sequences) for one in producer.batches), ends, strict=True))
+
+
+def test_a_batch_of_whole_transactions_goes_through_the_end_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, three = transaction(800, 880, [1, 2]), transaction(960, 1000, [3]), transaction(1040, 1080, range(7))
+    assert heard([*one, *two, None], 0) == [(3, 1000)]
+    assert heard([*one, None, *two[:-1], None, two[-1], None], 0) == [(2, 880), (1, None)]
+    monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 3)
+    assert heard([*one, *two, *three, None], 0) == [(2, 880), (3, None), (3, None), (2, 1080)]
+    assert heard([*transaction(800, 880, [1, 2, 3]), None], 0) == [(3, 880)]  # and not the three before the end is told
+
+
+@pytest.mark.parametrize(("whole_from", "through"), [(None, None), (881, None), (880, 880), (0, 880)])
+def test_no_batch_goes_through_a_place_before_what_was_read_from_tables(whole_from: int | None, through: int | None) -> None:
+    assert heard([*transaction(800, 880, [1, 2]), None], whole_from) == [(2, through)]
+
+
+def test_events_behind_a_place_that_was_told_are_numbered_above_it() -> None:
+    producer, clock = Producer(at_once=True), Clock()
+    out = Outbox(producer, whole_from=lambda: 0)  # type: ignore[arg-type]
+    one, two = transaction(800, 880, [1]), transaction(880, 960, [2])
+    following(producer, [*one, None, *two, None], clock, out)
+    assert producer.through == [positions.base_of(880), positions.base_of(960)]
+    assert producer.sequences[1] == positions.base_of(880) + 1
+    later = Producer(positions.base_of(880), at_once=True)
+    following(later, [*one, *two, None], clock)
+    assert later.sequences == producer.sequences[1:]
+
+
+def test_a_heartbeat_tells_a_place_only_where_no_other_event_did() -> None:
+    quiet: list[Data | Alive | None] = [Alive(880, False), None, Alive(960, False), None, None]
+    assert heard(list(quiet), 0, last=7, beats=True) == [(1, 880)]
+    assert heard(list(quiet), 900, last=7, beats=True) == [(1, 960)]
+    assert heard(list(quiet), 0, last=7) == []
+    assert heard([*transaction(800, 880, [1]), None, *quiet], 0, beats=True) == [(1, 880)]
+    assert heard([*transaction(800, 880, [1])[:-1], None, Alive(880, False), None], 0, beats=True) == [(1, None)]
 
 
 def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,8 +310,8 @@ def test_a_batch_amid_a_transaction_that_is_not_durable_ends_it(monkeypatch: pyt
     monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 1)
     producer, send = Producer(at_once=True), Producer.send_batch
 
-    def first_fails(table: Any) -> Sent:
-        sent = send(producer, table) if producer.batches else Sent([])
+    def first_fails(table: Any, *, through: int | None = None) -> Sent:
+        sent = send(producer, table, through=through) if producer.batches else Sent([])
         if not producer.batches:
             sent.future.set_exception(UnknownOutcome("who knows", operation="append"))
             producer.batches.append(sent)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.cdc.events.debezium import position_of
 from penstock.cdc.postgres import positions
-from penstock.cdc.postgres.positions import Positions, base_of, lsn_of, lsn_text, split
+from penstock.cdc.postgres.positions import Positions, base_of, is_between, lsn_of, lsn_text, split
 from penstock.log import InvalidArgument, LimitExceeded
 
 BITS = positions.ORDER_BITS
@@ -76,6 +76,20 @@ def test_no_beginning_behind_a_transaction_of_more_than_a_million_events() -> No
     assert counting.may_begin_at(824)
 
 
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(0, 40)), min_size=1, max_size=12))
+def test_no_event_has_a_position_between_transactions(steps: list[tuple[int, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(positions, "ORDER_BITS", 3)
+        lsn, counting = 64, Positions()
+        for gap, events in steps:
+            last = [*numbered([(lsn, lsn + 8 * gap, events)], counting)[0], 0][-1 if not events else -2]
+            lsn += 8 * gap
+            assert not is_between(last)
+            if counting.may_begin_at(lsn):
+                assert last < base_of(lsn)  # so there is room for the place itself
+                assert is_between(base_of(lsn))
+
+
 def test_a_log_of_64_tib_is_too_long() -> None:
     counting = Positions()
     counting.begin((1 << 46) - 8)
@@ -96,7 +110,7 @@ def test_the_last_number_of_all_is_given_and_no_more(monkeypatch: pytest.MonkeyP
 
 def test_a_stream_may_begin_where_the_numbers_of_a_large_transaction_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "ORDER_BITS", 3)
-    stream = [(800, 808, 8), (816, 824, 2)]
+    stream = [(800, 808, 7), (816, 824, 2)]
     counting = Positions()
     numbered(stream[:1], counting)
     assert counting.may_begin_at(808)
