@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import NamedTuple, Protocol
@@ -60,9 +60,11 @@ def is_due(commits: int, every: int) -> bool:
 class Compaction:
     """Compacts targets, one at a time, for one thread that merges."""
 
-    def __init__(self, tables: CompactedTables, *, every: int) -> None:
-        """``every``: the number of commits to a target between two looks at it; 0: none is compacted."""
-        self._tables = tables
+    def __init__(self, tables: CompactedTables, *, every: int, done: Callable[[str], None] = lambda name: None) -> None:
+        """``every``: the number of commits to a target between two looks at it; 0: none is compacted. ``done`` is told of each target that was,
+        from another thread.
+        """
+        self._tables, self._done = tables, done
         self._every = every
         self._threads: ThreadPoolExecutor | None = None
         self._waiting: dict[str, Future[None]] = {}
@@ -97,4 +99,5 @@ class Compaction:
             log.warning("the target %s could not be compacted: %s", name, error)
             return
         if done is not None and done.removed:
+            self._done(name)
             log.info("the target %s was compacted: %d files became %d", name, done.removed, done.added)

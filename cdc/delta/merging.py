@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from ...log.errors import RetryError
 from ..changes import ALWAYS
 from ..fold.folded import Truncate
-from ..targets import POSITION, Written, decode_metadata
+from ..targets import POSITION, Owner, Written, decode_metadata
 
 T = TypeVar("T")
 
@@ -76,6 +76,23 @@ def newest(commits: Iterable[Commit], property_: str | None = None) -> Written |
             changed = f"{commit.operation} in version {commit.version}"
     said = decode_metadata(property_)
     return None if said is None else replace(said, forgotten=True, changed=changed)
+
+
+def version_with(commits: Iterable[Commit], owner: Owner, number: int) -> int | None:
+    """The newest version whose rows are those after the owner's commit of this number, among commits given newest first. None: they do not
+    tell, as that commit has left the log, or somebody else changed rows before it was looked for.
+    """
+    alike: int | None = None
+    for commit in commits:
+        found = decode_metadata(commit.metadata)
+        if found is None and commit.operation in _HARMLESS:
+            alike = commit.version if alike is None else alike
+        elif found is not None and found.owner == owner and found.progress.commits <= number:
+            is_it = found.progress.commits == number
+            return (commit.version if alike is None else alike) if is_it else None
+        else:
+            alike = None
+    return None
 
 
 def one_line(error: Exception) -> str:

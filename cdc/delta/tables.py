@@ -19,7 +19,7 @@ from ..fold.folded import Truncate
 from ..targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, TargetRefused, Written, encode_metadata
 from .compaction import FILES_MIN, NOTHING, Compacted, file_bytes
 from .location import Location
-from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
+from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed, version_with
 from .reach import Reach, reach_of, table_of
 
 if TYPE_CHECKING:
@@ -71,6 +71,22 @@ class DeltaTables:
         """The metadata of the newest commit of a sync."""
         table = self.open(name)
         return None if table is None else _written(table)
+
+    def version_of(self, name: str, owner: Owner, commits: int, *, anew: bool = False) -> int | None:
+        """The newest version whose rows are those after the owner's commit of this number; None: the log does not tell.
+
+        Unless it is looked for ``anew``, this may be the version of that commit itself.
+        """
+        if not anew and (known := self.version_kept(name, owner, commits)) is not None:
+            return known
+        table = self.open(name)
+        return None if table is None else version_with(_commits(table, None), owner, commits)
+
+    def version_kept(self, name: str, owner: Owner, commits: int) -> int | None:
+        """The version that this object's last merge made, if it is that commit. Nothing is read."""
+        with self._keeping:
+            _, left_at = self._kept.get(name, (None, None))
+        return None if left_at is None else version_with([_commit_of(left_at)], owner, commits)
 
     def create(self, target: Target, owner: Owner) -> None:
         """Make a target; nothing happens when it is there."""
@@ -356,8 +372,11 @@ def _written(table: DeltaTable) -> Written | None:
 
 
 def _commits(table: DeltaTable, limit: int | None) -> Iterator[Commit]:
-    for commit in table.history(limit):
-        yield Commit(commit["version"], commit["operation"], commit.get(_METADATA))
+    yield from map(_commit_of, table.history(limit))
+
+
+def _commit_of(commit: Mapping[str, Any]) -> Commit:
+    return Commit(commit["version"], commit["operation"], commit.get(_METADATA))
 
 
 def _type_name(kind: pa.DataType) -> str | None:

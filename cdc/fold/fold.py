@@ -159,6 +159,8 @@ class Fold:
                 folded.aside += self._keyless_aside[source]
             elif not folded.seen[source].key:
                 folded.refused[source] = folded.refused.get(source, {}) | keyless
+        times = (change.time_us for table in self._tables.values() for change in table.last.values())
+        folded.newest_us = max((one for one in times if one is not None), default=None)
         for source, table in self._tables.items():
             if nets := [one for queue in table.nets.values() for one in queue.items()]:
                 folded.nets[source] = nets

@@ -84,6 +84,8 @@ class Folded:
     """What is not applied, or not as it is."""
     types: dict[Source, NamedTypes] = field(default_factory=dict)
     """The types that the newest event of each table names, also one that cannot be applied."""
+    newest_us: int | None = None
+    """When the source committed the newest change."""
 
 
 def combined(parts: list[Folded]) -> Folded:
@@ -109,6 +111,7 @@ def combined(parts: list[Folded]) -> Folded:
             whole.types[source] = max(whole.types.get(source, named), named)
         whole.broken.update(part.broken)
         whole.aside += part.aside
+        whole.newest_us = max((one for one in (whole.newest_us, part.newest_us) if one is not None), default=None)
         whole.ignored += part.ignored
         whole.passed += part.passed
     return whole

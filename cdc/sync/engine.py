@@ -8,9 +8,10 @@ The targets' commits decide what is applied; the sync's own record only says whe
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from threading import Lock
 from typing import Literal
@@ -22,8 +23,11 @@ from ...consumers.ranges.planned import PlannedSchema
 from ...consumers.ranges.task import ReadTask
 from ...consumers.ranges.topic_view import TopicView
 from ...coordinator.lakes import lakes
-from ...log.errors import InvalidArgument, PenstockError
+from ...log.errors import InvalidArgument, PenstockError, ReopenError
 from ..changes import NEVER
+from ..cuts.align import Alignment, Standing
+from ..cuts.cut import Cut, check_captures
+from ..cuts.log import CutLog, open_cuts
 from ..delta.compaction import Compaction
 from ..events.sources import Source, named_apart, of_table, united, wanted
 from ..fold.aside import Aside, counted
@@ -60,7 +64,9 @@ class Engine:
         self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
         self._backend = backend
         self._tables = self._backend.tables
-        self._compaction = Compaction(self._tables, every=options.compact_every)
+        self._alignment: Alignment | None = None
+        """Where cuts are recorded."""
+        self._compaction = Compaction(self._tables, every=options.compact_every, done=self._compacted)
         self._source_types = SourceTypes(options)
         self._lease: SyncLease | None = None
         self._targets: dict[Source, Target] = {}
@@ -118,6 +124,8 @@ class Engine:
             )
             if options.keeps_aside:
                 self._aside.find()
+            if options.cuts:
+                self._align(standing)
             self._halve(max(halved, self._lease.halved + (_AFTER_DEATH if self._lease.after_death else 0)))
         except BaseException:
             self.close()
@@ -202,6 +210,8 @@ class Engine:
             raise InvalidArgument(
                 "the topic was deleted and created again", operation="sync", object=self._options.topic, hint="start the sync again"
             )
+        if self._alignment is not None:
+            self._alignment.looked(self._standing, self._position)
         return sum(limit - self._position.get(queue, 0) for queue, (_, limit) in self._standing.kept.items())
 
     def step(self, ends: Mapping[int, int] | None = None) -> Batch | None:
@@ -211,6 +221,7 @@ class Engine:
         """
         ranges = self._chosen(ends)
         if not ranges:
+            self._cut()
             return None
         clock = lakes.open(self._reading).lake.runtime.clock
         begun_s = clock.monotonic_s()
@@ -223,6 +234,7 @@ class Engine:
             raise
         self._position |= reached
         self._save()
+        cut = None if broken else self._cut()
         self._batches += 1
         self._halve(max(0, self.halved - 1))
         events = sum(reached[queue] - start for queue, (start, _) in ranges.items())
@@ -239,6 +251,7 @@ class Engine:
             behind(self._progress),
             counted(self._set_aside, "rejected"),
             counted(self._set_aside, "null"),
+            None if cut is None else cut.number,
             self.epoch,
         )
 
@@ -268,7 +281,7 @@ class Engine:
         standing = self._standing
         assert standing is not None, "look comes first"
         available = {
-            queue: (self._position.get(queue, 0), min(limit, limit if ends is None else ends.get(queue, limit)))
+            queue: (self._position.get(queue, 0), min(self._limit(queue, limit), limit if ends is None else ends.get(queue, limit)))
             for queue, (_, limit) in standing.kept.items()
         }
         available = {queue: (start, limit) for queue, (start, limit) in available.items() if start < limit}
@@ -331,6 +344,8 @@ class Engine:
                     continue
                 if self._took_in(folded) or self._widened(folded):
                     continue
+                if self._alignment is not None:
+                    self._alignment.applied(folded.newest_us)
                 return self._merged(found, folded, ranges), reached, broken
             finally:
                 found.drop()
@@ -461,6 +476,75 @@ class Engine:
         self._reached("progress", "in")
         self._mirror.report(StreamOffset(self._own.life, self._position))
         self._reached("progress", "after")
+
+    # --- Cuts -------------------------------------------------------------------------------------------------------------------
+
+    def _align(self, standing: TopicSnapshot) -> None:
+        options, place = self._options, lakes.open(self._options.place)
+        check_captures(standing, options.topic)
+        if options.keeps_aside or self._tables.exists(options.rejected):
+            raise InvalidArgument(
+                "a target that lacks rejected events equals its source at no place",
+                operation="sync",
+                object=options.name,
+                expected="policy='stop' (--policy stop), and no table of rejected events",
+                observed=self._tables.path(options.rejected) if not options.keeps_aside else "another policy",
+                hint="sync with cuts into a new folder",
+            )
+        cuts = CutLog(
+            open_cuts(options.into, runtime=place.lake.runtime),
+            topic=options.topic,
+            sync=options.name,
+            keep_ms=options.keep_cuts // timedelta(milliseconds=1),
+            name=options.into,
+        )
+        alignment = Alignment(cuts, self)
+        place.run(lambda: alignment.load(standing.life))
+        self._alignment = alignment
+
+    def version_of(self, name: str, commits: int, *, anew: bool) -> int | None:
+        """The newest version of a target whose rows are those after the sync's commit of this number."""
+        return self._tables.version_of(name, self._own, commits, anew=anew)
+
+    def _limit(self, queue: int, end: int) -> int:
+        return end if self._alignment is None else self._alignment.limit(queue, end)
+
+    def _compacted(self, name: str) -> None:
+        if self._alignment is not None:
+            self._alignment.compacted(name)
+
+    def _cut(self) -> Cut | None:
+        """Record a cut, if the targets have exactly what a goal has."""
+        alignment, place = self._alignment, lakes.open(self._options.place)
+        if alignment is None or not alignment.due(self._position):
+            return None
+        self._reached("cut", "before")
+        cut = alignment.cut(self._tables_of_cut(), now_ms=place.lake.runtime.clock.wall_ms())
+        self._reached("cut", "in")
+        self._held.check()
+        if cut is None:
+            raise ReopenError(
+                "a target is further than this driver knows",
+                operation="sync",
+                object=self._options.name,
+                hint="did two drivers run? Start the sync again: it goes on from what the targets have",
+            )
+        added = place.run(lambda: alignment.record(cut))
+        self._reached("cut", "after")
+        return added
+
+    def _tables_of_cut(self) -> Iterator[Standing]:
+        for source, name in self._names.items():
+            if source not in self._stopped and wanted(self._options.tables, source):
+                target = self._targets.get(source)
+                yield Standing(name, self._progress.get(name) if target is None else target.progress)
+        for table, stops in self.stopped.items():
+            yield Standing(table, None, stops[0].reason if stops else "it stands still")
+
+    @property
+    def newest_cut(self) -> Cut | None:
+        """The newest cut that is recorded."""
+        return None if self._alignment is None else self._alignment.newest
 
     # --- Targets ----------------------------------------------------------------------------------------------------------------
 

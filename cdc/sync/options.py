@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Literal, Protocol, Self
 
 from ...coordinator.lakes import LakePlace
@@ -17,6 +18,7 @@ from ..fold.folded import Refused
 from ..fold.reading import Reading
 from ..targets import Declared
 
+CUTS_KEPT = timedelta(days=7)
 ASIDE = "_rejected"
 """The name of the side table unless told otherwise."""
 Moment = Literal["before", "in", "after"]
@@ -93,6 +95,10 @@ class Options:
     compact_every: int = 100
     """The number of commits to a target after which its small files are put together; 0: never."""
     steps: Steps = NO_STEPS
+    cuts: bool = False
+    """Whether cuts are recorded."""
+    keep_cuts: timedelta = CUTS_KEPT
+    """How long cuts are kept at least."""
 
     @property
     def keeps_aside(self) -> bool:
@@ -145,6 +151,8 @@ class Batch:
     """The number of events by table that were not applied, and stand in the side table. Events without a table count under ``?``."""
     nulled: Mapping[str, int] = field(default_factory=dict)
     """The number of values by table in whose place is NULL, which stand there too."""
+    cut: int | None = None
+    """The number of the cut that was recorded behind it."""
     epoch: int = 0
     """The epoch of the lease under which it was applied. If it is higher than that of the batch before, the run had lost its lease and took
     it again.

@@ -14,6 +14,7 @@ from ...coordinator.queues.keeper import OwnershipLost
 from ...coordinator.workers.worker import LeaseLost
 from ...log.errors import PenstockError, RetryError, UnknownOutcome
 from ...log.limits import WAIT_MAX, Duration, optional_duration
+from ..cuts.cut import Cut
 from .backend import BackendOf
 from .engine import Engine
 from .lease import Stop, SyncInUse
@@ -51,6 +52,8 @@ class SyncStatus:
     """The number of events by table that this run did not apply, and wrote to the side table."""
     nulled: Mapping[str, int] = field(default_factory=dict)
     """The number of values by table in whose place this run put NULL. The side table has them too."""
+    cut: Cut | None = None
+    """The newest cut that is recorded."""
 
 
 class SyncRun:
@@ -120,6 +123,7 @@ class SyncRun:
             engine.unmatched,
             dict(self._rejected),
             dict(self._nulled),
+            engine.newest_cut,
         )
 
     def __enter__(self) -> Self:

@@ -75,6 +75,10 @@ class TopicSnapshot:
     topic: str
     life: int
     kept: Kept
+    entry: int = 0
+    """The newest entry of its log."""
+    named: Mapping[str, int] = field(default_factory=dict)
+    """The last sequence of every named producer; what it has sent up to there is before the ends of ``kept``, and nothing else of it."""
 
     @property
     def end(self) -> StreamOffset:

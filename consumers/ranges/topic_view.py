@@ -101,4 +101,5 @@ class TopicView:
                 continue  # another topic of the name was created meanwhile
             state = topic.tail.state
             kept = {queue: (self._snapshot.start(queue), state.next_offsets[queue]) for queue in range(topic.settings.queues)}
-            return TopicSnapshot(self._name, topic.life, kept)
+            named = {name: row.last for name, row in state.named.items()}
+            return TopicSnapshot(self._name, topic.life, kept, state.entry, named)

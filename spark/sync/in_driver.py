@@ -61,6 +61,10 @@ class InDriver:
         table = self._plain(self._tables.open, name)
         return None if table is None else found_in(table)
 
+    def version_kept(self, name: str, owner: Owner, commits: int) -> int | None:
+        """The version that the last merge from here made, if it is that commit."""
+        return self._tables.version_kept(name, owner, commits)
+
     def create(self, target: Target, owner: Owner) -> bool | None:
         """Make a target in a place where nothing is; True once it is there."""
         path = Path(self._tables.path(target.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -14,7 +15,7 @@ from ...cdc.events.unavailable import Unavailable
 from ...cdc.fold.reading import Reading
 from ...cdc.sync.aside import check_aside_name
 from ...cdc.sync.local import LocalBackend
-from ...cdc.sync.options import ASIDE, NO_STEPS, Batch, Options, Steps
+from ...cdc.sync.options import ASIDE, CUTS_KEPT, NO_STEPS, Batch, Options, Steps
 from ...cdc.sync.run import SyncRun
 from ...cdc.targets import Declared, check_into
 from ...coordinator.lakes import LakeLike, LakePlace
@@ -57,6 +58,8 @@ def sync(
     adopt: bool = False,
     widen: bool = False,
     coordination: str | None = None,
+    cuts: bool = False,
+    keep_cuts: Duration = CUTS_KEPT,
     listener: Callable[[Batch], None] | None = None,
     steps: Steps = NO_STEPS,
 ) -> SyncRun:
@@ -103,6 +106,10 @@ def sync(
     - ``adopt``: write to targets that something else has written.
     - ``widen``: a column whose source has become wider (int to bigint, more digits of a decimal) gets the wider type when a value calls for it, by
       Delta's type widening, with Spark only. Only readers that know it can read such a target: not deltalake.
+    - ``cuts``: record cuts, which are the versions of all targets that together equal the source at one place of its log, between two of its
+      transactions; `at_cut` reads them. Batches then stop at such places. The topic's events have to come from a capture of Penstock's, and
+      ``policy`` must be ``"stop"``. A table that stands still is not in a cut, which names it.
+    - ``keep_cuts``: how long cuts are kept at least.
     - ``listener``: called with every batch that was applied, in the run's own thread.
 
     By default an event that cannot be applied stops its table, and no other: `SyncRun.stopped` names it. Raises `SyncInUse` when another
@@ -156,6 +163,7 @@ def sync(
         )
     if isinstance(tables, str):
         raise InvalidArgument("bad tables", operation="sync", expected="a list of names or patterns", observed=repr(tables))
+    kept = checked_duration("keep_cuts", keep_cuts, most=timedelta(days=3650), operation="sync")
     chosen = choices_of(table_options, rename)
     declared = Declared.of(*chosen.declared(columns, keys))
     options = Options(
@@ -186,6 +194,8 @@ def sync(
         compact_every=compact_every,
         tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),
         steps=steps,
+        cuts=cuts,
+        keep_cuts=kept,
     )
     if spark is None:
         check_without_spark(options)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ...cdc.changes import Key, Old
 from ...cdc.delta.compaction import Compacted, file_bytes
-from ...cdc.delta.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
+from ...cdc.delta.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed, version_with
 from ...cdc.delta.reach import reach_of, table_of
 from ...cdc.events.arrays import innermost
 from ...cdc.events.types import normal_type
@@ -112,6 +112,20 @@ class Tables:
             return found
         (detail,) = table.detail().select("properties").collect()
         return newest(_commits(table.history()), detail.properties.get(PROPERTY))
+
+    def version_of(self, name: str, owner: Owner, commits: int, *, anew: bool = False) -> int | None:
+        """The newest version whose rows are those after the owner's commit of this number; None: the log does not tell.
+
+        Unless it is looked for ``anew``, this may be the version of that commit itself.
+        """
+        from delta.tables import DeltaTable
+
+        known = None if self._small is None or anew else self._small.version_kept(name, owner, commits)
+        if known is not None:
+            return known
+        table = DeltaTable.forPath(self._session, self.path(name))
+        found = version_with(_commits(table.history(NEWEST)), owner, commits)
+        return version_with(_commits(table.history()), owner, commits) if found is None else found
 
     def create(self, target: Target, owner: Owner) -> None:
         """Make a target; nothing happens when it is there."""

@@ -1,0 +1,133 @@
+"""A cut, the goal on the way to it, and the rule that cuts only go forward. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...consumers.ranges.offsets import TopicSnapshot
+from ...log.errors import CallError
+from ...log.format.stored_json import Number
+from .places import is_capture, place_of
+
+
+class NoCut(CallError):
+    """There is no such cut, or none can be made."""
+
+    kind = "no_cut"
+
+
+class CutTooOld(CallError):
+    """The versions of a cut's tables are no longer there."""
+
+    kind = "cut_too_old"
+
+
+class TableNotInCut(CallError, KeyError):
+    """The cut does not have this table: it came later, or stood still."""
+
+    kind = "table_not_in_cut"
+
+    __str__ = CallError.__str__  # that of KeyError shows the representation of the message
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A state of the topic at which every capture stands between transactions: the targets equal the sources once they have all of it."""
+
+    life: int
+    entry: int
+    ends: Mapping[int, int]
+    """The offset by queue before which everything belongs to it."""
+    positions: Mapping[str, int]
+    """The last sequence by capture."""
+
+    def is_reached(self, position: Mapping[int, int]) -> bool:
+        """Whether exactly what belongs to it is applied."""
+        return all(position.get(queue, 0) == end for queue, end in self.ends.items())
+
+
+def goal_of(standing: TopicSnapshot) -> Goal | None:
+    """The goal that the topic's state is; None while a capture stands amid a transaction, or before the first one has sent anything."""
+    captures = {name: last for name, last in standing.named.items() if is_capture(name)}
+    if not captures or any(place_of(name, last) is None for name, last in captures.items()):
+        return None
+    return Goal(standing.life, standing.entry, standing.end.queues, captures)
+
+
+def check_captures(standing: TopicSnapshot, topic: str) -> None:
+    """Raise `NoCut` where nothing that sends to the topic tells where transactions end."""
+    if any(standing.end.queues.values()) and not any(map(is_capture, standing.named)):
+        raise NoCut(
+            "nothing tells where the transactions of this topic's events end",
+            operation="sync",
+            object=topic,
+            expected="a capture that has sent to the topic in the last 30 days: penstock capture",
+            observed=", ".join(sorted(standing.named)[:10]) or "no named producer",
+            hint="capture the source with this release, or sync without cuts",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """The version of a target that has the rows of a cut."""
+
+    version: Number
+    commits: Number
+    """The number of the sync's commit whose rows these are, by which it is found in the table's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """All targets as of one place in the source's log."""
+
+    number: int
+    life: int
+    """The entry that created the topic."""
+    entry: int
+    """The entry of the topic's log that the targets have reached."""
+    at_ms: int
+    """When it was recorded."""
+    ends: Mapping[int, int]
+    positions: Mapping[str, int]
+    """The position of the source, by capture."""
+    tables: Mapping[str, TableVersion]
+    """The versions, by folder."""
+    incomplete: Mapping[str, str] = field(default_factory=dict)
+    """Tables that are not in it, with the reasons: they stand still."""
+    source_us: int | None = None
+    """When the source committed the newest change that it has, as far as that is known."""
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The places in the sources' logs, as people write them."""
+        return {name: place_of(name, position) or str(position) for name, position in self.positions.items()}
+
+    def of(self, table: str) -> TableVersion:
+        """The version of a table. Raises `TableNotInCut`."""
+        if table in self.tables:
+            return self.tables[table]
+        why = self.incomplete.get(table)
+        raise TableNotInCut(
+            "the table is not in this cut",
+            operation="at_cut",
+            object=table,
+            expected=f"one of {', '.join(sorted(self.tables)[:20]) or 'no tables'}",
+            observed=f"it stood still: {why}" if why is not None else f"no such table when cut {self.number} was made",
+            hint="a table that was added later is in later cuts",
+        )
+
+
+def follows(before: Cut | None, cut: Cut) -> bool:
+    """Whether a cut lies behind the newest one: no queue and no capture goes back, and it is further, or has a table that stood still."""
+    if before is None or before.life < cut.life:
+        return True
+    if before.life > cut.life or before.entry > cut.entry:
+        return False
+    if any(cut.ends.get(queue, 0) < end for queue, end in before.ends.items()):
+        return False
+    if any(cut.positions.get(name, last) < last for name, last in before.positions.items()):
+        return False
+    if (before.ends, before.positions) == (cut.ends, cut.positions):
+        return cut.incomplete.keys() < before.incomplete.keys()
+    return True

@@ -1,0 +1,110 @@
+"""Cuts as they are stored: several in an object, the first one whole and each later one as what has changed. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from ...log.format.stored_json import Number, Stored, damaged, parse_stored
+from .cut import Cut, TableVersion
+
+CUTS_MAX, BYTES_MAX = 256, 256 * 1024
+"""What an object holds at most; the cut that makes it larger is its last."""
+_FORMAT = 1
+_WHAT = "a record of cuts"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Consecutive cuts of one sync, at least one."""
+
+    topic: str
+    sync: str
+    cuts: tuple[Cut, ...]
+
+    @property
+    def first(self) -> int:
+        return self.cuts[0].number
+
+    def before(self, number: int) -> Segment | None:
+        """Without the cuts from a number on."""
+        cuts = tuple(cut for cut in self.cuts if cut.number < number)
+        return replace(self, cuts=cuts) if cuts else None
+
+
+class _PlaceForm(Stored, frozen=True):
+    position: Number
+    place: str
+
+
+class _CutForm(Stored, frozen=True):
+    number: Number
+    life: Number
+    entry: Number
+    at_ms: Number
+    ends: dict[Number, Number]
+    places: dict[str, _PlaceForm]
+    tables: dict[str, tuple[Number, Number]]
+    gone: tuple[str, ...] = ()
+    incomplete: dict[str, str] = msgspec.field(default_factory=dict)
+    source_us: int | None = None
+
+
+class _Form(Stored, frozen=True):
+    format: int
+    topic: str
+    sync: str
+    cuts: tuple[_CutForm, ...]
+
+
+def encode(segment: Segment) -> bytes:
+    """The object's bytes: a line for each cut, and equal bytes for equal segments."""
+    head = json.dumps({"format": _FORMAT, "topic": segment.topic, "sync": segment.sync})
+    lines, before = list[str](), dict[str, TableVersion]()
+    for cut in segment.cuts:
+        lines.append(json.dumps(_document(cut, before), separators=(",", ":"), ensure_ascii=False))
+        before = dict(cut.tables)
+    return "\n".join([f'{head[:-1]}, "cuts": [', ",\n".join(lines), "]}", ""]).encode()
+
+
+def _document(cut: Cut, before: Mapping[str, TableVersion]) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "number": cut.number,
+        "life": cut.life,
+        "entry": cut.entry,
+        "at_ms": cut.at_ms,
+        "source_us": cut.source_us,
+        "places": {name: {"position": cut.positions[name], "place": place} for name, place in sorted(cut.places.items())},
+        "ends": {str(queue): end for queue, end in sorted(cut.ends.items())},
+        "tables": {name: [one.version, one.commits] for name, one in sorted(cut.tables.items()) if before.get(name) != one},
+    }
+    if gone := sorted(before.keys() - cut.tables.keys()):
+        document["gone"] = gone
+    if cut.incomplete:
+        document["incomplete"] = dict(sorted(cut.incomplete.items()))
+    return document
+
+
+def decode(data: bytes, *, where: str) -> Segment:
+    """The inverse of `encode`. Raises `DataDamaged` or `NewerFormatError`."""
+    form = parse_stored(data, _Form, what=_WHAT, where=where, operation="read cuts")
+    cuts, tables = list[Cut](), dict[str, TableVersion]()
+    for one in form.cuts:
+        tables = {name: version for name, version in tables.items() if name not in one.gone}
+        tables |= {name: TableVersion(version, commits) for name, (version, commits) in one.tables.items()}
+        positions = {name: place.position for name, place in one.places.items()}
+        cuts.append(Cut(one.number, one.life, one.entry, one.at_ms, one.ends, positions, tables, one.incomplete, one.source_us))
+    if not cuts or [cut.number for cut in cuts] != list(range(cuts[0].number, cuts[0].number + len(cuts))):
+        raise damaged(_WHAT, ValueError("its cuts are not numbered one after the other"), where=where, operation="read cuts")
+    return Segment(form.topic, form.sync, tuple(cuts))
+
+
+def with_cut(segment: Segment, cut: Cut) -> Segment | None:
+    """The segment with one cut more; None: it is full, and the cut begins another one."""
+    if len(segment.cuts) >= CUTS_MAX or segment.cuts[-1].life != cut.life:
+        return None
+    return replace(segment, cuts=(*segment.cuts, cut))
