@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from penstock.log.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from penstock.cdc.cuts.at_cut import AtCut, at_cut
+    from penstock.cdc.cuts.cut import CutTooOld, NoCut, TableNotInCut
     from penstock.consumers import BatchResult, ConsumeResult, RetryAfter
     from penstock.coordinator import (
         AcksDecide,
@@ -111,6 +113,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AcksDecide",
     "AlreadySettled",
+    "AtCut",
     "BackPressureError",
     "BatchResult",
     "BroadcastConsumer",
@@ -120,6 +123,7 @@ __all__ = [
     "ClosedError",
     "CommittedNotVisible",
     "ConsumeResult",
+    "CutTooOld",
     "DataDamaged",
     "DeadLetterPolicy",
     "DeadLettersWait",
@@ -145,6 +149,7 @@ __all__ = [
     "MessageTypeMismatch",
     "MessageView",
     "NewerFormatError",
+    "NoCut",
     "NotRecallable",
     "NotSupported",
     "NotWritten",
@@ -178,6 +183,7 @@ __all__ = [
     "StoreUnavailable",
     "TableMismatch",
     "TableNotFound",
+    "TableNotInCut",
     "TooManyUnnoted",
     "TopicDeleted",
     "TopicExists",
@@ -198,6 +204,7 @@ __all__ = [
     "UnsafeStoreError",
     "WaitingMessage",
     "__version__",
+    "at_cut",
     "connect",
     "delay_level",
 ]
@@ -207,6 +214,8 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            ".cdc.cuts.at_cut": ["AtCut", "at_cut"],
+            ".cdc.cuts.cut": ["CutTooOld", "NoCut", "TableNotInCut"],
             ".lake": ["connect"],
             ".blocking.lake": ["Lake"],
             ".blocking.consumers": ["BroadcastConsumer", "PullConsumer", "PushConsumer", "SimpleConsumer"],

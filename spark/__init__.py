@@ -9,12 +9,14 @@ from .flat_table import table
 from .produce import OrderedWriter, WriteResult, ordered_writer, write_ordered
 from .session import S3, configure, session
 from .source.register import register
+from .sync.cuts import FramesAtCut, at_cut
 from .sync.retype import retype
 from .sync.start import sync
 
 __all__ = [
     "S3",
     "ColumnChange",
+    "FramesAtCut",
     "Mask",
     "OrderedWriter",
     "RetypedTable",
@@ -22,6 +24,7 @@ __all__ = [
     "SyncStatus",
     "TableOptions",
     "WriteResult",
+    "at_cut",
     "configure",
     "ordered_writer",
     "register",

@@ -80,7 +80,7 @@ class DeltaTables:
         if not anew and (known := self.version_kept(name, owner, commits)) is not None:
             return known
         table = self.open(name)
-        return None if table is None else version_with(_commits(table, None), owner, commits)
+        return None if table is None else version_with(commits_of(table, None), owner, commits)
 
     def version_kept(self, name: str, owner: Owner, commits: int) -> int | None:
         """The version that this object's last merge made, if it is that commit. Nothing is read."""
@@ -368,10 +368,11 @@ def _newest_commit(table: DeltaTable) -> Mapping[str, Any] | None:
 
 def _written(table: DeltaTable) -> Written | None:
     said = table.metadata().configuration.get(PROPERTY)
-    return newest(_commits(table, NEWEST)) or newest(_commits(table, None), said)
+    return newest(commits_of(table, NEWEST)) or newest(commits_of(table, None), said)
 
 
-def _commits(table: DeltaTable, limit: int | None) -> Iterator[Commit]:
+def commits_of(table: DeltaTable, limit: int | None = None) -> Iterator[Commit]:
+    """The newest commits of a table, the newest first."""
     yield from map(_commit_of, table.history(limit))
 
 

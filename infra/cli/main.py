@@ -34,6 +34,7 @@ COMMANDS = {
     "consume": _Command("groups.consume", "Consume a topic in a consumer group: print messages, run a command, call a function."),
     "capture": _Command("changes.capture", "Follow a database's changes into a topic."),
     "sync": _Command("changes.sync", "Apply a topic's change events to Delta tables, exactly once."),
+    "cuts": _Command("changes.cuts", "All tables of a sync as of one source transaction: list, show, export."),
     "group": _Command(
         "groups.groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."
     ),

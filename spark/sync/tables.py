@@ -108,10 +108,10 @@ class Tables:
         return self._written(DeltaTable.forPath(self._session, self.path(name)))
 
     def _written(self, table: DeltaTable) -> Written | None:
-        if (found := newest(_commits(table.history(NEWEST)))) is not None:
+        if (found := newest(commits_of(table.history(NEWEST)))) is not None:
             return found
         (detail,) = table.detail().select("properties").collect()
-        return newest(_commits(table.history()), detail.properties.get(PROPERTY))
+        return newest(commits_of(table.history()), detail.properties.get(PROPERTY))
 
     def version_of(self, name: str, owner: Owner, commits: int, *, anew: bool = False) -> int | None:
         """The newest version whose rows are those after the owner's commit of this number; None: the log does not tell.
@@ -124,8 +124,8 @@ class Tables:
         if known is not None:
             return known
         table = DeltaTable.forPath(self._session, self.path(name))
-        found = version_with(_commits(table.history(NEWEST)), owner, commits)
-        return version_with(_commits(table.history()), owner, commits) if found is None else found
+        found = version_with(commits_of(table.history(NEWEST)), owner, commits)
+        return version_with(commits_of(table.history()), owner, commits) if found is None else found
 
     def create(self, target: Target, owner: Owner) -> None:
         """Make a target; nothing happens when it is there."""
@@ -306,6 +306,7 @@ def _to_be_mapped(columns: Iterable[Column]) -> bool:
     return any(_MAPPED.search(column.name) for column in columns)
 
 
-def _commits(history: DataFrame) -> list[Commit]:
+def commits_of(history: DataFrame) -> list[Commit]:
+    """The commits of a table's history, the newest first."""
     rows = history.select("version", "operation", "userMetadata").collect()
     return [Commit(row.version, row.operation, row.userMetadata) for row in sorted(rows, key=lambda row: -row.version)]

@@ -62,6 +62,11 @@ for _one in (capture_engine.debezium, capture_engine.mariadb, capture_engine.mys
     is_flag=True,
     help="One table's changes as typed rows: the topic's schema is made from its columns, and follows them.",
 )
+@click.option(
+    "--heartbeat",
+    is_flag=True,
+    help="Send a message of its own, for cuts of a sync, where no change tells that the topic equals the source: behind a snapshot or a restart.",
+)
 @click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow.")
 @command_options
 @click.pass_obj
@@ -76,6 +81,7 @@ def postgres(
     publication: str,
     snapshot: Literal["initial", "never", "again"],
     typed: bool,
+    heartbeat: bool,
     once: bool,
 ) -> None:
     """Follow a PostgreSQL (13 or newer, wal_level = logical) into a topic by logical decoding, as Debezium envelopes, exactly once.
@@ -86,7 +92,9 @@ def postgres(
     from ....cdc.postgres import CaptureOptions
 
     _check_password(dsn)
-    options = CaptureOptions(tables=tables, slot=slot, publication=publication, snapshot=snapshot, once=once, typed=typed)
+    options = CaptureOptions(
+        tables=tables, slot=slot, publication=publication, snapshot=snapshot, once=once, typed=typed, heartbeat=heartbeat
+    )
     shown = _Shown(session, topic)
     with session.signals.held(), _opened(session, dsn, topic, options) as capture:
         progress = capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell)

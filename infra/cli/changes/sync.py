@@ -173,6 +173,18 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
     help="Put a target's small files together after so many commits to it, beside the sync; 0: never.",
 )
 @click.option(
+    "--cuts",
+    is_flag=True,
+    help="Record cuts: the versions of all targets that together equal the source between two of its transactions. See penstock cuts.",
+)
+@click.option(
+    "--keep-cuts",
+    type=Duration(),
+    default="7d",
+    show_default=True,
+    help="How long cuts are kept at least.",
+)
+@click.option(
     "--dry-run",
     is_flag=True,
     help="Read all events of the topic, say what would become of each table, and do nothing; with --retype, of each target.",
@@ -226,6 +238,8 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "max_bytes_per_batch": given["max_bytes"],
             "merges_at_once": given["merges_at_once"],
             "compact_every": given["compact_every"],
+            "cuts": given["cuts"],
+            "keep_cuts": given["keep_cuts"].total_seconds(),
         },
     }
     if given["retype"]:
@@ -319,7 +333,10 @@ def _show_batch(session: Session, batch: Mapping[str, Any], *, after: int | None
         )
     rate = batch["events"] / batch["seconds"] if batch["seconds"] else 0.0
     tables = ", ".join(f"{name} {count:,}" for name, count in batch["merged"].items()) or "nothing to write"
-    click.echo(f"batch {batch['number']}: {batch['events']:,} events ({rate:,.0f}/s): {tables}; {batch['lag']:,} to come", err=True)
+    cut = "" if batch["cut"] is None else f"; cut {batch['cut']:,}"
+    click.echo(
+        f"batch {batch['number']}: {batch['events']:,} events ({rate:,.0f}/s): {tables}; {batch['lag']:,} to come{cut}", err=True
+    )
     _show_aside(batch)
     _show_behind(batch["behind"])
 
@@ -329,11 +346,22 @@ def _show_end(session: Session, end: Mapping[str, Any]) -> int:
         output.emit({"kind": "end", **end})
     else:
         click.echo(f"{end['events']:,} events in {end['batches']:,} batches.")
+        _show_cut(end)
         _show_aside(end)
         _show_stopped(end["stopped"])
         for name in end["unmatched"]:
             click.echo(f"{name} is named by an option, but no event has had it yet: is it misspelt?", err=True)
     return OTHER if end["stopped"] else 0
+
+
+def _show_cut(end: Mapping[str, Any]) -> None:
+    if end["cut"] is not None:
+        places = ", ".join(f"{name} at {place}" for name, place in end["places"].items())
+        click.echo(f"The newest cut is {end['cut']:,}: {places}.")
+    elif end["cuts"]:
+        click.echo(
+            "No cut yet: a capture stands amid a transaction, or has not told where one ends (capture --heartbeat).", err=True
+        )
 
 
 def _show_aside(report: Mapping[str, Any]) -> None:

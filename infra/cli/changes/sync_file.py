@@ -56,6 +56,8 @@ SETTINGS = {
     "rejected": ("rejected", _TEXT),
     "unavailable_values": ("unavailable_values", _TEXTS),
     "widen": ("widen", _FLAG),
+    "cuts": ("cuts", _FLAG),
+    "keep_cuts": ("keep_cuts", _TEXT),
     "engine": ("engine", _TEXT),
     "interval": ("interval", _TEXT),
     "max_events": ("max_events", _NUMBER),

@@ -66,8 +66,12 @@ def main() -> int:
             run.await_termination()
             status = run.status
             stopped = {table: [asdict(stop) for stop in stops] for table, stops in status.stopped.items()}
+            cut = status.cut
             tell(
                 "end",
+                cuts=options.get("cuts", False),
+                cut=None if cut is None else cut.number,
+                places={} if cut is None else cut.places,
                 batches=status.batches,
                 events=status.events,
                 rejected=status.rejected,

@@ -127,7 +127,7 @@ def test_a_chunk_has_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "CHUNK_ROWS_MAX", 100)
     saved, size = Saved(), 0
 
-    def keep(table: Any) -> Future[None]:
+    def keep(table: Any, *, through: int | None = None) -> Future[None]:
         nonlocal size
         size = len(table["body"][0].as_py())
         return Saved.send_batch(saved, table)

@@ -1,0 +1,125 @@
+"""`penstock.at_cut`: the tables of a cut, by deltalake."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...log.errors import MissingDependency, StoreUnavailable
+from ..delta.location import Location
+from ..delta.merging import Commit
+from ..delta.tables import commits_of
+from .cut import Cut
+from .reading import Kept, Which, kept_cuts
+from .versions import readable_version
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+
+class ByDeltalake:
+    """Tables read by deltalake."""
+
+    def __init__(self, into: str) -> None:
+        """Raises `MissingDependency`."""
+        try:
+            import deltalake  # noqa: F401 - only whether it is there
+        except ImportError as error:
+            raise MissingDependency(
+                "tables are read with deltalake, which is missing",
+                operation="at_cut",
+                hint="Install it with `pip install 'penstock[delta]'`",
+            ) from error
+        self._into = Location.of(into.replace("s3a://", "s3://", 1))
+
+    def path(self, name: str) -> str:
+        return self._into.inside(name).root
+
+    def newest(self, name: str) -> int | None:
+        table = self.table(name)
+        return None if table is None else table.version()
+
+    def table(self, name: str, version: int | None = None) -> DeltaTable | None:
+        """A version of a table, or the newest; None where it is not there. Raises `StoreUnavailable`."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            return DeltaTable(self.path(name), version=version, storage_options=dict(self._into.options) or None)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            if version is not None and self.table(name) is not None:
+                return None  # the table is there, and its log has this version no more
+            observed = str(error).strip().partition("\n")[0][:300]
+            raise StoreUnavailable(
+                "the table cannot be read", operation="at_cut", object=self.path(name), observed=observed
+            ) from error
+
+    def files(self, name: str, version: int) -> Collection[str] | None:
+        table = self.table(name, version)
+        return None if table is None else {uri.rpartition("/")[2] for uri in table.file_uris()}
+
+    def commits(self, name: str) -> Iterable[Commit]:
+        table = self.table(name)
+        return () if table is None else commits_of(table)
+
+
+class AtCut(Mapping[str, "pa.Table"]):
+    """The tables of a cut, by the names of their folders. Each is read when it is asked for."""
+
+    def __init__(self, kept: Kept, cut: Cut, tables: ByDeltalake) -> None:
+        self.cut = cut
+        """The cut itself: its number, the places in the sources' logs, the versions of tables."""
+        self._kept, self._tables = kept, tables
+
+    def __getitem__(self, table: str) -> pa.Table:
+        """The rows of a table. Raises `TableNotInCut` or `CutTooOld`."""
+        return self.delta_table(table).to_pyarrow_table()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self.cut.tables))
+
+    def __len__(self) -> int:
+        return len(self.cut.tables)
+
+    def __contains__(self, table: object) -> bool:
+        return table in self.cut.tables
+
+    def __repr__(self) -> str:
+        places = ", ".join(f"{name} {place}" for name, place in sorted(self.cut.places.items()))
+        return f"AtCut({self.cut.number}, {places}, {len(self)} tables)"
+
+    def delta_table(self, table: str) -> DeltaTable:
+        """The table as deltalake has it, at its version. Raises `TableNotInCut` or `CutTooOld`."""
+        found = self._tables.table(table, readable_version(self._tables, self._kept, self.cut, table))
+        assert found is not None, "it was readable"
+        return found
+
+    def version(self, table: str) -> int:
+        """The version of a table that has the rows of the cut and can be read. Raises `TableNotInCut` or `CutTooOld`."""
+        return readable_version(self._tables, self._kept, self.cut, table)
+
+
+def at_cut(into: str | os.PathLike[str], cut: Which = "latest", *, sync: str | None = None) -> AtCut:
+    """All tables that a sync writes into a folder, as of one cut: they equal the source at one place of its log, between two transactions.
+
+    - ``into``: the sync's folder, a path or a URL as `penstock.spark.sync` takes it.
+    - ``cut``: ``"latest"``, a number, or a time: the newest cut that has nothing which the source committed later.
+    - ``sync``: the sync's name, where several have recorded cuts there.
+
+    A mapping of tables by name, read by deltalake (the extra ``delta``) into Arrow tables. Raises `NoCut`, and `CutTooOld` for a cut that is
+    no longer kept. A table raises `TableNotInCut` if it came later or stood still, and `CutTooOld` if its version has been removed.
+    """
+    place = folder_of(into)
+    kept = kept_cuts(place, sync=sync, latest_only=cut == "latest")
+    return AtCut(kept, kept.one(cut), ByDeltalake(place))
+
+
+def folder_of(into: str | os.PathLike[str]) -> str:
+    """The folder as a URL or an absolute path."""
+    folder = os.fspath(into)
+    return folder if "://" in folder else str(Path(folder).expanduser().absolute())

@@ -1,0 +1,72 @@
+"""Which version of a table has the rows of a cut and can still be read, whichever engine reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from ..delta.merging import Commit, version_with
+from ..targets import Owner
+from .cut import Cut, CutTooOld, TableVersion
+from .reading import Kept, files_in, kept_cuts, time_text
+
+
+class Tables(Protocol):
+    """The Delta tables in one folder, for an engine that reads them."""
+
+    def path(self, name: str) -> str: ...
+    def newest(self, name: str) -> int | None:
+        """The newest version; None where there is no table."""
+        ...
+
+    def files(self, name: str, version: int) -> Collection[str] | None:
+        """The names of a version's files; None where the table's log has it no more."""
+        ...
+
+    def commits(self, name: str) -> Iterable[Commit]:
+        """The commits that the table's log has, the newest first."""
+        ...
+
+
+def readable_version(tables: Tables, kept: Kept, cut: Cut, name: str) -> int:
+    """The version to be read. Raises `TableNotInCut`, and `CutTooOld` which names the oldest cut whose version of this table is there."""
+    wanted = cut.of(name)
+    newest = tables.newest(name)
+    if newest is not None and (found := _readable(tables, kept, cut, name, wanted, newest)) is not None:
+        return found
+    later = [one for one in kept_cuts(kept.into, sync=kept.sync).cuts if one.number > cut.number and name in one.tables]
+    oldest = None if newest is None else _first_readable(tables, kept, later, name, newest)
+    raise CutTooOld(
+        "the table's version of this cut is no longer there",
+        operation="at_cut",
+        object=tables.path(name),
+        expected="no cut of this table can be read" if oldest is None else f"cut {oldest.number} or later, of {time_text(oldest)}",
+        observed=f"cut {cut.number}, version {wanted.version}",
+        hint="VACUUM and the cleanup of a table's log (delta.deletedFileRetentionDuration, delta.logRetentionDuration) remove old versions",
+    )
+
+
+def _readable(tables: Tables, kept: Kept, cut: Cut, name: str, wanted: TableVersion, newest: int) -> int | None:
+    if _is_readable(tables, name, wanted.version, newest):
+        return wanted.version
+    # What has only put files together since has the same rows.
+    alike = version_with(tables.commits(name), Owner(kept.topic, cut.life, kept.sync), wanted.commits)
+    return alike if alike is not None and alike > wanted.version and _is_readable(tables, name, alike, newest) else None
+
+
+def _is_readable(tables: Tables, name: str, version: int, newest: int) -> bool:
+    if version >= newest:
+        return version == newest
+    files = tables.files(name, version)
+    return files is not None and {*files} <= files_in(tables.path(name))
+
+
+def _first_readable(tables: Tables, kept: Kept, cuts: list[Cut], name: str, newest: int) -> Cut | None:
+    low, high = 0, len(cuts)
+    while low < high:
+        middle = (low + high) // 2
+        if _readable(tables, kept, cuts[middle], name, cuts[middle].tables[name], newest) is None:
+            low = middle + 1
+        else:
+            high = middle
+    return cuts[low] if low < len(cuts) else None

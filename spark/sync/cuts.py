@@ -1,0 +1,104 @@
+"""`penstock.spark.at_cut`: the tables of a cut as DataFrames."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ...cdc.cuts.at_cut import folder_of
+from ...cdc.cuts.cut import Cut
+from ...cdc.cuts.reading import Kept, Which, kept_cuts
+from ...cdc.cuts.versions import readable_version
+from ...cdc.delta.merging import Commit
+from .tables import commits_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_VERSION = "versionAsOf"
+
+
+class BySpark:
+    """Tables read by Spark."""
+
+    def __init__(self, session: SparkSession, into: str) -> None:
+        self._session, self._into = session, into.partition("?")[0].rstrip("/")
+
+    def path(self, name: str) -> str:
+        return f"{self._into}/{name}"
+
+    def newest(self, name: str) -> int | None:
+        from delta.tables import DeltaTable
+
+        if not DeltaTable.isDeltaTable(self._session, self.path(name)):
+            return None
+        (row,) = DeltaTable.forPath(self._session, self.path(name)).history(1).select("version").collect()
+        return int(row.version)
+
+    def frame(self, name: str, version: int) -> DataFrame:
+        return self._session.read.format("delta").option(_VERSION, version).load(self.path(name))
+
+    def files(self, name: str, version: int) -> Collection[str] | None:
+        from pyspark.errors import AnalysisException
+
+        try:
+            return {file.rpartition("/")[2] for file in self.frame(name, version).inputFiles()}
+        except AnalysisException:  # the table is there, and its log has this version no more
+            return None
+
+    def commits(self, name: str) -> Iterable[Commit]:
+        from delta.tables import DeltaTable
+
+        return commits_of(DeltaTable.forPath(self._session, self.path(name)).history())
+
+
+class FramesAtCut(Mapping[str, "DataFrame"]):
+    """The tables of a cut, by the names of their folders."""
+
+    def __init__(self, kept: Kept, cut: Cut, tables: BySpark) -> None:
+        self.cut = cut
+        """The cut itself: its number, the places in the sources' logs, the versions of tables."""
+        self._kept, self._tables = kept, tables
+
+    def __getitem__(self, table: str) -> DataFrame:
+        """A table at its version. Raises `TableNotInCut` or `CutTooOld`."""
+        return self._tables.frame(table, self.version(table))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self.cut.tables))
+
+    def __len__(self) -> int:
+        return len(self.cut.tables)
+
+    def __contains__(self, table: object) -> bool:
+        return table in self.cut.tables
+
+    def __repr__(self) -> str:
+        places = ", ".join(f"{name} {place}" for name, place in sorted(self.cut.places.items()))
+        return f"FramesAtCut({self.cut.number}, {places}, {len(self)} tables)"
+
+    def version(self, table: str) -> int:
+        """The version of a table that has the rows of the cut and can be read. Raises `TableNotInCut` or `CutTooOld`."""
+        return readable_version(self._tables, self._kept, self.cut, table)
+
+
+def at_cut(
+    spark: SparkSession, into: str | os.PathLike[str], *, cut: Which = "latest", sync: str | None = None, views: bool = False
+) -> FramesAtCut:
+    """All tables that a sync writes into a folder, as of one cut: they equal the source at one place of its log, between two transactions.
+
+    - ``into``: the sync's folder.
+    - ``cut``: ``"latest"``, a number, or a time: the newest cut that has nothing which the source committed later.
+    - ``sync``: the sync's name, where several have recorded cuts there.
+    - ``views``: make a temporary view of each table, for SQL, under the name of its folder.
+
+    A mapping of DataFrames by table. Raises `NoCut`, and `CutTooOld` for a cut that is no longer kept. A table raises `TableNotInCut` if it
+    came later or stood still, and `CutTooOld` if its version has been removed.
+    """
+    place = folder_of(into)
+    kept = kept_cuts(place, sync=sync, latest_only=cut == "latest")
+    found = FramesAtCut(kept, kept.one(cut), BySpark(spark, place))
+    for table in found if views else ():
+        found[table].createOrReplaceTempView(table)
+    return found
