@@ -1,0 +1,19 @@
+"""Cuts of a real PostgreSQL whose capture and sync are killed: `campaign` does the same for long."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.cdc.cuts.campaign import play
+
+pytestmark = [pytest.mark.postgres, pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize(("seed", "rounds", "cuts"), [(1, 1, 4), pytest.param(2, 8, 60, marks=pytest.mark.thorough)])
+def test_at_each_cut_all_tables_are_as_of_one_place(tmp_path: Path, seed: int, rounds: int, cuts: int) -> None:
+    seen = play(tmp_path, random.Random(seed), cuts=cuts, rounds=rounds, looks=1, draw=50)
+    assert seen.checked >= 3
+    assert seen.with_snapshot

@@ -1,0 +1,497 @@
+"""Cuts in a world of its own: sources, their captures, a topic, and drivers of one sync that are killed, stand still and wake again.
+
+What is real: how a capture follows a stream and names places, goals, the versions that are taken, and how cuts are written. The topic, the lease
+and the targets are as plain as their promises, and a driver's loop is written out below. Every step is drawn from the seed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from types import coroutine
+from typing import Any
+
+from penstock.cdc.cuts.align import Alignment, Standing
+from penstock.cdc.cuts.cut import Cut
+from penstock.cdc.cuts.log import CutLog, keys_of, segments_of
+from penstock.cdc.delta import merging
+from penstock.cdc.delta.merging import Commit
+from penstock.cdc.events.sources import Source
+from penstock.cdc.postgres.envelopes import Envelopes
+from penstock.cdc.postgres.envelopes import Source as Origin
+from penstock.cdc.postgres.follow import Follower
+from penstock.cdc.postgres.outbox import Outbox, table_of
+from penstock.cdc.postgres.pgoutput import Begin as BeginMessage
+from penstock.cdc.postgres.pgoutput import Column as StreamColumn
+from penstock.cdc.postgres.positions import after, base_of, lsn_of
+from penstock.cdc.postgres.stream import Alive, Data
+from penstock.cdc.postgres.values import Conversions
+from penstock.cdc.targets import Owner, Progress, Target, encode_metadata
+from penstock.consumers.ranges.offsets import TopicSnapshot
+from penstock.log.stores import MemoryStore
+from penstock.log.stores.protocol import Buffer, PutMode, Version
+
+QUEUES, KEYS, LIFE = 3, 6, 1
+OWNER = Owner("changes", LIFE, "sync")
+State = dict[int, str]
+_INT, _TEXT = 23, 25
+
+
+class Lost(Exception):
+    """A driver's lease, or the answer of the store."""
+
+
+class Died(Exception):
+    """A capture, at some moment."""
+
+
+@coroutine
+def pause() -> Generator[None, None, None]:
+    """Let others go on."""
+    yield
+
+
+# --- The source and its capture -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Database:
+    """Its tables, every state that they had, and its log."""
+
+    name: str
+    tables: tuple[str, ...]
+    lsn: int = 800
+    state: dict[str, State] = field(default_factory=dict)
+    states: dict[int, dict[str, State]] = field(default_factory=dict)
+    """By the end of each transaction."""
+    log: list[Data | Alive] = field(default_factory=list)
+    """What its slot tells."""
+    commits: int = 0
+
+    def __post_init__(self) -> None:
+        self.state = {table: {} for table in self.tables}
+
+    def transaction(self, changes: Sequence[tuple[str, int, str | None]]) -> None:
+        """Upserts, and deletes where there is no value."""
+        commit, self.commits = self.lsn, self.commits + 1
+        self.log.append(Data(commit, struct.pack(">cQqI", b"B", commit, 0, self.commits)))
+        for table, key, value in changes:
+            oid = self.tables.index(table) + 1
+            self.log.append(Data(commit, _relation(oid, table)))
+            rows = self.state[table]
+            if value is None:
+                if rows.pop(key, None) is not None:
+                    self.log.append(Data(commit, b"D" + struct.pack(">Ic", oid, b"K") + _row(key, None)))
+            else:
+                op = b"U" if key in rows else b"I"
+                rows[key] = value
+                self.log.append(Data(commit, op + struct.pack(">Ic", oid, b"N") + _row(key, value)))
+        self.lsn += 8 * max(1, len(changes) // 5)
+        self.log.append(Data(commit, struct.pack(">cBQQq", b"C", 0, commit, self.lsn, 0)))
+        self.states[self.lsn] = {name: dict(rows) for name, rows in self.state.items()}
+
+    def at(self, place: int) -> dict[str, State]:
+        """The state once all that ended there or before was done."""
+        return self.states.get(max((lsn for lsn in self.states if lsn <= place), default=-1), {table: {} for table in self.tables})
+
+
+def _relation(oid: int, table: str) -> bytes:
+    columns = b"".join(
+        bytes([flag]) + name + b"\0" + struct.pack(">Ii", kind, -1) for flag, name, kind in ((1, b"id", _INT), (0, b"v", _TEXT))
+    )
+    return b"R" + struct.pack(">I", oid) + b"public\0" + table.encode() + b"\0d" + struct.pack(">H", 2) + columns
+
+
+def _row(key: int, value: str | None) -> bytes:
+    cells = [str(key), value]
+    return struct.pack(">H", 2) + b"".join(
+        b"n" if one is None else b"t" + struct.pack(">I", len(one)) + one.encode() for one in cells
+    )
+
+
+class _Clock:
+    def monotonic_s(self) -> float:
+        return 0.0
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+class Topic:
+    """Entries, and what a look at them shows: the ends of queues, and the last sequence of each capture, of one and the same moment."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, list[dict[str, Any]]] = {queue: [] for queue in range(QUEUES)}
+        self.named: dict[str, int] = {}
+        self.entry = 0
+
+    def append(self, producer: str, rows: Sequence[tuple[str, bytes]], last: int) -> None:
+        for group, body in rows:
+            self.queues[sum(group.encode()) % QUEUES].append(json.loads(body)["value"])
+        self.named[producer] = last
+        self.entry += 1
+
+    def look(self) -> TopicSnapshot:
+        kept = {queue: (0, len(events)) for queue, events in self.queues.items()}
+        return TopicSnapshot(OWNER.topic, LIFE, kept, self.entry, dict(self.named))
+
+
+class _Producer:
+    def __init__(self, topic: Topic, name: str) -> None:
+        self._topic, self._name = topic, name
+
+    @property
+    def last_sequence(self) -> int:
+        return self._topic.named.get(self._name, -1)
+
+    def send_batch(self, table: Any, *, through: int | None = None) -> Future[None]:
+        rows = list(zip(table["message_group"].to_pylist(), table["body"].to_pylist(), strict=True))
+        self._topic.append(self._name, rows, table["sequence"][-1].as_py() if through is None else through)
+        done = Future[None]()
+        done.set_result(None)
+        return done
+
+
+class _Stream:
+    """The log of the source from its beginning, up to where the capture is killed or hears nothing more."""
+
+    def __init__(self, said: Sequence[Data | Alive], chance: random.Random, *, dies: bool) -> None:
+        self.said, self._chance, self._dies = list(said), chance, dies
+        self._dies_at = chance.randrange(len(said) + 1) if dies else -1
+        self._read = 0
+
+    def read(self) -> Data | Alive | None:
+        if self._read == self._dies_at:
+            raise Died
+        if not self.said or self._chance.random() < 0.1:  # it is slow
+            return None
+        self._read += 1
+        return self.said.pop(0)
+
+    def wait(self, timeout_s: float) -> None:
+        pass
+
+    def confirm(self, lsn: int, now_us: int, *, ask: bool = False) -> None:
+        pass
+
+
+class Capture:
+    """Of one database; each session is a process, which reads the tables that are not there yet, and then follows."""
+
+    def __init__(self, database: Database, topic: Topic, chance: random.Random, *, heartbeat: bool) -> None:
+        self.database, self._chance, self._heartbeat = database, chance, heartbeat
+        self.name = f"postgres/{database.name}"
+        self._producer = _Producer(topic, self.name)
+        self._slot_lsn: int | None = None
+        self._to_read = list(database.tables)
+
+    def session(self, *, dies: bool) -> None:
+        database = self.database
+        envelopes = Envelopes(
+            Origin("db", database.name),
+            Conversions(lambda oid: None),
+            keys=lambda one: ("id",),
+            reread=lambda *_: None,
+            now_ms=lambda: 5,
+        )
+        if self._slot_lsn is None:
+            self._slot_lsn = database.lsn
+        while self._to_read:
+            self._read(envelopes, self._to_read[0])
+            self._to_read.pop(0)
+            if dies and self._chance.random() < 0.3:
+                return
+            if self._to_read:  # the next table is read at a later time
+                draw_transaction(database, self._chance)
+        whole_from = database.lsn
+        heartbeat = envelopes.heartbeat if self._heartbeat else None
+        out = Outbox(self._producer, whole_from=lambda: whole_from, heartbeat=heartbeat)  # type: ignore[arg-type]
+        said = [one for one in database.log if not isinstance(one, Data) or one.lsn >= self._slot_lsn]
+        alive = [Alive(database.lsn, False)] if self._chance.random() < 0.7 else []
+        stream = _Stream([*said, *alive], self._chance, dies=dies)
+        idle = 0
+
+        def stopped() -> bool:
+            nonlocal idle
+            idle = idle + 1 if not stream.said else 0
+            return idle > 3
+
+        with suppress(Died):
+            Follower(envelopes, out, _Clock(), reached=lambda point: None, tell=lambda: None).run(stream, stopped, None)  # type: ignore[arg-type]
+
+    def _read(self, envelopes: Envelopes, table: str) -> None:
+        assert self._slot_lsn is not None
+        envelopes.begin(BeginMessage(0, 0, 0))
+        shape = envelopes.table("public", table, [StreamColumn("id", _INT, -1, True), StreamColumn("v", _TEXT, -1, False)], ["id"])
+        position, events = after(max(self._producer.last_sequence, 0)), []
+        for key, value in sorted(self.database.state[table].items()):
+            assert position < base_of(self._slot_lsn)
+            events.append(envelopes.read(shape, (str(key), value), self._slot_lsn, position))
+            position = after(position)
+        if events:
+            self._producer.send_batch(table_of(events))
+
+
+def draw_transaction(database: Database, chance: random.Random) -> None:
+    size = chance.choice((1, 1, 2, 3, 5, 12))
+    database.transaction(
+        [
+            (chance.choice(database.tables), chance.randrange(KEYS), None if chance.random() < 0.2 else f"{database.lsn}.{number}")
+            for number in range(size)
+        ]
+    )
+
+
+# --- Targets, the lease and the store -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TargetVersion:
+    rows: State
+    commit: Commit
+    progress: Progress
+
+
+class Targets:
+    """Delta tables: versions that never change, each made by a commit of which one of two writers wins."""
+
+    def __init__(self, tables: Sequence[str]) -> None:
+        self.versions = {table: [TargetVersion({}, self._commit(table, 0, Progress()), Progress())] for table in tables}
+
+    @staticmethod
+    def _commit(table: str, version: int, progress: Progress) -> Commit:
+        return Commit(version, "MERGE", encode_metadata(OWNER, Target(Source("public", table), table, (), (), progress)))
+
+    def merge(self, table: str, changes: Mapping[int, str | None], progress: Progress) -> bool:
+        versions = self.versions[table]
+        if versions[-1].progress.commits >= progress.commits:
+            return False
+        rows = {**versions[-1].rows, **changes}
+        made = {key: value for key, value in rows.items() if value is not None}
+        versions.append(TargetVersion(made, self._commit(table, len(versions), progress), progress))
+        return True
+
+    def compact(self, table: str) -> None:
+        versions = self.versions[table]
+        versions.append(replace(versions[-1], commit=Commit(len(versions), "OPTIMIZE", None)))
+
+    def version_of(self, name: str, commits: int, *, anew: bool = False) -> int | None:
+        return merging.version_with((one.commit for one in reversed(self.versions[name])), OWNER, commits)
+
+
+class Store(MemoryStore):
+    """Others go on before and after each request, and answers of writes are lost."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self._chance = chance
+
+    async def get(self, key: str) -> Any:
+        await pause()
+        found = await super().get(key)
+        await pause()
+        return found
+
+    async def list(self, prefix: str, *, after: str | None = None, max_keys: int | None = None) -> Any:
+        await pause()
+        found = await super().list(prefix, after=after, max_keys=max_keys)
+        await pause()
+        return found
+
+    async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
+        await pause()
+        fate = self._chance.random()
+        if fate < 0.05:
+            raise Lost("not written")
+        version = await super().put(key, data, mode=mode)
+        await pause()
+        if fate < 0.12:
+            raise Lost("written")
+        return version
+
+
+@dataclass
+class Record:
+    position: dict[int, int] = field(default_factory=dict)
+    progress: dict[str, Progress] = field(default_factory=dict)
+    version: int = 0
+
+
+class World:
+    """All of it, from one seed."""
+
+    def __init__(self, seed: int, *, databases: int = 1, poison: bool = False) -> None:
+        self.chance = random.Random(seed)
+        names = ["abc", "xyz"][:databases]
+        self.topic, self.databases = Topic(), [Database(name, tuple(f"{name}_{one}" for one in name)) for name in names]
+        self.captures = [Capture(one, self.topic, self.chance, heartbeat=self.chance.random() < 0.5) for one in self.databases]
+        tables = [table for database in self.databases for table in database.tables]
+        self.targets, self.store, self.record = Targets(tables), Store(self.chance), Record()
+        self.poisoned = self.chance.choice(tables) if poison else None
+        """A table that stands still at its second batch."""
+        self.epoch = 0
+        self.drivers: list[Coroutine[Any, Any, None]] = []
+        self.cuts: list[Cut] = []
+        for database in self.databases:
+            for _ in range(self.chance.randrange(1, 4)):
+                draw_transaction(database, self.chance)
+
+    def play(self, steps: int) -> None:
+        """So many steps of everybody, and then all that is left, by one driver alone."""
+        chance = self.chance
+        for _ in range(steps):
+            kind = chance.random()
+            if kind < 0.05:
+                draw_transaction(chance.choice(self.databases), chance)
+            elif kind < 0.08:
+                chance.choice(self.captures).session(dies=chance.random() < 0.5)
+            elif kind < 0.09 and self.drivers:
+                self.drivers.pop(chance.randrange(len(self.drivers))).close()  # killed
+            elif kind < 0.10 and len(self.drivers) < 3:
+                self.drivers.append(self.driver())
+            elif kind < 0.105:
+                self.targets.compact(chance.choice(list(self.targets.versions)))
+            elif self.drivers:
+                self._step(chance.choice(self.drivers[-2:] if chance.random() < 0.9 else self.drivers))
+        for driver in self.drivers:
+            driver.close()
+        for capture in self.captures:
+            draw_transaction(capture.database, chance)
+            capture.session(dies=False)
+        for _ in range(20):  # until no answer is lost
+            self.drivers = [self.driver(rounds=1)]
+            while self.drivers:
+                self._step(self.drivers[0])
+        self.cuts = _finished(self._all_cuts())
+
+    async def _all_cuts(self) -> list[Cut]:
+        segments = await segments_of(self.store, await keys_of(self.store, "sync"))
+        return [cut for segment in segments for cut in segment.cuts]
+
+    def _step(self, driver: Coroutine[Any, Any, None]) -> None:
+        try:
+            driver.send(None)
+        except (StopIteration, Lost):
+            self.drivers.remove(driver)
+
+    # --- One driver, as `cdc/sync/engine.py` is ---------------------------------------------------------------------------------
+
+    async def driver(self, rounds: int = 1_000) -> None:
+        self.epoch += 1
+        epoch, chance, targets = self.epoch, self.chance, self.targets
+
+        def check() -> None:
+            if self.epoch != epoch:
+                raise Lost
+
+        await pause()
+        record, read = self.record, self.record.version
+        position, progress = dict(record.position), dict(record.progress)
+        known: dict[str, Progress] = {}
+        stopped: dict[str, str] = {}
+        cuts = CutLog(self.store, topic=OWNER.topic, sync="sync", keep_ms=1 << 60, name="into")  # type: ignore[arg-type]
+        alignment = Alignment(cuts, targets)
+        await alignment.load(LIFE)
+        for _ in range(rounds):
+            standing = self.topic.look()
+            alignment.looked(standing, position)
+            while True:
+                await pause()
+                starts = {queue: position.get(queue, 0) for queue in standing.kept}
+                room = {queue: min(alignment.limit(queue, end), end) for queue, (_, end) in standing.kept.items()}
+                ends = {
+                    queue: min(room[queue], start + chance.randrange(1, 9))
+                    for queue, start in starts.items()
+                    if start < room[queue]
+                }
+                changes: dict[str, dict[int, str | None]] = {}
+                for queue, end in ends.items():
+                    for offset in range(starts[queue], end):
+                        event = self.topic.queues[queue][offset]
+                        if "op" not in event:
+                            continue
+                        table = event["source"]["table"]
+                        if table not in known:
+                            known[table] = targets.versions[table][-1].progress
+                        if offset >= known[table].offsets.get(queue, 0) and table not in stopped:
+                            row = event["after"] or event["before"]
+                            changes.setdefault(table, {})[int(row["id"])] = None if event["after"] is None else row["v"]
+                reached = {**position, **ends}
+                for table, rows in chance.sample(sorted(changes.items()), len(changes)):
+                    if table == self.poisoned and known[table].commits >= 1:
+                        stopped[table] = "poison"
+                        continue
+                    check()
+                    await pause()
+                    mine = known[table].reached(reached, None)
+                    if not targets.merge(table, rows, mine) and targets.versions[table][-1].progress != mine:
+                        raise Lost("further than this driver knows")
+                    known[table] = progress[table] = mine
+                    await pause()
+                position = reached
+                if ends:
+                    check()
+                    await pause()
+                    if self.record.version != read:
+                        raise Lost
+                    kept = position if not stopped else dict(record.position)
+                    self.record, read = Record(dict(kept), dict(progress), read + 1), read + 1
+                    await pause()
+                if alignment.due(position):
+                    tables = [
+                        Standing(table, known.get(table) or progress.get(table), stopped.get(table))
+                        for table in targets.versions
+                        if table in known or table in progress
+                    ]
+                    await pause()
+                    cut = alignment.cut(tables, now_ms=self.epoch)
+                    await pause()
+                    check()
+                    if cut is None:
+                        raise Lost("a target is further than this driver knows")
+                    await alignment.record(cut)
+                if not ends:
+                    break
+            await pause()
+
+    # --- The judge --------------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Every cut equals the sources where it says, and cuts go forward."""
+        assert [cut.number for cut in self.cuts] == list(range(1, len(self.cuts) + 1))
+        for before, cut in zip(self.cuts, self.cuts[1:], strict=False):
+            assert all(cut.positions[name] >= place for name, place in before.positions.items()), (before, cut)
+            assert all(cut.ends[queue] >= end for queue, end in before.ends.items()), (before, cut)
+        for cut in self.cuts:
+            for capture in self.captures:
+                if capture.name not in cut.positions:
+                    continue
+                wanted = capture.database.at(lsn_of(cut.places[capture.name]))
+                for table, rows in wanted.items():
+                    if table in cut.tables:
+                        assert self.targets.versions[table][cut.tables[table].version].rows == rows, (cut, table)
+                    elif table not in cut.incomplete:
+                        assert rows == {}, (cut, table)
+            assert cut.incomplete.keys() <= {self.poisoned}, cut
+
+    def check_end(self) -> None:
+        """The last cut has everything."""
+        assert self.cuts
+        last = self.cuts[-1]
+        for capture in self.captures:
+            assert lsn_of(last.places[capture.name]) == capture.database.lsn
+        assert last.ends == self.topic.look().end.queues
+
+
+def _finished(work: Awaitable[list[Cut]]) -> list[Cut]:
+    step: Callable[[None], object] = work.__await__().send  # type: ignore[attr-defined]
+    while True:
+        try:
+            step(None)
+        except StopIteration as end:
+            return list(end.value)
