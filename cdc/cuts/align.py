@@ -16,10 +16,9 @@ from .log import CutLog
 class Versions(Protocol):
     """Finds versions of targets."""
 
-    def version_of(self, name: str, commits: int, *, anew: bool) -> int | None:
-        """The newest version of a target whose rows are those after the sync's commit of this number; None: its log does not tell.
-
-        Unless it is looked for ``anew``, an older version with the same rows will do.
+    def newest_of(self, name: str, *, anew: bool) -> tuple[int, Progress] | None:
+        """The newest version of a target whose rows are those after the sync's newest commit, and that commit's progress; None: its log does
+        not tell. Unless it is looked for ``anew``, an older version with the same rows will do, and what this driver itself has made last.
         """
         ...
 
@@ -30,9 +29,15 @@ class Standing:
 
     name: str
     """Its folder, or its name where it has none."""
-    progress: Progress | None
+    commits: int | None
+    """The number of the sync's newest commit to it, if that is known for certain."""
     stopped: str | None = None
     """Why it stands still."""
+
+
+def is_beyond(goal: Goal, progress: Progress) -> bool:
+    """Whether a target has events behind a goal."""
+    return any(offset > goal.ends.get(queue, 0) for queue, offset in progress.offsets.items())
 
 
 class Alignment:
@@ -94,28 +99,26 @@ class Alignment:
         assert goal is not None, "it is due"
         versions, incomplete = dict[str, TableVersion](), dict[str, str]()
         for one in tables:
-            if one.stopped is not None or one.progress is None:
-                incomplete[one.name] = one.stopped or "nothing of it is applied yet"
+            if one.stopped is not None:
+                incomplete[one.name] = one.stopped
                 continue
-            if any(offset > goal.ends.get(queue, 0) for queue, offset in one.progress.offsets.items()):
+            with self._marking:
+                anew = one.name in self._anew
+                self._anew.discard(one.name)
+            known = self._known.get(one.name)
+            if known is not None and known.commits == one.commits and not anew:
+                versions[one.name] = known
+                continue
+            newest = self._versions.newest_of(one.name, anew=anew)
+            if newest is None:
+                incomplete[one.name] = "its log has no commit of the sync any more, or others have changed rows since"
+                continue
+            version, progress = newest
+            if is_beyond(goal, progress):
                 return None
-            found = self._version(one.name, one.progress.commits)
-            if found is None:
-                incomplete[one.name] = "the table's log has no commit of the sync any more, or rows were changed by others since"
-            else:
-                versions[one.name] = found
+            versions[one.name] = TableVersion(version, progress.commits)
         self._known = versions
         return Cut(0, goal.life, goal.entry, now_ms, goal.ends, goal.positions, versions, incomplete, self._source_us)
-
-    def _version(self, name: str, commits: int) -> TableVersion | None:
-        with self._marking:
-            anew = name in self._anew
-            self._anew.discard(name)
-        known = self._known.get(name)
-        if known is not None and known.commits == commits and not anew:
-            return known
-        version = self._versions.version_of(name, commits, anew=anew)
-        return None if version is None else TableVersion(version, commits)
 
     async def record(self, cut: Cut) -> Cut | None:
         """Write a cut. None: a newer one is there."""

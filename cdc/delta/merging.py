@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from ...log.errors import RetryError
 from ..changes import ALWAYS
 from ..fold.folded import Truncate
-from ..targets import POSITION, Owner, Written, decode_metadata
+from ..targets import POSITION, Owner, Progress, Written, decode_metadata
 
 T = TypeVar("T")
 
@@ -92,6 +92,21 @@ def version_with(commits: Iterable[Commit], owner: Owner, number: int) -> int | 
             return (commit.version if alike is None else alike) if is_it else None
         else:
             alike = None
+    return None
+
+
+def newest_of(commits: Iterable[Commit], owner: Owner) -> tuple[int, Progress] | None:
+    """The newest version whose rows are those after the owner's newest commit, and that commit's progress, among commits given newest first.
+    None: they do not tell, or somebody else changed rows since.
+    """
+    alike: int | None = None
+    for commit in commits:
+        found = decode_metadata(commit.metadata)
+        if found is not None and found.owner == owner:
+            return (commit.version if alike is None else alike), found.progress
+        if found is not None or commit.operation not in _HARMLESS:
+            return None
+        alike = commit.version if alike is None else alike
     return None
 
 

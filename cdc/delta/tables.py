@@ -16,10 +16,10 @@ from ..changes import Key, Old
 from ..events.arrays import array_of
 from ..events.types import arrow_type, normal_type
 from ..fold.folded import Truncate
-from ..targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, TargetRefused, Written, encode_metadata
+from ..targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Progress, Target, TargetRefused, Written, encode_metadata
 from .compaction import FILES_MIN, NOTHING, Compacted, file_bytes
 from .location import Location
-from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed, version_with
+from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, newest_of, one_line, removed_by, until_committed
 from .reach import Reach, reach_of, table_of
 
 if TYPE_CHECKING:
@@ -72,21 +72,21 @@ class DeltaTables:
         table = self.open(name)
         return None if table is None else _written(table)
 
-    def version_of(self, name: str, owner: Owner, commits: int, *, anew: bool = False) -> int | None:
-        """The newest version whose rows are those after the owner's commit of this number; None: the log does not tell.
+    def newest_of(self, name: str, owner: Owner, *, anew: bool = False) -> tuple[int, Progress] | None:
+        """The newest version whose rows are those after the owner's newest commit, and that commit's progress; None: the log does not tell.
 
-        Unless it is looked for ``anew``, this may be the version of that commit itself.
+        Unless it is looked for ``anew``, this may be the commit that this object has made last.
         """
-        if not anew and (known := self.version_kept(name, owner, commits)) is not None:
-            return known
+        if not anew and (made := self.made_last(name, owner)) is not None:
+            return made
         table = self.open(name)
-        return None if table is None else version_with(commits_of(table, None), owner, commits)
+        return None if table is None else newest_of(commits_of(table, NEWEST), owner) or newest_of(commits_of(table), owner)
 
-    def version_kept(self, name: str, owner: Owner, commits: int) -> int | None:
-        """The version that this object's last merge made, if it is that commit. Nothing is read."""
+    def made_last(self, name: str, owner: Owner) -> tuple[int, Progress] | None:
+        """The version that this object's last merge made, and its progress. Nothing is read."""
         with self._keeping:
             _, left_at = self._kept.get(name, (None, None))
-        return None if left_at is None else version_with([_commit_of(left_at)], owner, commits)
+        return None if left_at is None else newest_of([_commit_of(left_at)], owner)
 
     def create(self, target: Target, owner: Owner) -> None:
         """Make a target; nothing happens when it is there."""

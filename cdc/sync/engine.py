@@ -470,6 +470,7 @@ class Engine:
             resume=self._stopped.resume,
             sources=self._stopped.sources,
             types={name: self._types[name] for name in self._names.values() if name in self._types},
+            exact=self._alignment is not None,
         )
         lease = self._held
         lakes.open(self._options.place).run(lambda: lease.save(record))
@@ -502,9 +503,9 @@ class Engine:
         place.run(lambda: alignment.load(standing.life))
         self._alignment = alignment
 
-    def version_of(self, name: str, commits: int, *, anew: bool) -> int | None:
-        """The newest version of a target whose rows are those after the sync's commit of this number."""
-        return self._tables.version_of(name, self._own, commits, anew=anew)
+    def newest_of(self, name: str, *, anew: bool) -> tuple[int, Progress] | None:
+        """The newest version of a target whose rows are those after the sync's newest commit, and that commit's progress."""
+        return self._tables.newest_of(name, self._own, anew=anew)
 
     def _limit(self, queue: int, end: int) -> int:
         return end if self._alignment is None else self._alignment.limit(queue, end)
@@ -537,7 +538,8 @@ class Engine:
         for source, name in self._names.items():
             if source not in self._stopped and wanted(self._options.tables, source):
                 target = self._targets.get(source)
-                yield Standing(name, self._progress.get(name) if target is None else target.progress)
+                known = target is not None or (self._record is not None and self._record.exact)
+                yield Standing(name, self._progress[name].commits if known and name in self._progress else None)
         for table, stops in self.stopped.items():
             yield Standing(table, None, stops[0].reason if stops else "it stands still")
 
@@ -655,6 +657,7 @@ class Engine:
             self._held.check()
             self._tables.add_columns(target, [Column(POSITION, "bigint")])
         self._targets[source], self._names[source] = target, name
+        self._progress[name] = target.progress  # a driver that died before it kept its progress may have gone further
         self._others[source] = found.others
 
     def _above(self) -> int:

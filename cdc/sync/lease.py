@@ -78,6 +78,8 @@ class SyncRecord:
     """The full sources of stopped tables, by their names in ``stopped``: they tell the tables from others."""
     types: Mapping[str, NamedTypes] = field(default_factory=dict)
     """The types of a table's columns that its newest event named, by folder."""
+    exact: bool = False
+    """Whether no target is beyond its progress here. A driver that records no cuts need not know that of targets whose events it passes over."""
 
 
 def sync_group(name: str) -> str:
@@ -113,6 +115,8 @@ def encode_record(record: SyncRecord) -> bytes:
     }
     if record.types:
         document["types"] = {name: list(types) for name, types in record.types.items()}
+    if record.exact:
+        document["exact"] = True
     return json.dumps(document).encode()
 
 
@@ -135,6 +139,7 @@ class _Form(Stored, frozen=True):
     progress: dict[str, object] = msgspec.field(default_factory=dict)
     sources: dict[str, Source] = msgspec.field(default_factory=dict)
     types: dict[str, NamedTypes] = msgspec.field(default_factory=dict)
+    exact: bool = False
 
 
 def decode_record(data: bytes, *, where: str) -> SyncRecord:
@@ -156,6 +161,7 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
         progress=progress,
         sources=form.sources,
         types=form.types,
+        exact=form.exact,
     )
 
 

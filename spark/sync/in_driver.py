@@ -19,7 +19,7 @@ from ...cdc.delta.plain import Demands, bytes_in_reach, is_plain
 from ...cdc.delta.reach import reach_of, table_of
 from ...cdc.delta.tables import DeltaTables, found_in
 from ...cdc.fold.folded import Truncate
-from ...cdc.targets import Found, Owner, Target
+from ...cdc.targets import Found, Owner, Progress, Target
 from ...log.errors import MissingDependency
 from .jvm import can_lock, is_on_disk, look_anew, without_commits
 
@@ -61,9 +61,9 @@ class InDriver:
         table = self._plain(self._tables.open, name)
         return None if table is None else found_in(table)
 
-    def version_kept(self, name: str, owner: Owner, commits: int) -> int | None:
-        """The version that the last merge from here made, if it is that commit."""
-        return self._tables.version_kept(name, owner, commits)
+    def made_last(self, name: str, owner: Owner) -> tuple[int, Progress] | None:
+        """The version that the last merge from here made, and its progress."""
+        return self._tables.made_last(name, owner)
 
     def create(self, target: Target, owner: Owner) -> bool | None:
         """Make a target in a place where nothing is; True once it is there."""

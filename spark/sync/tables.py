@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ...cdc.changes import Key, Old
 from ...cdc.delta.compaction import Compacted, file_bytes
-from ...cdc.delta.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed, version_with
+from ...cdc.delta.merging import NEWEST, PUT, SINCE, Commit, applies, newest, newest_of, one_line, removed_by, until_committed
 from ...cdc.delta.reach import reach_of, table_of
 from ...cdc.events.arrays import innermost
 from ...cdc.events.types import normal_type
@@ -30,6 +30,7 @@ from ...cdc.targets import (
     Column,
     Found,
     Owner,
+    Progress,
     Target,
     Written,
     encode_metadata,
@@ -113,19 +114,18 @@ class Tables:
         (detail,) = table.detail().select("properties").collect()
         return newest(commits_of(table.history()), detail.properties.get(PROPERTY))
 
-    def version_of(self, name: str, owner: Owner, commits: int, *, anew: bool = False) -> int | None:
-        """The newest version whose rows are those after the owner's commit of this number; None: the log does not tell.
+    def newest_of(self, name: str, owner: Owner, *, anew: bool = False) -> tuple[int, Progress] | None:
+        """The newest version whose rows are those after the owner's newest commit, and that commit's progress; None: the log does not tell.
 
-        Unless it is looked for ``anew``, this may be the version of that commit itself.
+        Unless it is looked for ``anew``, this may be the commit that this object has made last.
         """
         from delta.tables import DeltaTable
 
-        known = None if self._small is None or anew else self._small.version_kept(name, owner, commits)
-        if known is not None:
-            return known
+        made = None if self._small is None or anew else self._small.made_last(name, owner)
+        if made is not None:
+            return made
         table = DeltaTable.forPath(self._session, self.path(name))
-        found = version_with(commits_of(table.history(NEWEST)), owner, commits)
-        return version_with(commits_of(table.history()), owner, commits) if found is None else found
+        return newest_of(commits_of(table.history(NEWEST)), owner) or newest_of(commits_of(table.history()), owner)
 
     def create(self, target: Target, owner: Owner) -> None:
         """Make a target; nothing happens when it is there."""

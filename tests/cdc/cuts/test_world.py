@@ -15,7 +15,7 @@ from penstock.cdc.cuts.cut import Cut, Goal
 from penstock.cdc.delta import merging
 from penstock.cdc.postgres import outbox, positions
 from penstock.cdc.postgres.outbox import Outbox
-from penstock.cdc.postgres.positions import base_of
+from penstock.cdc.targets import Progress
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from tests.cdc.cuts import world as worlds
 from tests.cdc.cuts.world import World
@@ -80,12 +80,24 @@ def cut_before_the_last_merge(patch: Patch) -> None:
 
 
 def newest_versions(patch: Patch) -> None:
-    """Also what a later driver has made."""
+    """Also what a later driver has made, without a look at the lease behind."""
+    patch.setattr(align, "is_beyond", lambda goal, progress: False)
+    patch.setattr(World, "check_again", lambda *given: None)
 
-    def newest(commits: Any, owner: Any, number: int) -> int | None:
-        return next(one.version for one in commits)
 
-    patch.setattr(merging, "version_with", newest)
+def versions_that_others_changed(patch: Patch) -> None:
+    """Or that a merge of the sync itself has made meanwhile."""
+
+    def newest(commits: Any, owner: Any) -> tuple[int, Progress] | None:
+        return next(one.version for one in commits), Progress()
+
+    patch.setattr(merging, "newest_of", newest)
+    patch.setattr(World, "check_again", lambda *given: None)
+
+
+def progress_of_the_record(patch: Patch) -> None:
+    """And not of the targets: what the simulation found first."""
+    patch.setattr(World, "met", lambda *given: None)
 
 
 def amid_a_transaction(patch: Patch) -> None:
@@ -108,7 +120,7 @@ def stopped_in_silence(patch: Patch) -> None:
     taken = Alignment.cut
 
     def silent(self: Alignment, tables: Any, *, now_ms: int) -> Cut | None:
-        return taken(self, [Standing(one.name, one.progress) for one in tables], now_ms=now_ms)
+        return taken(self, [Standing(one.name, one.commits) for one in tables], now_ms=now_ms)
 
     patch.setattr(Alignment, "cut", silent)
 
@@ -121,16 +133,6 @@ def before_the_tables_were_read(patch: Patch) -> None:
         return through(self, end_lsn)
 
     patch.setattr(Outbox, "_through", early)
-
-
-def with_a_part_of_the_next_transaction(patch: Patch) -> None:
-    def through(self: Outbox, end_lsn: int | None) -> int | None:
-        whole_from = self._whole_from()
-        if end_lsn is None or not self._events or whole_from is None or whole_from > end_lsn:
-            return None
-        return max(base_of(end_lsn), base_of(positions.split(self._events[-1].position)[0] + 8))
-
-    patch.setattr(Outbox, "_through", through)
 
 
 def events_between_transactions(patch: Patch) -> None:
@@ -152,11 +154,12 @@ def beyond_the_goal(patch: Patch) -> None:
 MUTANTS: list[Callable[[Patch], None]] = [
     cut_before_the_last_merge,
     newest_versions,
+    versions_that_others_changed,
+    progress_of_the_record,
     amid_a_transaction,
     ends_of_a_later_look,
     stopped_in_silence,
     before_the_tables_were_read,
-    with_a_part_of_the_next_transaction,
     events_between_transactions,
     backwards,
     beyond_the_goal,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -69,7 +69,7 @@ class Database:
     state: dict[str, State] = field(default_factory=dict)
     states: dict[int, dict[str, State]] = field(default_factory=dict)
     """By the end of each transaction."""
-    log: list[Data | Alive] = field(default_factory=list)
+    log: list[Data] = field(default_factory=list)
     """What its slot tells."""
     commits: int = 0
 
@@ -163,7 +163,7 @@ class _Stream:
     def __init__(self, said: Sequence[Data | Alive], chance: random.Random, *, dies: bool) -> None:
         self.said, self._chance, self._dies = list(said), chance, dies
         self._dies_at = chance.randrange(len(said) + 1) if dies else -1
-        self._read = 0
+        self._read = self.confirmed = 0
 
     def read(self) -> Data | Alive | None:
         if self._read == self._dies_at:
@@ -177,7 +177,7 @@ class _Stream:
         pass
 
     def confirm(self, lsn: int, now_us: int, *, ask: bool = False) -> None:
-        pass
+        self.confirmed = max(self.confirmed, lsn)
 
 
 class Capture:
@@ -206,12 +206,12 @@ class Capture:
             self._to_read.pop(0)
             if dies and self._chance.random() < 0.3:
                 return
-            if self._to_read:  # the next table is read at a later time
+            for _ in range(3 if self._to_read else 0):  # the next table is read at a later time
                 draw_transaction(database, self._chance)
         whole_from = database.lsn
         heartbeat = envelopes.heartbeat if self._heartbeat else None
         out = Outbox(self._producer, whole_from=lambda: whole_from, heartbeat=heartbeat)  # type: ignore[arg-type]
-        said = [one for one in database.log if not isinstance(one, Data) or one.lsn >= self._slot_lsn]
+        said = [one for one in database.log if one.lsn >= self._slot_lsn]
         alive = [Alive(database.lsn, False)] if self._chance.random() < 0.7 else []
         stream = _Stream([*said, *alive], self._chance, dies=dies)
         idle = 0
@@ -223,6 +223,7 @@ class Capture:
 
         with suppress(Died):
             Follower(envelopes, out, _Clock(), reached=lambda point: None, tell=lambda: None).run(stream, stopped, None)  # type: ignore[arg-type]
+        self._slot_lsn = max(self._slot_lsn, stream.confirmed)
 
     def _read(self, envelopes: Envelopes, table: str) -> None:
         assert self._slot_lsn is not None
@@ -280,16 +281,16 @@ class Targets:
         versions = self.versions[table]
         versions.append(replace(versions[-1], commit=Commit(len(versions), "OPTIMIZE", None)))
 
-    def version_of(self, name: str, commits: int, *, anew: bool = False) -> int | None:
-        return merging.version_with((one.commit for one in reversed(self.versions[name])), OWNER, commits)
+    def newest_of(self, name: str, *, anew: bool = False) -> tuple[int, Progress] | None:
+        return merging.newest_of((one.commit for one in reversed(self.versions[name])), OWNER)
 
 
 class Store(MemoryStore):
     """Others go on before and after each request, and answers of writes are lost."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, stand_still: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
-        self._chance = chance
+        self._chance, self._stand_still = chance, stand_still
 
     async def get(self, key: str) -> Any:
         await pause()
@@ -304,7 +305,7 @@ class Store(MemoryStore):
         return found
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
-        await pause()
+        await self._stand_still()
         fate = self._chance.random()
         if fate < 0.05:
             raise Lost("not written")
@@ -331,7 +332,7 @@ class World:
         self.topic, self.databases = Topic(), [Database(name, tuple(f"{name}_{one}" for one in name)) for name in names]
         self.captures = [Capture(one, self.topic, self.chance, heartbeat=self.chance.random() < 0.5) for one in self.databases]
         tables = [table for database in self.databases for table in database.tables]
-        self.targets, self.store, self.record = Targets(tables), Store(self.chance), Record()
+        self.targets, self.store, self.record = Targets(tables), Store(self.chance, self.stand_still), Record()
         self.poisoned = self.chance.choice(tables) if poison else None
         """A table that stands still at its second batch."""
         self.epoch = 0
@@ -349,15 +350,17 @@ class World:
             if kind < 0.05:
                 draw_transaction(chance.choice(self.databases), chance)
             elif kind < 0.08:
-                chance.choice(self.captures).session(dies=chance.random() < 0.5)
-            elif kind < 0.09 and self.drivers:
+                chance.choice(self.captures).session(dies=chance.random() < 0.6)
+            elif kind < 0.083 and self.drivers:
                 self.drivers.pop(chance.randrange(len(self.drivers))).close()  # killed
-            elif kind < 0.10 and len(self.drivers) < 3:
+            elif kind < 0.10 and not self.drivers:
                 self.drivers.append(self.driver())
             elif kind < 0.105:
                 self.targets.compact(chance.choice(list(self.targets.versions)))
             elif self.drivers:
-                self._step(chance.choice(self.drivers[-2:] if chance.random() < 0.9 else self.drivers))
+                self._step(
+                    self.drivers[-1] if chance.random() < 0.93 else chance.choice(self.drivers)
+                )  # others stand still for long
         for driver in self.drivers:
             driver.close()
         for capture in self.captures:
@@ -402,6 +405,9 @@ class World:
             alignment.looked(standing, position)
             while True:
                 await pause()
+                if chance.random() < 0.1:  # a look before all is applied that the one before saw
+                    standing = self.topic.look()
+                    alignment.looked(standing, position)
                 starts = {queue: position.get(queue, 0) for queue in standing.kept}
                 room = {queue: min(alignment.limit(queue, end), end) for queue, (_, end) in standing.kept.items()}
                 ends = {
@@ -409,18 +415,8 @@ class World:
                     for queue, start in starts.items()
                     if start < room[queue]
                 }
-                changes: dict[str, dict[int, str | None]] = {}
-                for queue, end in ends.items():
-                    for offset in range(starts[queue], end):
-                        event = self.topic.queues[queue][offset]
-                        if "op" not in event:
-                            continue
-                        table = event["source"]["table"]
-                        if table not in known:
-                            known[table] = targets.versions[table][-1].progress
-                        if offset >= known[table].offsets.get(queue, 0) and table not in stopped:
-                            row = event["after"] or event["before"]
-                            changes.setdefault(table, {})[int(row["id"])] = None if event["after"] is None else row["v"]
+                ranges = {queue: (starts[queue], end) for queue, end in ends.items()}
+                changes = self.folded(ranges, known, progress, stopped)
                 reached = {**position, **ends}
                 for table, rows in chance.sample(sorted(changes.items()), len(changes)):
                     if table == self.poisoned and known[table].commits >= 1:
@@ -444,20 +440,60 @@ class World:
                     await pause()
                 if alignment.due(position):
                     tables = [
-                        Standing(table, known.get(table) or progress.get(table), stopped.get(table))
+                        Standing(table, progress[table].commits, stopped.get(table))
                         for table in targets.versions
-                        if table in known or table in progress
+                        if table in progress
                     ]
                     await pause()
-                    cut = alignment.cut(tables, now_ms=self.epoch)
-                    await pause()
                     check()
+                    await self.stand_still()
+                    cut = alignment.cut(tables, now_ms=self.epoch)
+                    self.check_again(check)
                     if cut is None:
                         raise Lost("a target is further than this driver knows")
                     await alignment.record(cut)
                 if not ends:
                     break
             await pause()
+
+    def folded(
+        self,
+        ranges: Mapping[int, tuple[int, int]],
+        known: dict[str, Progress],
+        progress: dict[str, Progress],
+        stopped: Collection[str],
+    ) -> dict[str, dict[int, str | None]]:
+        """The net changes by table; targets that are met for the first time become known."""
+        changes: dict[str, dict[int, str | None]] = {}
+        for queue, (start, end) in ranges.items():
+            for offset in range(start, end):
+                event = self.topic.queues[queue][offset]
+                if "op" not in event:  # a heartbeat
+                    continue
+                table = event["source"]["table"]
+                if table not in known:
+                    known[table] = self.targets.versions[table][-1].progress
+                    self.met(progress, table, known[table])
+                if offset >= known[table].offsets.get(queue, 0) and table not in stopped:
+                    row = event["after"] or event["before"]
+                    changes.setdefault(table, {})[int(row["id"])] = None if event["after"] is None else row["v"]
+        return changes
+
+    def met(self, progress: dict[str, Progress], table: str, found: Progress) -> None:
+        """Take a target's own progress for it, as a driver that died may have gone further than the record says."""
+        progress[table] = found
+
+    async def stand_still(self) -> None:
+        """Perhaps, for so long that another driver takes over and gets on."""
+        await pause()
+        if self.chance.random() < 0.15:
+            self.drivers.append(self.driver())
+            for _ in range(self.chance.randrange(8)):
+                await pause()
+
+    def check_again(self, check: Callable[[], None]) -> None:
+        """Look at the lease once versions are read."""
+        check()
 
     # --- The judge --------------------------------------------------------------------------------------------------------------
 
