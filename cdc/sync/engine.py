@@ -125,7 +125,7 @@ class Engine:
             if options.keeps_aside:
                 self._aside.find()
             if options.cuts:
-                self._align(standing)
+                self._align()
             self._halve(max(halved, self._lease.halved + (_AFTER_DEATH if self._lease.after_death else 0)))
         except BaseException:
             self.close()
@@ -480,8 +480,10 @@ class Engine:
 
     # --- Cuts -------------------------------------------------------------------------------------------------------------------
 
-    def _align(self, standing: TopicSnapshot) -> None:
+    def _align(self) -> None:
         options, place = self._options, lakes.open(self._options.place)
+        # Once more: the driver before may have gone further than what was seen before the lease was this one's.
+        standing = self._standing = self._view.refresh()
         check_captures(standing, options.topic)
         if options.keeps_aside or self._tables.exists(options.rejected):
             raise InvalidArgument(
@@ -501,6 +503,7 @@ class Engine:
         )
         alignment = Alignment(cuts, self)
         place.run(lambda: alignment.load(standing.life))
+        alignment.looked(standing, self._position)
         self._alignment = alignment
 
     def newest_of(self, name: str, *, anew: bool) -> tuple[int, Progress] | None:

@@ -187,7 +187,7 @@ def judged(shop: Shop, judge: Judge, chance: random.Random, draw: int) -> Played
         if of_server := judge.same_as(places[number]):
             assert set(of_server) == {sums_of(tables)}
             seen.with_snapshot += 1
-    assert transactions_in(tables["ledger"]) == judge.all
+    assert transactions_in(penstock.at_cut(shop.into)["ledger"]) == judge.all
     return seen
 
 

@@ -101,7 +101,7 @@ def progress_of_the_record(patch: Patch) -> None:
 
 
 def amid_a_transaction(patch: Patch) -> None:
-    patch.setitem(places.KINDS, "postgres", lambda position: positions.lsn_text(positions.split(position)[0]))  # type: ignore[arg-type]
+    patch.setitem(places.KINDS, "postgres", lambda position: positions.lsn_text(positions.split(position)[0]))
 
 
 def ends_of_a_later_look(patch: Patch) -> None:

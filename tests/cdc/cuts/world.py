@@ -228,7 +228,7 @@ class Capture:
     def _read(self, envelopes: Envelopes, table: str) -> None:
         assert self._slot_lsn is not None
         envelopes.begin(BeginMessage(0, 0, 0))
-        shape = envelopes.table("public", table, [StreamColumn("id", _INT, -1, True), StreamColumn("v", _TEXT, -1, False)], ["id"])
+        shape = envelopes.table("public", table, [StreamColumn("id", _INT, True), StreamColumn("v", _TEXT, False)], ["id"])
         position, events = after(max(self._producer.last_sequence, 0)), []
         for key, value in sorted(self.database.state[table].items()):
             assert position < base_of(self._slot_lsn)
@@ -397,7 +397,7 @@ class World:
         position, progress = dict(record.position), dict(record.progress)
         known: dict[str, Progress] = {}
         stopped: dict[str, str] = {}
-        cuts = CutLog(self.store, topic=OWNER.topic, sync="sync", keep_ms=1 << 60, name="into")  # type: ignore[arg-type]
+        cuts = CutLog(self.store, topic=OWNER.topic, sync="sync", keep_ms=1 << 60, name="into")
         alignment = Alignment(cuts, targets)
         await alignment.load(LIFE)
         for _ in range(rounds):
@@ -525,7 +525,7 @@ class World:
 
 
 def _finished(work: Awaitable[list[Cut]]) -> list[Cut]:
-    step: Callable[[None], object] = work.__await__().send  # type: ignore[attr-defined]
+    step: Callable[[None], object] = work.__await__().send
     while True:
         try:
             step(None)

@@ -1,0 +1,302 @@
+"""A sync that records cuts, in this process: when it records them, what they say, and what it refuses."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import penstock
+from penstock import CutTooOld, InvalidArgument, NoCut, TableNotInCut
+from penstock.cdc.cuts import segment
+from penstock.cdc.cuts.reading import kept_cuts
+from penstock.spark import sync
+from tests.cdc.cuts.topics import TOPIC, numbers, rows, shop, synced
+from tests.cdc.sync.losing import Loses
+
+
+def cut_of(folder: Path, which: Any = "latest") -> penstock.AtCut:
+    return penstock.at_cut(folder / "into", which)
+
+
+def test_a_cut_names_place_time_and_versions(tmp_path: Path) -> None:
+    with shop(tmp_path) as source:
+        end = source.send(("a", 1, 10), ("b", 1, 20))
+        run = synced(tmp_path)
+    cut = run.status.cut
+    assert cut is not None
+    assert run.status.last is not None
+    assert run.status.last.cut == cut.number == 1
+    assert cut.places == {"postgres/penstock": f"0/{end:X}"}
+    assert cut.source_us == 800_000
+    found = cut_of(tmp_path)
+    assert found.cut == cut
+    assert {table: rows(found, table) for table in found} == {"a": {1: 10}, "b": {1: 20}}
+    assert repr(found) == f"AtCut(1, postgres/penstock 0/{end:X}, 2 tables)"
+
+
+def test_no_cut_amid_a_transaction_nor_where_nothing_tells_its_end(tmp_path: Path) -> None:
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1), more=True)
+        assert synced(tmp_path).status.cut is None
+        source.send(("b", 1, 1))
+        assert synced(tmp_path).status.cut is not None
+        source.send(("a", 2, 2), whole=False)
+        run = synced(tmp_path)
+        assert run.status.cut is not None
+        assert run.status.cut.number == 1
+        assert run.status.last is not None
+        assert run.status.last.cut is None
+    assert numbers(tmp_path) == [{"a": {1: 1}, "b": {1: 1}}]
+    assert DeltaTable(str(tmp_path / "into" / "a")).to_pyarrow_table().num_rows == 2
+
+
+def test_a_cut_waits_for_all_batches_and_older_ones_stay(tmp_path: Path) -> None:
+    with shop(tmp_path) as source:
+        source.send(*[("a", n, 1) for n in range(5)], *[("b", n, 1) for n in range(5)])
+        one = synced(tmp_path, max_events_per_batch=2)
+        source.send(*[("a", n, None) for n in range(3)], ("c", 1, 7))
+        two = synced(tmp_path, max_events_per_batch=1)
+    assert one.status.batches > 3
+    assert one.status.cut is not None
+    assert two.status.cut is not None
+    assert two.status.cut.number == 2
+    assert two.status.cut.tables["b"] == one.status.cut.tables["b"]  # it stood still
+    before, after = numbers(tmp_path)
+    ones = dict.fromkeys(range(5), 1)
+    assert before == {"a": ones, "b": ones}
+    assert after == {"a": {3: 1, 4: 1}, "b": ones, "c": {1: 7}}
+    assert synced(tmp_path).status.cut == two.status.cut  # nothing is new
+
+
+@pytest.mark.parametrize("moment", ["before", "in", "after"])
+@pytest.mark.parametrize("step", ["merge", "progress", "cut"])
+def test_cuts_are_true_wherever_a_driver_ends(tmp_path: Path, step: str, moment: str) -> None:
+    class Ends:
+        left = 2
+
+        def reached(self, at: str, when: str, what: str = "") -> None:
+            if (at, when) == (step, moment):
+                self.left -= 1
+                if self.left == 0:
+                    raise OSError("the driver ends here")
+
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1), ("b", 1, 1))
+        synced(tmp_path)
+        source.send(*[("a", n, 2) for n in range(4)], *[("b", n, 2) for n in range(4)])
+        with pytest.raises(OSError, match="ends here"):
+            synced(tmp_path, max_events_per_batch=2 if step != "cut" else 100, steps=Ends() if step != "cut" else _First(moment))
+        source.send(("b", 3, 3))
+        synced(tmp_path)
+    found = numbers(tmp_path)
+    twos = dict.fromkeys(range(4), 2)
+    wanted = [{"a": {1: 1}, "b": {1: 1}}, {"a": twos, "b": twos}, {"a": twos, "b": {**twos, 3: 3}}]
+    assert found[-1] == wanted[-1]
+    assert all(one in wanted for one in found)
+    assert [wanted.index(one) for one in found] == sorted(wanted.index(one) for one in found)
+
+
+class _First:
+    def __init__(self, moment: str) -> None:
+        self._moment = moment
+
+    def reached(self, at: str, when: str, what: str = "") -> None:
+        if (at, when) == ("cut", self._moment):
+            raise OSError("the driver ends here")
+
+
+def test_a_driver_that_lost_its_lease_records_nothing_until_it_has_it_again(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "into"
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1), ("b", 1, 1))
+        synced(tmp_path)
+        source.send(("a", 1, 2), ("b", 1, 2))
+        loses = Loses(lake, into, [("cut", "before")])
+        run = synced(tmp_path, steps=loses)
+    assert loses.lost == [("cut", "before")]
+    assert run.status.cut is not None
+    assert run.status.cut.number == 2
+    assert numbers(tmp_path)[-1] == {"a": {1: 2}, "b": {1: 2}}
+
+
+def test_a_table_that_a_dead_driver_has_taken_further_than_the_record_says(tmp_path: Path) -> None:
+    """It merged into `a` and died; the next one passes over those events, and the one after that meets none of them."""
+
+    class Dies:
+        def reached(self, at: str, when: str, what: str = "") -> None:
+            if (at, when, what) == ("merge", "after", "a"):
+                raise OSError("the driver ends here")
+
+    with shop(tmp_path, queues=1) as source:
+        source.send(("a", 1, 1), ("b", 1, 1))
+        synced(tmp_path)
+        source.send(("a", 1, 2), ("b", 1, 2), whole=False)
+        with pytest.raises(OSError, match="ends here"):
+            synced(tmp_path, steps=Dies(), merges_at_once=1)
+        synced(tmp_path)
+        source.send(("b", 1, 3))
+        synced(tmp_path)
+    assert numbers(tmp_path) == [{"a": {1: 1}, "b": {1: 1}}, {"a": {1: 2}, "b": {1: 3}}]
+
+
+def test_a_table_that_stands_still_is_named_and_comes_back(tmp_path: Path) -> None:
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1), ("b", 1, 1))
+        synced(tmp_path)
+        write_deltalake(str(tmp_path / "into" / "b"), DeltaTable(str(tmp_path / "into" / "b")).to_pyarrow_table(), mode="append")
+        source.send(("a", 1, 2), ("b", 1, 2))
+        stopped = synced(tmp_path)
+        assert "public.b" in stopped.stopped
+        found = cut_of(tmp_path)
+        assert [*found] == ["a"]
+        assert "somebody else has changed" in found.cut.incomplete["public.b"]
+        with pytest.raises(TableNotInCut, match="not in this cut"):
+            found["b"]
+        DeltaTable(str(tmp_path / "into" / "b")).restore(1)
+        synced(tmp_path, adopt=True)
+    assert cut_of(tmp_path, 3).cut.incomplete == {}
+    assert [one.get("a") for one in numbers(tmp_path)] == [{1: 1}, {1: 2}, {1: 2}]
+    assert rows(cut_of(tmp_path), "b") == {1: 2}
+
+
+def test_a_table_that_was_added_later_is_not_in_earlier_cuts(tmp_path: Path) -> None:
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1))
+        synced(tmp_path)
+        source.send(("late", 1, 1))
+        synced(tmp_path)
+    with pytest.raises(TableNotInCut, match="no such table when cut 1 was made"):
+        cut_of(tmp_path, 1)["late"]
+    with pytest.raises(KeyError):
+        cut_of(tmp_path, 1)["late"]
+    assert rows(cut_of(tmp_path, 2), "late") == {1: 1}
+
+
+def test_a_topic_without_a_capture_is_refused(tmp_path: Path) -> None:
+    with shop(tmp_path, name="application") as source:
+        assert synced(tmp_path).status.cut is None  # nothing is there yet
+        source.send(("a", 1, 1))
+        with pytest.raises(NoCut, match="nothing tells where the transactions of this topic's events end") as error:
+            synced(tmp_path)
+        assert error.value.observed == "application"
+        assert synced(tmp_path, cuts=False).stopped == {}
+    with pytest.raises(NoCut, match="there are no cuts"):
+        cut_of(tmp_path)
+
+
+def test_two_captures_have_to_stand_between_transactions_both(tmp_path: Path) -> None:
+    with (
+        shop(tmp_path) as source,
+        penstock.connect(str(tmp_path / "lake")) as lake,
+        lake.producer(TOPIC, name="postgres/other") as producer,
+    ):
+        other = type(source)(producer)
+        source.send(("a", 1, 1))
+        other.send(("x", 1, 1), more=True)
+        assert synced(tmp_path).status.cut is None
+        other.send(("x", 2, 1))
+        cut = synced(tmp_path).status.cut
+    assert cut is not None
+    assert cut.places == {"postgres/other": "0/360", "postgres/penstock": "0/360"}
+
+
+def test_other_policies_are_refused(tmp_path: Path) -> None:
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1))
+        with pytest.raises(InvalidArgument, match="lacks rejected events"):
+            synced(tmp_path, policy="reject")
+        synced(tmp_path, cuts=False)
+        (tmp_path / "into" / "_rejected").mkdir()
+        write_deltalake(str(tmp_path / "into" / "_rejected"), DeltaTable(str(tmp_path / "into" / "a")).to_pyarrow_table())
+        with pytest.raises(InvalidArgument, match="lacks rejected events"):
+            synced(tmp_path)
+
+
+def test_a_sync_of_another_topic_does_not_go_on_with_these_cuts(tmp_path: Path) -> None:
+    with shop(tmp_path) as source, penstock.connect(str(tmp_path / "lake")) as lake:
+        source.send(("a", 1, 1))
+        synced(tmp_path)
+        lake.create_topic("other", message_type="FIFO", queues=1)
+        with lake.producer("other", name="postgres/penstock") as producer:
+            type(source)(producer).send(("z", 1, 1))
+        with pytest.raises(InvalidArgument, match="of another topic, keeps its cuts here"):
+            sync(None, str(tmp_path / "lake"), "other", into=tmp_path / "into", name=TOPIC, cuts=True)
+        assert sync(None, str(tmp_path / "lake"), "other", into=tmp_path / "into", cuts=True).await_termination()
+    with pytest.raises(InvalidArgument, match="several syncs have recorded cuts"):
+        cut_of(tmp_path)
+    assert rows(penstock.at_cut(tmp_path / "into", sync="other"), "z") == {1: 1}
+
+
+# --- Old cuts -----------------------------------------------------------------------------------------------------------------------
+
+
+def many(folder: Path, cuts: int, **options: Any) -> None:
+    with shop(folder) as source:
+        for number in range(cuts):
+            source.send(("a", 1, number))
+            synced(folder, **options)
+
+
+def test_cuts_that_are_trimmed_and_cuts_that_never_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "CUTS_MAX", 2)
+    many(tmp_path, 7, keep_cuts=timedelta(0))
+    kept = kept_cuts(str(tmp_path / "into"))
+    assert [cut.number for cut in kept.cuts] == [7]
+    with pytest.raises(CutTooOld, match="older than those that are kept") as error:
+        cut_of(tmp_path, 4)
+    assert error.value.expected == "the oldest kept is 7"
+    with pytest.raises(NoCut) as never:
+        cut_of(tmp_path, 8)
+    assert never.value.expected == "7 to 7"
+    for bad in (0, -1):
+        with pytest.raises(NoCut):
+            cut_of(tmp_path, bad)
+    with pytest.raises(InvalidArgument):
+        cut_of(tmp_path, "newest")
+
+
+def test_what_is_younger_is_not_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "CUTS_MAX", 2)
+    many(tmp_path, 5)
+    assert [rows(cut_of(tmp_path, number), "a") for number in range(1, 6)] == [{1: number} for number in range(5)]
+
+
+def test_a_cut_whose_version_was_vacuumed_names_the_oldest_that_is_there(tmp_path: Path) -> None:
+    many(tmp_path, 5)
+    table = DeltaTable(str(tmp_path / "into" / "a"))
+    newest = kept_cuts(str(tmp_path / "into")).cuts[-1].tables["a"].version
+    assert table.version() == newest
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(CutTooOld, match="no longer there") as error:
+        cut_of(tmp_path, 2)["a"]
+    assert error.value.expected is not None
+    assert str(error.value.expected).startswith("cut 5 or later")
+    assert rows(cut_of(tmp_path, 5), "a") == {1: 4}
+
+
+def test_a_version_that_was_put_together_and_vacuumed_is_read_from_the_next_one(tmp_path: Path) -> None:
+    """A merge, a compaction, and then a long silence: the files of the cut's own version go, its rows are there."""
+    many(tmp_path, 3)
+    table = DeltaTable(str(tmp_path / "into" / "a"))
+    table.optimize.z_order(["id"])  # as one file is nothing to be put together
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert cut_of(tmp_path).version("a") == DeltaTable(str(tmp_path / "into" / "a")).version()
+    assert cut_of(tmp_path).version("a") > cut_of(tmp_path).cut.tables["a"].version
+    assert rows(cut_of(tmp_path), "a") == {1: 2}
+
+
+def test_a_time_chooses_the_newest_cut_that_has_nothing_later(tmp_path: Path) -> None:
+    many(tmp_path, 3)
+    from datetime import UTC, datetime
+
+    at = [datetime.fromtimestamp(lsn / 1000, UTC) for lsn in (800, 864, 928)]
+    assert [cut_of(tmp_path, one).cut.number for one in at] == [1, 2, 3]
+    assert cut_of(tmp_path, at[1] + timedelta(milliseconds=63)).cut.number == 2
+    with pytest.raises(CutTooOld):
+        cut_of(tmp_path, at[0] - timedelta(milliseconds=1))
+    with pytest.raises(InvalidArgument, match="a time needs a zone"):
+        cut_of(tmp_path, datetime(2026, 1, 1))  # noqa: DTZ001
