@@ -44,7 +44,7 @@ async def keys_of(store: ObjectStore, sync: str) -> list[str]:
 
 
 async def segments_of(store: ObjectStore, keys: Sequence[str]) -> list[Segment]:
-    """These objects, each without cuts that a later one has too: a driver that stood still may have added them late."""
+    """The cuts of these objects, each without cuts that a later one has too: a driver that stood still may have added them late."""
     found = []
     for place, key in enumerate(keys):
         try:

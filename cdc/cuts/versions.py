@@ -1,4 +1,4 @@
-"""Which version of a table has the rows of a cut and can still be read, whichever engine reads it."""
+"""The version of a table that has the rows of a cut and can still be read, whichever engine reads it."""
 
 from __future__ import annotations
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from threading import Lock
 from typing import Literal
@@ -23,11 +21,10 @@ from ...consumers.ranges.planned import PlannedSchema
 from ...consumers.ranges.task import ReadTask
 from ...consumers.ranges.topic_view import TopicView
 from ...coordinator.lakes import lakes
-from ...log.errors import InvalidArgument, PenstockError, ReopenError
+from ...log.errors import InvalidArgument, PenstockError
 from ..changes import NEVER
-from ..cuts.align import Alignment, Standing
-from ..cuts.cut import Cut, check_captures
-from ..cuts.log import CutLog, open_cuts
+from ..cuts.align import Standing
+from ..cuts.cut import Cut
 from ..delta.compaction import Compaction
 from ..events.sources import Source, named_apart, of_table, united, wanted
 from ..fold.aside import Aside, counted
@@ -37,7 +34,9 @@ from ..fold.shape import Shape, new_columns
 from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, name_taken, target_names
 from .aside import AsideTable
 from .backend import Backend, FoundChanges, check_done, refusal_of
+from .cutting import Cutting
 from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone, target_named_otherwise
+from .halving import AFTER_DEATH, Halving
 from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
 from .options import Batch, Options, PoisonEvent, unmatched
 from .remedies import explained, kept_types, wider_columns
@@ -47,10 +46,6 @@ from .source_types import SourceTypes
 from .stops import Stops
 
 log = logging.getLogger("penstock.spark")
-
-_AFTER_DEATH = 2
-"""How often batches are halved after a driver died, perhaps out of memory. The next one begins with a fourth, and grows with each batch."""
-_HALVED_MAX = 63
 
 
 class Engine:
@@ -64,9 +59,8 @@ class Engine:
         self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
         self._backend = backend
         self._tables = self._backend.tables
-        self._alignment: Alignment | None = None
-        """Where cuts are recorded."""
-        self._compaction = Compaction(self._tables, every=options.compact_every, done=self._compacted)
+        self._cutting = Cutting(options, self._tables)
+        self._compaction = Compaction(self._tables, every=options.compact_every, done=self._cutting.compacted)
         self._source_types = SourceTypes(options)
         self._lease: SyncLease | None = None
         self._targets: dict[Source, Target] = {}
@@ -92,10 +86,7 @@ class Engine:
         """The highest position of a truncate, by table without a target yet."""
         self._event_bytes: dict[int, float] = {}
         """The mean size of an event of the last batch, by queue."""
-        self.halved = 0
-        """How many times batches are halved: a batch that ended its driver, or ran out of memory, is not taken again at its size."""
-        self.can_be_smaller = True
-        """Whether the batch that failed had more than one event."""
+        self.halving = Halving(options, self._save_halved)
         self._bars: dict[Source, dict[int, Refused]] = {}
         """The events of this batch that the targets say cannot be applied, by table and queue."""
         self._telling = Lock()
@@ -125,8 +116,10 @@ class Engine:
             if options.keeps_aside:
                 self._aside.find()
             if options.cuts:
-                self._align()
-            self._halve(max(halved, self._lease.halved + (_AFTER_DEATH if self._lease.after_death else 0)))
+                # Looked at once more: the driver before may have gone further than what was seen before the lease was this one's.
+                self._standing = self._view.refresh()
+                self._cutting.begin(self._own, self._standing, self._position)
+            self.halving.halve(max(halved, self._lease.halved + (AFTER_DEATH if self._lease.after_death else 0)))
         except BaseException:
             self.close()
             raise
@@ -210,8 +203,7 @@ class Engine:
             raise InvalidArgument(
                 "the topic was deleted and created again", operation="sync", object=self._options.topic, hint="start the sync again"
             )
-        if self._alignment is not None:
-            self._alignment.looked(self._standing, self._position)
+        self._cutting.looked(self._standing, self._position)
         return sum(limit - self._position.get(queue, 0) for queue, (_, limit) in self._standing.kept.items())
 
     def step(self, ends: Mapping[int, int] | None = None) -> Batch | None:
@@ -230,13 +222,13 @@ class Engine:
             merged, reached, broken = self._apply(ranges)
         except Exception as error:
             if not isinstance(error, PenstockError):
-                self._failed(sum(end - start for start, end in ranges.values()))
+                self.halving.failed(sum(end - start for start, end in ranges.values()))
             raise
         self._position |= reached
         self._save()
         cut = None if broken else self._cut()
         self._batches += 1
-        self._halve(max(0, self.halved - 1))
+        self.halving.halve(self.halving.times - 1)
         events = sum(reached[queue] - start for queue, (start, _) in ranges.items())
         if broken:
             (first, *_) = broken.values()
@@ -281,7 +273,10 @@ class Engine:
         standing = self._standing
         assert standing is not None, "look comes first"
         available = {
-            queue: (self._position.get(queue, 0), min(self._limit(queue, limit), limit if ends is None else ends.get(queue, limit)))
+            queue: (
+                self._position.get(queue, 0),
+                min(self._cutting.limit(queue, limit), limit if ends is None else ends.get(queue, limit)),
+            )
             for queue, (_, limit) in standing.kept.items()
         }
         available = {queue: (start, limit) for queue, (start, limit) in available.items() if start < limit}
@@ -291,29 +286,12 @@ class Engine:
         known = {queue: (range_, self._event_bytes[queue]) for queue, range_ in available.items() if queue in self._event_bytes}
         pieces = {queue: [Piece(start, limit, round(size * (limit - start)))] for queue, ((start, limit), size) in known.items()}
         sizes = replace(sizes, pieces={**sizes.pieces, **pieces})
-        limits = admitted(available, rows_max=self._events_max, bytes_max=self._bytes_max, sizes=sizes)
+        limits = admitted(available, rows_max=self.halving.events_max, bytes_max=self.halving.bytes_max, sizes=sizes)
         return {queue: (start, limits[queue]) for queue, (start, _) in available.items() if limits[queue] > start}
 
-    @property
-    def _events_max(self) -> int:
-        return max(1, self._options.max_events_per_batch >> self.halved)
-
-    @property
-    def _bytes_max(self) -> int:
-        return max(1, self._options.max_bytes_per_batch >> self.halved)
-
-    def _halve(self, times: int) -> None:
-        """Halve the largest size of batches ``times`` times, also for a driver that comes after this one."""
-        self.halved, lease = min(times, _HALVED_MAX), self._held
-        lakes.open(self._options.place).run(lambda: lease.save_halved(self.halved))
-
-    def _failed(self, events: int) -> None:
-        """Note that a batch of ``events`` events could not be applied, maybe for want of memory."""
-        self.can_be_smaller = events > 1
-        times = range(self.halved + 1, _HALVED_MAX)
-        smaller = next((n for n in times if self._options.max_events_per_batch >> n <= events // 2), _HALVED_MAX)
-        with suppress(PenstockError):  # the error raised is why the batch failed
-            self._halve(smaller)
+    def _save_halved(self, times: int) -> None:
+        lease = self._held
+        lakes.open(self._options.place).run(lambda: lease.save_halved(times))
 
     def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, int], dict[int, Refused]]:
         """Fold, once more with the new tables and columns, then merge. Returns what was written, how far every queue is, and where it is
@@ -321,7 +299,7 @@ class Engine:
         """
         broken: dict[int, Refused] = {}
         reached = {queue: end for queue, (_, end) in ranges.items()}
-        bytes_max: int | None = self._bytes_max
+        bytes_max: int | None = self.halving.bytes_max
         self._bars, self._set_aside = {}, ()
         while ranges:
             self._reached("fold", "before")
@@ -344,8 +322,7 @@ class Engine:
                     continue
                 if self._took_in(folded) or self._widened(folded):
                     continue
-                if self._alignment is not None:
-                    self._alignment.applied(folded.newest_us)
+                self._cutting.applied(folded.newest_us)
                 return self._merged(found, folded, ranges), reached, broken
             finally:
                 found.drop()
@@ -470,7 +447,7 @@ class Engine:
             resume=self._stopped.resume,
             sources=self._stopped.sources,
             types={name: self._types[name] for name in self._names.values() if name in self._types},
-            exact=self._alignment is not None,
+            exact=self._options.cuts,
         )
         lease = self._held
         lakes.open(self._options.place).run(lambda: lease.save(record))
@@ -480,68 +457,20 @@ class Engine:
 
     # --- Cuts -------------------------------------------------------------------------------------------------------------------
 
-    def _align(self) -> None:
-        options, place = self._options, lakes.open(self._options.place)
-        # Once more: the driver before may have gone further than what was seen before the lease was this one's.
-        standing = self._standing = self._view.refresh()
-        check_captures(standing, options.topic)
-        if options.keeps_aside or self._tables.exists(options.rejected):
-            raise InvalidArgument(
-                "a target that lacks rejected events equals its source at no place",
-                operation="sync",
-                object=options.name,
-                expected="policy='stop' (--policy stop), and no table of rejected events",
-                observed=self._tables.path(options.rejected) if not options.keeps_aside else "another policy",
-                hint="sync with cuts into a new folder",
-            )
-        cuts = CutLog(
-            open_cuts(options.into, runtime=place.lake.runtime),
-            topic=options.topic,
-            sync=options.name,
-            keep_ms=options.keep_cuts // timedelta(milliseconds=1),
-            name=options.into,
-        )
-        alignment = Alignment(cuts, self)
-        place.run(lambda: alignment.load(standing.life))
-        alignment.looked(standing, self._position)
-        self._alignment = alignment
-
-    def newest_of(self, name: str, *, anew: bool) -> tuple[int, Progress] | None:
-        """The newest version of a target whose rows are those after the sync's newest commit, and that commit's progress."""
-        return self._tables.newest_of(name, self._own, anew=anew)
-
-    def _limit(self, queue: int, end: int) -> int:
-        return end if self._alignment is None else self._alignment.limit(queue, end)
-
-    def _compacted(self, name: str) -> None:
-        if self._alignment is not None:
-            self._alignment.compacted(name)
-
     def _cut(self) -> Cut | None:
         """Record a cut, if the targets have exactly what a goal has."""
-        alignment, place = self._alignment, lakes.open(self._options.place)
-        if alignment is None or not alignment.due(self._position):
+        if not self._cutting.due(self._position):
             return None
         self._reached("cut", "before")
-        cut = alignment.cut(self._tables_of_cut(), now_ms=place.lake.runtime.clock.wall_ms())
-        self._reached("cut", "in")
-        self._held.check()
-        if cut is None:
-            raise ReopenError(
-                "a target is further than this driver knows",
-                operation="sync",
-                object=self._options.name,
-                hint="did two drivers run? Start the sync again: it goes on from what the targets have",
-            )
-        added = place.run(lambda: alignment.record(cut))
+        cut = self._cutting.record(self._tables_of_cut(), self._held)
         self._reached("cut", "after")
-        return added
+        return cut
 
     def _tables_of_cut(self) -> Iterator[Standing]:
+        exact = self._record is not None and self._record.exact
         for source, name in self._names.items():
             if source not in self._stopped and wanted(self._options.tables, source):
-                target = self._targets.get(source)
-                known = target is not None or (self._record is not None and self._record.exact)
+                known = exact or source in self._targets
                 yield Standing(name, self._progress[name].commits if known and name in self._progress else None)
         for table, stops in self.stopped.items():
             yield Standing(table, None, stops[0].reason if stops else "it stands still")
@@ -549,7 +478,7 @@ class Engine:
     @property
     def newest_cut(self) -> Cut | None:
         """The newest cut that is recorded."""
-        return None if self._alignment is None else self._alignment.newest
+        return self._cutting.newest
 
     # --- Targets ----------------------------------------------------------------------------------------------------------------
 

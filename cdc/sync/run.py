@@ -158,11 +158,11 @@ class SyncRun:
             except (LeaseLost, OwnershipLost) as lost:
                 self._begin_again(lost)
             except MemoryError as error:
-                if not self._engine.can_be_smaller:
+                if not self._engine.halving.can_be_smaller:
                     raise
                 log.warning("sync %s ran out of memory and goes on with smaller batches: %s", self._options.name, error)
                 self._engine.close()
-                self._engine = self._opened(self._engine.halved)
+                self._engine = self._opened(self._engine.halving.times)
             else:
                 return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -229,3 +230,20 @@ def _list_bytes(lists: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
     lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     ends = np.r_[0, np.cumsum(lengths)]
     return np.asarray(ends[offsets[1:] - offsets[0]] - ends[offsets[:-1] - offsets[0]], np.int64)
+
+
+def columns_of(data: object) -> object:
+    """A table of what tells Arrow its columns, such as a DataFrame of pandas or Polars; else what was given."""
+    if isinstance(data, Mapping):
+        raise InvalidArgument(
+            "send_batch takes many rows, and this is one dict",
+            operation="send_batch",
+            observed=plain(data),
+            hint="send_row(row) sends one row, pyarrow.table(columns) makes a table of columns",
+        )
+    if isinstance(data, pa.Table | pa.RecordBatch) or not hasattr(data, "__arrow_c_stream__"):
+        return data
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidArgument("this makes no Arrow table", operation="send_batch", observed=plain(error)) from error

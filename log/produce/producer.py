@@ -29,8 +29,8 @@ from ..errors import (
     unforeseen,
 )
 from ..format.header import Batch, Epoch
-from ..limits import HANDED_BYTES_MAX, Duration, plain, shown
-from ..message.arrow import check_arrow, check_rising
+from ..limits import HANDED_BYTES_MAX, Duration, shown
+from ..message.arrow import check_arrow, check_rising, columns_of
 from ..message.batch_rows import BatchRows, Places
 from ..message.message import COPY_SCHEMA, VALUE, Message, check_message, check_no_ids, checked_each, frozen, labels_bytes
 from ..message.routing import Router, check_queue
@@ -280,17 +280,13 @@ class Producer:
 
         Raises what `send` raises, before anything is taken over.
         """
-        given = _columns_of(data)
-        if through is not None and not isinstance(given, pa.Table | pa.RecordBatch):
-            raise InvalidArgument(
-                "only Arrow data with sequences goes through a sequence", operation="send_batch", observed=through
-            )
+        given = columns_of(data)
         if self._is_typed:
             return self._send_typed(given, through)
         if isinstance(given, pa.Table | pa.RecordBatch):
             table = check_arrow(given, self._settings.message_type, self._settings.limits, self._settings.queues)
             return self._send_table(table if self._delays is None else self._delays.timed_table(table), through=through)
-        if not isinstance(given, Iterable):
+        if not isinstance(given, Iterable) or through is not None:
             raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
         checked = list(checked_each(given, self._checked))
         return self._send_builder(
@@ -382,10 +378,8 @@ class Producer:
         through: int | None = None,
     ) -> BatchReceipt:
         given = table["sequence"].null_count == 0 and table.num_rows > 0
-        if not given and through is not None:
-            raise InvalidArgument("only rows with sequences go through a sequence", operation="send_batch", observed=through)
         if not given:
-            if table["sequence"].null_count < table.num_rows:
+            if table["sequence"].null_count < table.num_rows or through is not None:
                 raise InvalidArgument("give a sequence to all rows, or to none", operation="send_batch")
             return self._send_builder(BatchBuilder(0, 0.0, table=table, typed=typed, again=again), table.nbytes, duplicates=0)
         sequences = table["sequence"].to_numpy()
@@ -396,8 +390,8 @@ class Producer:
                 "rows are behind the sequence", operation="send_batch", expected=f"{last} or more", observed=through
             )
         fresh = table.slice(first)
-        typed = None if typed is None else _behind(replace(typed, table=table), first)
-        fresh_again = None if again is None else lambda rules: _behind(again(rules), first)
+        typed = None if typed is None else replace(typed, table=table).behind(first)
+        fresh_again = None if again is None else lambda rules: again(rules).behind(first)
         builder = BatchBuilder(
             0, 0.0, table=fresh, typed=typed, again=fresh_again, last_sequence=last if through is None else through
         )
@@ -596,30 +590,6 @@ class Producer:
 
 
 _new = object.__new__
-
-
-def _behind(typed: TypedRows, first: int) -> TypedRows:
-    """The rows from one on."""
-    bad = {at - first: fault for at, fault in typed.bad.items() if at >= first}
-    given = {at - first: row for at, row in typed.given.items() if at >= first}
-    return TypedRows(typed.table.slice(first), typed.schema_version, bad, given)
-
-
-def _columns_of(data: object) -> object:
-    """A table of what tells Arrow its columns, such as a DataFrame of pandas or Polars; else what was given."""
-    if isinstance(data, Mapping):
-        raise InvalidArgument(
-            "send_batch takes many rows, and this is one dict",
-            operation="send_batch",
-            observed=plain(data),
-            hint="send_row(row) sends one row, pyarrow.table(columns) makes a table of columns",
-        )
-    if isinstance(data, pa.Table | pa.RecordBatch) or not hasattr(data, "__arrow_c_stream__"):
-        return data
-    try:
-        return pa.table(data)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidArgument("this makes no Arrow table", operation="send_batch", observed=plain(error)) from error
 
 
 def _message_of(row: object) -> Message:

@@ -70,6 +70,12 @@ class TypedRows:
         """Whether each row can be sent."""
         return ~np.isin(np.arange(self.table.num_rows), list(self.bad))
 
+    def behind(self, first: int) -> TypedRows:
+        """The rows from one on."""
+        bad = {at - first: fault for at, fault in self.bad.items() if at >= first}
+        given = {at - first: row for at, row in self.given.items() if at >= first}
+        return TypedRows(self.table.slice(first), self.schema_version, bad, given)
+
 
 def rows_of_converted(
     converted: Converted,

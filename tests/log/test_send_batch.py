@@ -80,9 +80,9 @@ def test_what_cannot_go_through_a_sequence() -> None:
     with connect() as lake, lake.producer("orders", name="source") as producer:
         with pytest.raises(penstock.SequenceError, match="rows are behind the sequence"):
             producer.send_batch(sequenced(1, 5), through=4)
-        with pytest.raises(penstock.InvalidArgument, match="only rows with sequences"):
+        with pytest.raises(penstock.InvalidArgument, match="give a sequence to all rows"):
             producer.send_batch(sequenced(1).drop_columns(["sequence"]), through=4)
-        with pytest.raises(penstock.InvalidArgument, match="only Arrow data with sequences"):
+        with pytest.raises(penstock.InvalidArgument, match="takes Arrow data"):
             producer.send_batch([Message(b"1", message_group="g")], through=4)
         assert producer.send_batch(sequenced(1, 5), through=5).result(timeout=TIMEOUT_S).rows == 2
 

@@ -50,7 +50,7 @@ OF_SYNC = tuple(
         "create": ("after",),
         "merge": ("before", "in", "after"),
         "progress": ("before", "in", "after"),
-        "cut": ("before", "in", "after"),
+        "cut": ("before", "after"),
     }.items()
     for moment in moments
 )
