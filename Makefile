@@ -144,6 +144,10 @@ soak: $(INSTALLED) servers ## the same for long (MINUTES=60)
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),60) $(ARGS)
 	$(PY) -m tests.processes.consuming.chaos --minutes $(or $(MINUTES),60) $(ARGS)
 
+.PHONY: cuts
+cuts: $(INSTALLED) postgres ## cuts of a shop that never closes, beneath captures and syncs that are killed: each equals the source (CUTS=1000, ARGS="--seed 7")
+	$(PY) -m tests.cdc.cuts.campaign --cuts $(or $(CUTS),1000) $(ARGS)
+
 .PHONY: sync-soak
 sync-soak: $(INSTALLED) ## one sync of 100 generated tables beside kills, for long; in the end equal to its source (MINUTES=60, ARGS="--seed 7 --rate 500")
 	$(PY) -m tests.processes.syncing.soak --minutes $(or $(MINUTES),60) $(ARGS)

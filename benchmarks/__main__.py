@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     console,
+    cuts,
     filters,
     idle,
     large_targets,
@@ -66,6 +67,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "spark-write": spark_write.measure,
     "spark-sync": spark_sync.measure,
     "spark-freshness": spark_freshness.measure,
+    "cuts": cuts.measure,
     "many-tables": many_tables.measure,
     "spark-large-targets": large_targets.measure,
 }
