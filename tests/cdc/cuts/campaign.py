@@ -94,7 +94,7 @@ class Shop:
         return ("tests.cdc.postgres.worker", str(self.folder / "journal"), fatal, "60", *where, *options)
 
     def sync(self, fatal: str = "never", *once: str) -> tuple[str, ...]:
-        return ("tests.cdc.cuts.driver", self.lake, self.into, fatal, str(self.chance.choice((60, 400))), *once)
+        return ("tests.cdc.cuts.driver", self.lake, self.into, fatal, str(self.chance.choice((100, 1000))), *once)
 
     def said(self) -> str:
         return (self.folder / "errors").read_text()[-3000:]

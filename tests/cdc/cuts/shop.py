@@ -47,7 +47,7 @@ _STEPS = (
 class Shoppers:
     """Threads whose transactions keep the shop's books: each says in the ledger what it does to the sums."""
 
-    def __init__(self, dsn: str, *, count: int, seed: int, pause_s: float = 0.1) -> None:
+    def __init__(self, dsn: str, *, count: int, seed: int, pause_s: float = 0.25) -> None:
         self._dsn, self._stop, self._pause_s = dsn, threading.Event(), pause_s
         self._threads = [threading.Thread(target=self._shop, args=(random.Random(seed + one),)) for one in range(count)]
 
