@@ -74,7 +74,11 @@ def test_a_cut_waits_for_all_batches_and_older_ones_stay(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("step", "moment"),
-    [*((step, moment) for step in ("merge", "progress") for moment in ("before", "in", "after")), ("cut", "before"), ("cut", "after")],
+    [
+        *((step, moment) for step in ("merge", "progress") for moment in ("before", "in", "after")),
+        ("cut", "before"),
+        ("cut", "after"),
+    ],
 )
 def test_cuts_are_true_wherever_a_driver_ends(tmp_path: Path, step: str, moment: str) -> None:
     class Ends:

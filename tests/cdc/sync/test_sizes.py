@@ -121,7 +121,7 @@ def test_after_a_death_a_driver_begins_small_and_grows(lake: str, tmp_path: Path
     assert found.step() is not None
     lease = found._held
     lease.after_death = True  # as if it had been taken from one that died
-    found._halve(2)
+    found.halving.halve(2)
     found.close()
     found = engine(lake, tmp_path / "targets", events=8)
     assert [batch.events for batch in iter(found.step, None)][:4] == [2, 4, 8, 8]

@@ -1,0 +1,77 @@
+"""`penstock cuts`, `sync --cuts`, and what they say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from penstock.infra.cli import main
+from tests.cdc.cuts.topics import TOPIC, shop, synced
+
+
+def run(*words: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, list(words))
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result.output
+
+
+@pytest.fixture
+def into(tmp_path: Path) -> str:
+    with shop(tmp_path) as source:
+        for number in range(3):
+            source.send(("a", 1, number), ("b", number, number))
+            synced(tmp_path)
+    return str(tmp_path / "into")
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_list_and_show(into: str) -> None:
+    said = run("cuts", "list", into, "--limit", "2")
+    assert "0/360 (postgres/penstock)" not in said
+    assert "0/3E0 (postgres/penstock)" in said
+    assert "3 cuts are kept, from 1 on" in said
+    assert [one["number"] for one in documents(run("cuts", "list", into, "--json"))] == [1, 2, 3]
+    assert "Cut 3 of sync shop" in run("cuts", "show", into)
+    (one,) = documents(run("cuts", "show", into, "1", "--json"))
+    assert one["places"] == {"postgres/penstock": "0/360"}
+    assert one["committed"] == "1970-01-01T00:00:00.800Z"
+    assert one["tables"] == {"a": 1, "b": 1}
+    assert "Cut 2 of" in run("cuts", "show", into, "1970-01-01T00:00:00.900Z", "--name", TOPIC)
+    assert "no cut: a number, latest, or a time" in run("cuts", "show", into, "yesterday-ish", code=2)
+    assert "expected:  1 to 3" in run("cuts", "show", into, "7", code=2)
+
+
+def test_export(into: str, tmp_path: Path) -> None:
+    folder = tmp_path / "day"
+    said = run("cuts", "export", into, str(folder), "--cut", "2")
+    assert "b: 2 rows" in said
+    assert "Cut 2, 0/3A0 (postgres/penstock), is in" in said
+    assert sorted(pq.read_table(folder / "b.parquet")["id"].to_pylist()) == [0, 1]
+    assert "there is such a file" in run("cuts", "export", into, str(folder), code=2)
+    assert "the table is not in this cut" in run("cuts", "export", into, str(tmp_path / "other"), "--table", "c", code=2)
+    assert not (tmp_path / "other").exists()
+    run("cuts", "export", into, str(tmp_path / "one"), "--table", "a", "--json")
+    assert [file.name for file in (tmp_path / "one").iterdir()] == ["a.parquet"]
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_sync_says_the_newest_cut_or_why_there_is_none(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), str(tmp_path / "into")
+    options = ("--into", into, "--engine", "deltalake", "--once", "--cuts", "--keep-cuts", "1d", "--lake", lake)
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1), more=True)
+        assert "No cut yet" in run("sync", TOPIC, *options)
+        source.send(("a", 2, 1))
+        said = run("sync", TOPIC, *options)
+    assert "0 to come; cut 1" in said
+    assert "The newest cut is 1: postgres/penstock at 0/360." in said
