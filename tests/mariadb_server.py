@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pymysql
-
 from tests.servers import die_with_parent, free_port
 from tests.waiting import wait_until
 
@@ -65,6 +63,8 @@ class MariaDBServer:
 
     def connect(self, **options: Any) -> Any:
         """A connection of the superuser, whose statements are committed at once."""
+        import pymysql  # all tests look for a server, few use one
+
         return pymysql.connect(unix_socket=str(self._socket), user="root", autocommit=True, charset="utf8mb4", **options)
 
     @property
