@@ -29,8 +29,8 @@ _BYTES = 64
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    batches = options.scaled(100, 3)
-    for tables in (3, options.scaled(50, 4)):
+    batches = options.scaled(50, 3)
+    for tables in (3, options.scaled(20, 4)):
         seconds = {cuts: _batches(tables, batches, cuts=cuts) for cuts in (False, True)}
         for cuts, (times, _) in seconds.items():
             yield Figure(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...consumers.ranges.offsets import TopicSnapshot
 from ...log.errors import CallError
 from ...log.format.stored_json import Number
-from .places import is_capture, place_of
+from .places import is_capture, place_of, tells_places
 
 
 class NoCut(CallError):
@@ -56,15 +56,16 @@ def goal_of(standing: TopicSnapshot) -> Goal | None:
 
 
 def check_captures(standing: TopicSnapshot, topic: str) -> None:
-    """Raise `NoCut` where nothing that sends to the topic tells where transactions end."""
-    if any(standing.end.queues.values()) and not any(map(is_capture, standing.named)):
+    """Raise `NoCut` where nothing that sends to the topic tells where transactions end, or a capture does not."""
+    captures = [name for name in standing.named if is_capture(name)]
+    if any(standing.end.queues.values()) and not (captures and all(map(tells_places, captures))):
         raise NoCut(
             "nothing tells where the transactions of this topic's events end",
             operation="sync",
             object=topic,
-            expected="a capture that has sent to the topic in the last 30 days: penstock capture",
+            expected="events of penstock capture postgres, and of no other kind of capture, in the last 30 days",
             observed=", ".join(sorted(standing.named)[:10]) or "no named producer",
-            hint="capture the source with this release, or sync without cuts",
+            hint="capture the source so, or sync without cuts",
         )
 
 

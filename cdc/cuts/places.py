@@ -20,14 +20,24 @@ def _of_postgres(position: int) -> str | None:
     return lsn_text(split(position)[0]) if is_between_postgres(position) else None
 
 
-KINDS: Mapping[str, PlaceOf] = {"postgres": _of_postgres}
+def _silent(position: int) -> str | None:
+    """The captures of this kind tell no place between transactions."""
+    return None
+
+
+KINDS: Mapping[str, PlaceOf] = {"postgres": _of_postgres, "debezium": _silent}
 """The captures by what stands before the slash in their producers' names."""
 
 
 def is_capture(producer: str) -> bool:
-    """Whether a producer of this name is a capture that tells where transactions end."""
+    """Whether a producer of this name is a capture."""
     kind, slash, _ = producer.partition("/")
     return bool(slash) and kind in KINDS
+
+
+def tells_places(producer: str) -> bool:
+    """Whether a capture is of a kind that tells where transactions end."""
+    return KINDS[producer.partition("/")[0]] is not _silent
 
 
 def place_of(producer: str, position: int) -> str | None:

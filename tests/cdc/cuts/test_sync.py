@@ -194,6 +194,17 @@ def test_a_topic_without_a_capture_is_refused(tmp_path: Path) -> None:
         cut_of(tmp_path)
 
 
+def test_a_capture_that_tells_no_places_is_refused_also_beside_another(tmp_path: Path) -> None:
+    with shop(tmp_path) as source, penstock.connect(str(tmp_path / "lake")) as lake:
+        source.send(("a", 1, 1))
+        synced(tmp_path)
+        with lake.producer(TOPIC, name="debezium/shop") as producer:
+            type(source)(producer).send(("m", 1, 1))
+        with pytest.raises(NoCut) as error:
+            synced(tmp_path)
+        assert error.value.observed == "debezium/shop, postgres/penstock"
+
+
 def test_two_captures_have_to_stand_between_transactions_both(tmp_path: Path) -> None:
     with (
         shop(tmp_path) as source,
