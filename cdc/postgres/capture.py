@@ -292,6 +292,7 @@ class Capture:
         self._reached("slot created")
         if options.snapshot == "never":
             state = replace(state, done=tuple(table.qualified for table in checked.tables))
+        state = state.settled(self._producer.last_sequence)
         self._states.save(state)
         self._renewed = True
         return state, slot

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from ...log.errors import FencedError
@@ -48,6 +48,17 @@ class CaptureState:
     renewing: bool = False
     """Whether the snapshot is not the first: then tables are emptied before their rows come."""
     chunk: Chunk | None = None
+
+    def settled(self, last_sequence: int) -> CaptureState:
+        """The state in which the chunk is there, by what the producer's name has before anything else is sent under it: later on a chunk
+        that never came would seem to be there.
+        """
+        chunk = self.chunk
+        if chunk is None or last_sequence >= chunk.end:
+            return self
+        if chunk.after is None:
+            return replace(self, chunk=None)
+        return replace(self, chunk=replace(chunk, last=chunk.after, start=last_sequence, end=last_sequence))
 
     @property
     def has_begun(self) -> bool:

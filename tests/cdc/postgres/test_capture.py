@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.cdc.postgres import Capture, follow, outbox, snapshot
+from penstock.cdc.postgres.stream import Stream
 from tests.cdc.postgres.conftest import Capturing, Database
 from tests.cdc.postgres.judge import folded
 from tests.cdc.postgres.killing import POINTS
@@ -38,6 +39,9 @@ EXPECTED: dict[str, Any] = {
     "net": "10.0.0.1/8", "bits": "101", "range": "[1,5)", "mood": "so-so", "pair": '(1,"x,""y")', "positive": 7,
     "ints": [1, None, 3], "texts": [["a b", None], ['"', "NULL"]], "moods": ["sad"], "positives": [7], "zones": ["2026-01-01T00:00:00Z"],
 }  # fmt: skip
+
+
+asked = Stream.confirm
 
 
 def test_a_row_is_the_same_in_the_snapshot_and_in_the_stream(database: Database, capture: Capturing) -> None:
@@ -134,6 +138,34 @@ def test_a_table_named_later_comes_with_its_rows(database: Database, capture: Ca
     events = capture.events()
     assert [event.op for event in events if event.table == "public.a"] == ["r", "c", "c"]
     assert [event.op for event in events if event.table == "public.b"] == ["r", "r", "c", "d"]
+
+
+@pytest.mark.parametrize("point", ["chunk planned:1", "chunk planned:2", "chunk sent:1", "chunk durable:2"])
+def test_a_chunk_is_told_by_what_was_sent_before_changes_are_followed(
+    database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """The server crashes with the capture, and does not know any more what was confirmed: changes come again, and more before the rows."""
+    monkeypatch.setattr(snapshot, "CHUNK_ROWS_MAX", 2)
+    database.run("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY); INSERT INTO a VALUES (1)")
+    database.run("INSERT INTO b SELECT n FROM generate_series(1, 5) n")
+    capture("--table", "a")
+    database.run("INSERT INTO a VALUES (2)")
+    name, _, times = point.partition(":")
+    left = iter(range(int(times) - 1, -1, -1))
+
+    def end(reached: str) -> None:
+        if reached == name and not next(left):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.cdc.postgres.Capture", partial(Capture, reached=end))
+        patch.setattr(Stream, "confirm", lambda stream, lsn, now_us, *, ask=False: asked(stream, 0, now_us, ask=ask))
+        capture("--table", "a")
+        capture("--table", "a", "--table", "b", code=1)
+    database.run("INSERT INTO a VALUES (3)")
+    capture()
+    read = [event.group for event in capture.events() if event.table == "public.b"]
+    assert sorted(read) == [f"public.b-{key}" for key in range(1, 6)]
 
 
 def test_without_a_snapshot_only_changes_come(database: Database, capture: Capturing) -> None:

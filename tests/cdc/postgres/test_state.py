@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,6 +76,22 @@ def test_a_write_whose_answer_was_lost_is_ours() -> None:
 @pytest.mark.parametrize(("state", "begun"), [(STATE, True), (CaptureState("l", "s", "d", "p"), False)])
 def test_a_snapshot_has_begun_once_a_chunk_is_planned_or_a_table_done(state: CaptureState, begun: bool) -> None:
     assert state.has_begun is begun
+
+
+@pytest.mark.parametrize(
+    ("chunk", "last_sequence", "after"),
+    [
+        (Chunk("public.a", ("2",), ("4",), 11, 12), 12, Chunk("public.a", ("2",), ("4",), 11, 12)),
+        (Chunk("public.a", ("2",), ("4",), 11, 12), 10, Chunk("public.a", ("2",), ("2",), 10, 10)),
+        (Chunk("public.a", None, ("2",), 1, 2), -1, None),
+        (Chunk("public.a", None, None, 1, 1), -1, None),
+        (None, 7, None),
+    ],
+)
+def test_a_chunk_that_is_not_there_is_planned_anew(chunk: Chunk | None, last_sequence: int, after: Chunk | None) -> None:
+    settled = replace(STATE, chunk=chunk).settled(last_sequence)
+    assert settled == replace(STATE, chunk=after)
+    assert settled.settled(last_sequence + 100) == settled, "what comes behind it says nothing of the chunk"
 
 
 def test_what_is_no_state_is_damage() -> None:
