@@ -87,7 +87,8 @@ class SimTableClient:
     async def read_all(
         self, prefixes: Sequence[str], *, known: Mapping[str, CellVersion]
     ) -> dict[str, Cell | CellVersion | PenstockError]:
-        return await self._connection.call("read_all", " ".join(prefixes), lambda memory: memory.read_all(prefixes, known=known))
+        # It takes what `keys` takes: both scan the table.
+        return await self._connection.call("keys", " ".join(prefixes), lambda memory: memory.read_all(prefixes, known=known))
 
     async def close(self) -> None:
         pass

@@ -15,7 +15,8 @@ from tests.thorough import THOROUGH, thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SEEDS = thoroughly(4, 1)
+FIRST_SEED, SEEDS = 1, thoroughly(4, 1)
+"""The worlds of seed 0 have no native member that receives."""
 SURE = ("again", "adopted", "acked ahead", "answer lost", "goodbye", "killed", "left", "pause", "native ack", "native listener")
 """What so few worlds must have met."""
 OTHERS = 12
@@ -27,7 +28,7 @@ def runs() -> list[Run]:
     return []
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
 @pytest.mark.parametrize("scenario", CAMPAIGN.swept)
 def test_gateways_keep_their_word(scenario: str, seed: int, runs: list[Run]) -> None:
     run = CAMPAIGN.play(scenario, seed)
