@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,8 @@ from ...log.errors import MissingDependency, StoreUnavailable
 from ..delta.location import Location
 from ..delta.merging import Commit
 from ..delta.tables import commits_of
-from .cut import Cut
-from .reading import Kept, Which, kept_cuts
-from .versions import readable_version
+from .reading import Which, kept_cuts
+from .versions import TablesOfCut
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,40 +67,18 @@ class ByDeltalake:
         return () if table is None else commits_of(table)
 
 
-class AtCut(Mapping[str, "pa.Table"]):
+class AtCut(TablesOfCut[ByDeltalake, "pa.Table"]):
     """The tables of a cut, by the names of their folders. Each is read when it is asked for."""
-
-    def __init__(self, kept: Kept, cut: Cut, tables: ByDeltalake) -> None:
-        self.cut = cut
-        """The cut itself: its number, the places in the sources' logs, the versions of tables."""
-        self._kept, self._tables = kept, tables
 
     def __getitem__(self, table: str) -> pa.Table:
         """The rows of a table. Raises `TableNotInCut` or `CutTooOld`."""
         return self.delta_table(table).to_pyarrow_table()
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self.cut.tables))
-
-    def __len__(self) -> int:
-        return len(self.cut.tables)
-
-    def __contains__(self, table: object) -> bool:
-        return table in self.cut.tables
-
-    def __repr__(self) -> str:
-        places = ", ".join(f"{name} {place}" for name, place in sorted(self.cut.places.items()))
-        return f"AtCut({self.cut.number}, {places}, {len(self)} tables)"
-
     def delta_table(self, table: str) -> DeltaTable:
         """The table as deltalake has it, at its version. Raises `TableNotInCut` or `CutTooOld`."""
-        found = self._tables.table(table, readable_version(self._tables, self._kept, self.cut, table))
+        found = self._tables.table(table, self.version(table))
         assert found is not None, "it was readable"
         return found
-
-    def version(self, table: str) -> int:
-        """The version of a table that has the rows of the cut and can be read. Raises `TableNotInCut` or `CutTooOld`."""
-        return readable_version(self._tables, self._kept, self.cut, table)
 
 
 def at_cut(into: str | os.PathLike[str], cut: Which = "latest", *, sync: str | None = None) -> AtCut:

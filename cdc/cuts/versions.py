@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Generic, Protocol, TypeVar
 
 from ..delta.merging import Commit, version_with
 from ..targets import Owner
 from .cut import Cut, CutTooOld, TableVersion
 from .reading import Kept, files_in, kept_cuts, time_text
+
+T = TypeVar("T")
+TablesT = TypeVar("TablesT", bound="Tables")
 
 
 class Tables(Protocol):
@@ -26,6 +29,32 @@ class Tables(Protocol):
     def commits(self, name: str) -> Iterable[Commit]:
         """The commits that the table's log has, the newest first."""
         ...
+
+
+class TablesOfCut(Mapping[str, T], Generic[TablesT, T]):
+    """The tables of a cut, by the names of their folders, whichever engine reads them."""
+
+    def __init__(self, kept: Kept, cut: Cut, tables: TablesT) -> None:
+        self.cut = cut
+        """The cut itself: its number, the places in the sources' logs, the versions of tables."""
+        self._kept, self._tables = kept, tables
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self.cut.tables))
+
+    def __len__(self) -> int:
+        return len(self.cut.tables)
+
+    def __contains__(self, table: object) -> bool:
+        return table in self.cut.tables
+
+    def __repr__(self) -> str:
+        places = ", ".join(f"{name} {place}" for name, place in sorted(self.cut.places.items()))
+        return f"{type(self).__name__}({self.cut.number}, {places}, {len(self)} tables)"
+
+    def version(self, table: str) -> int:
+        """The version of a table that has the rows of the cut and can be read. Raises `TableNotInCut` or `CutTooOld`."""
+        return readable_version(self._tables, self._kept, self.cut, table)
 
 
 def readable_version(tables: Tables, kept: Kept, cut: Cut, name: str) -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from ...cdc.cuts.at_cut import folder_of
-from ...cdc.cuts.cut import Cut
-from ...cdc.cuts.reading import Kept, Which, kept_cuts
-from ...cdc.cuts.versions import readable_version
+from ...cdc.cuts.reading import Which, kept_cuts
+from ...cdc.cuts.versions import TablesOfCut
 from ...cdc.delta.merging import Commit
 from .tables import commits_of
 
@@ -53,34 +52,12 @@ class BySpark:
         return commits_of(DeltaTable.forPath(self._session, self.path(name)).history())
 
 
-class FramesAtCut(Mapping[str, "DataFrame"]):
+class FramesAtCut(TablesOfCut[BySpark, "DataFrame"]):
     """The tables of a cut, by the names of their folders."""
-
-    def __init__(self, kept: Kept, cut: Cut, tables: BySpark) -> None:
-        self.cut = cut
-        """The cut itself: its number, the places in the sources' logs, the versions of tables."""
-        self._kept, self._tables = kept, tables
 
     def __getitem__(self, table: str) -> DataFrame:
         """A table at its version. Raises `TableNotInCut` or `CutTooOld`."""
         return self._tables.frame(table, self.version(table))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self.cut.tables))
-
-    def __len__(self) -> int:
-        return len(self.cut.tables)
-
-    def __contains__(self, table: object) -> bool:
-        return table in self.cut.tables
-
-    def __repr__(self) -> str:
-        places = ", ".join(f"{name} {place}" for name, place in sorted(self.cut.places.items()))
-        return f"FramesAtCut({self.cut.number}, {places}, {len(self)} tables)"
-
-    def version(self, table: str) -> int:
-        """The version of a table that has the rows of the cut and can be read. Raises `TableNotInCut` or `CutTooOld`."""
-        return readable_version(self._tables, self._kept, self.cut, table)
 
 
 def at_cut(
