@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(MISSING)
 
 
+def pytest_runtest_teardown() -> None:
+    """A process that has started Java keeps it, and is ended or held up by what later tests do: deep recursion, forks."""
+    jpype = sys.modules.get("jpype")
+    if jpype is not None and jpype.isJVMStarted():
+        pytest.fail(
+            "this test, or one before it, started Java in the process of the tests: have a child process do it", pytrace=False
+        )
+
+
 def pytest_collection_finish() -> None:
     """Tests and modules stay to the end, so the garbage collector need not look at them again, thousands of times."""
     _set_aside()
@@ -124,13 +134,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     Another one takes those that read the whole repository.
     """
-    from xdist.scheduler import LoadFileScheduling
+    from tests.scheduling import Scheduling
 
-    scheduler = LoadFileScheduling(config, log)
-    by_file = scheduler._split_scope
     together = (SPARK, WHOLE_TREE)
-    scheduler._split_scope = lambda nodeid: next((them[0] for them in together if nodeid.startswith(them)), None) or by_file(nodeid)
-    return scheduler
+    return Scheduling(config, log, lambda test, file: next((them[0] for them in together if test.startswith(them)), file))
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,43 @@
+"""Which worker of pytest-xdist runs which tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Workers take group after group of tests. A test that ends its worker has failed, and the others are run.
+
+    xdist hands the groups that the worker had finished to the others once more. A worker runs its last test when it knows what follows, so one
+    that is given such an empty group waits for ever, and with it the run.
+    """
+
+    def __init__(self, config: pytest.Config, log: object, group_of: Callable[[str, str], str]) -> None:
+        """``group_of`` gives the group of a test, from its name and its file."""
+        super().__init__(config, log)
+        self._group_of = group_of
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._group_of(nodeid, super()._split_scope(nodeid))
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Give what a worker has not run to the others. Returns the test that ended it."""
+        left = {group: tests for group, tests in self.assigned_work.pop(node).items() if not all(tests.values())}
+        if not left:
+            return None
+        tests = next(iter(left.values()))
+        fatal: str = next(test for test, done in tests.items() if not done)
+        tests[fatal] = True
+        self.workqueue.update({group: tests for group, tests in left.items() if not all(tests.values())})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return fatal
+
+    def _reschedule(self, node: WorkerController) -> None:
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
