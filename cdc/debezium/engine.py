@@ -11,7 +11,7 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,12 +123,22 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            self._jpype.JClass("java.lang.Thread").attachAsDaemon()
-            self._engine.run()
+            with self._attached():
+                self._engine.run()
         except BaseException as error:  # noqa: BLE001 - Java's errors are of any kind; the capture's thread raises it
             self.failure = self.failure or error
         finally:
             self._ended.set()
+
+    @contextlib.contextmanager
+    def _attached(self) -> Iterator[None]:
+        """A thread of ours as one of Java's. Java would look through the stack of one that ended attached, which ends the process."""
+        thread = self._jpype.JClass("java.lang.Thread")
+        thread.attachAsDaemon()
+        try:
+            yield
+        finally:
+            thread.detach()
 
     def _take(self, functions: _Functions, records: Any) -> None:  # noqa: ANN401 - Java's
         """Put a batch where `next` finds it; the engine's thread calls this."""
@@ -176,10 +186,11 @@ class Engine:
             self._jpype.config.destroy_jvm = False  # its threads would hold up the end of the process
             raise InternalError("Debezium's engine does not end", operation="capture", expected=f"an end within {_CLOSE_S:g} s")
         closer.join(_CLOSE_S)
+        # Neither side's collector sees that the engine holds this object by what it calls, and this object the engine.
+        self._engine = None
 
     def _close(self) -> None:
-        with contextlib.suppress(self._jpype.JException):  # it has ended by itself
-            self._jpype.JClass("java.lang.Thread").attachAsDaemon()
+        with self._attached(), contextlib.suppress(self._jpype.JException):  # it has ended by itself
             self._engine.close()
 
 

@@ -1,4 +1,4 @@
-"""A MariaDB of the tests' own, a database of each test, and `penstock capture mariadb` on it in this process."""
+"""A MariaDB of the tests' own, a database of each test, and `penstock capture mariadb` on it in a child process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from penstock.infra.cli import main
 from penstock.log.runtime.portal import Portal
+from tests.cdc.debezium.commands import Commands, command_process
 from tests.cdc.debezium.judge import Seen, events_of
-from tests.mariadb_server import PASSWORD, MariaDBServer, mariadb_server
+from tests.mariadb_server import MariaDBServer, mariadb_server
 
 TOPIC = "changes"
 
@@ -24,6 +23,7 @@ class Capturing:
     """Runs of `penstock capture mariadb` with ``--once``."""
 
     server: MariaDBServer
+    commands: Commands
     database: str
     lake: str
 
@@ -35,7 +35,7 @@ class Capturing:
         """What it prints."""
         url = f"mariadb://{user}@127.0.0.1:{self.server.port}/{self.database}"
         where = ["--lake", self.lake, "--topic", TOPIC, "--once", "--json"]
-        result = CliRunner().invoke(main, ["capture", "mariadb", url, *where, *options])
+        result = self.commands(["capture", "mariadb", url, *where, *options])
         assert result.exit_code == code, result.output
         assert "Traceback" not in result.output
         return result.output
@@ -61,14 +61,17 @@ def mariadb() -> Iterator[MariaDBServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Commands]:
+    with command_process() as commands:
+        yield commands
+
+
 @pytest.fixture
-def capture(
-    mariadb: MariaDBServer, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Capturing]:
-    monkeypatch.setenv("PENSTOCK_DATABASE_PASSWORD", PASSWORD)
+def capture(mariadb: MariaDBServer, commands: Commands, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
     name = f"db_{abs(hash(request.node.nodeid)) % 10**12}"
     mariadb.run(f"CREATE DATABASE {name}")
-    yield Capturing(mariadb, name, str(tmp_path / "lake"))
+    yield Capturing(mariadb, commands, name, str(tmp_path / "lake"))
     mariadb.run(f"DROP DATABASE {name}")
 
 

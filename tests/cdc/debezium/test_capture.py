@@ -12,6 +12,7 @@ from penstock.spark import sync
 from tests.cdc.debezium.conftest import TOPIC, Capturing, counted
 from tests.cdc.debezium.judge import check_stream
 from tests.cdc.sync.streams import rows
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.slow]
 
@@ -77,6 +78,18 @@ def test_a_signal_has_rows_read_once_more(capture: Capturing) -> None:
     assert counted(events) == {"r": 5, "c": 1}
     check_stream(events, reads_once=False)
     assert not list(capture.folder().glob("signals/*"))
+
+
+def test_an_engine_that_has_ended_leaves_nothing_behind(capture: Capturing) -> None:
+    """A capture begins a new one whenever its connection was lost. Threads that end while Java knows them end the process later."""
+    capture.run("CREATE TABLE things (id INT PRIMARY KEY)")
+    capture()
+    threads, _ = capture.commands.left_behind()
+    lives = 4
+    for _ in range(lives):
+        capture()
+    assert capture.commands.left_behind()[0] - threads < lives
+    wait_until(lambda: capture.commands.left_behind()[1] <= 1, "the collectors of both sides have taken the engines that ended")
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from penstock.cdc.postgres import SourceUnavailable
 from penstock.infra.cli import main
 from penstock.log.errors import InvalidArgument, MissingDependency, PermissionDenied
 from tests.cdc.debezium.conftest import TOPIC, Capturing, counted
+from tests.mariadb_server import PASSWORD
 from tests.servers import die_with_parent
 from tests.waiting import wait_until
 
@@ -204,7 +206,10 @@ class TestOnAServer:
         said = tmp_path / "said"
         with said.open("wb") as output:
             first = subprocess.Popen(
-                [*die_with_parent(), *program, "--lake", capture.lake, "--topic", TOPIC, "--json"], stdout=output, stderr=output
+                [*die_with_parent(), *program, "--lake", capture.lake, "--topic", TOPIC, "--json"],
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "PENSTOCK_DATABASE_PASSWORD": PASSWORD},
             )
         try:
             wait_until(lambda: first.poll() is not None or _reads_on(capture), "the first capture has read the rows", timeout_s=120)
