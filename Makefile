@@ -54,6 +54,10 @@ demo-gateway: $(INSTALLED) java sdks ## RocketMQ's own SDKs, in Java and Python,
 demo-console: $(INSTALLED) ## a lively shop and the web console above it (ARGS="--port 8086 --no-browser")
 	@$(VENV)/bin/python examples/console/shop.py $(ARGS)
 
+.PHONY: demo-live
+demo-live: $(INSTALLED) postgres ## a PostgreSQL captured live beneath kills, and cuts that are proved against it (ARGS="--seconds 60 --lake ./live")
+	@$(VENV)/bin/python -m examples.live $(ARGS)
+
 ##@ Checks
 
 .PHONY: test
