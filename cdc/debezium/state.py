@@ -55,6 +55,14 @@ class EngineState:
     """Pending tables that are emptied in the topic before their rows come."""
     chunk: RowsChunk | None = None
 
+    @property
+    def place(self) -> str | None:
+        """Where in the log the capture would go on, such as ``binlog.000007:1234``."""
+        if self.offset is None:
+            return None
+        found = json.loads(self.offset)
+        return f"{found['file']}:{found['pos']}"
+
 
 class _ChunkForm(Stored, frozen=True):
     table: str
@@ -62,6 +70,14 @@ class _ChunkForm(Stored, frozen=True):
     after: tuple[int, ...] | None
     last: tuple[int, ...] | None
     end: Number
+
+
+class _Offset(Stored, frozen=True):
+    file: str
+    pos: Number
+    ts_sec: Number | None = None
+    gtids: str | None = None
+    server_id: Number | None = None
 
 
 class _Form(Stored, frozen=True):
@@ -93,10 +109,7 @@ class EngineStates:
             self._version = None
             return None
         self._version = found.version
-        form = parse_stored(found.data, _Form, what="the state of a capture", where=self.key, operation="capture")
-        said = form.chunk
-        chunk = None if said is None else RowsChunk(said.table, said.begins, said.after, said.last, said.end)
-        return EngineState(form.life, form.connector, form.server, form.offset, form.history, form.pending, form.emptied, chunk)
+        return parse_engine_state(found.data, self.key)
 
     def save(self, state: EngineState) -> None:
         """Replace the stored state. Raises `FencedError` when another capture has written it meanwhile."""
@@ -161,6 +174,26 @@ class EngineStates:
         """Remove signals that the state has."""
         for key in keys:
             self._run(partial(self._store.delete, key))
+
+
+def name_of(key: str) -> str | None:
+    """The name of the capture whose state a key has, ``captures/TOPIC/debezium/NAME/state``; None: it is no such key."""
+    match key.removeprefix(CAPTURES).split("/"):
+        case [_, "debezium", name, "state"]:
+            return name
+    return None
+
+
+def parse_engine_state(data: bytes, where: str) -> EngineState:
+    """The state of a capture. Raises `DataDamaged`, `NewerFormatError`."""
+    form = parse_stored(data, _Form, what="the state of a capture", where=where, operation="capture")
+    if form.offset is not None:
+        parse_stored(
+            form.offset, _Offset, what="the place in the log, in the state of a capture,", where=where, operation="capture"
+        )
+    said = form.chunk
+    chunk = None if said is None else RowsChunk(said.table, said.begins, said.after, said.last, said.end)
+    return EngineState(form.life, form.connector, form.server, form.offset, form.history, form.pending, form.emptied, chunk)
 
 
 class _Signal(Stored, frozen=True):

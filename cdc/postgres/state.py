@@ -120,9 +120,14 @@ class StateStore:
 
 
 async def state_keys(store: ObjectStore, folder: str = CAPTURES) -> list[str]:
-    """The keys of the states of captures: of a topic by its folder, or of all. A key is ``captures/TOPIC/SLOT.json``."""
-    keys = [one.key for one in await store.list(folder)]
-    return [key for key in keys if key.endswith(".json") and key.removeprefix(CAPTURES).count("/") == 1]
+    """The keys of the states of captures: of a topic by its folder, or of all."""
+    return [one.key for one in await store.list(folder) if slot_of(one.key) is not None]
+
+
+def slot_of(key: str) -> str | None:
+    """The slot whose state a key has, ``captures/TOPIC/SLOT.json``; None: it is no such key."""
+    name = key.removeprefix(CAPTURES)
+    return name.partition("/")[2].removesuffix(".json") if name.endswith(".json") and name.count("/") == 1 else None
 
 
 class TypesStore:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.cdc.debezium import state as engine
 from penstock.cdc.postgres import state as capture
 from penstock.coordinator.access.codec import decode_access, encode_access
 from penstock.coordinator.access.grants import Grant, Verb
@@ -99,8 +100,26 @@ ACCESS = AccessRecord(
     roles={"all": frozenset({Grant(Verb.JOIN, "*"), Grant(Verb.RECEIVE, "*")})},
 )
 CAPTURE = capture.CaptureState("life", "1", "shop", "all", ("a.b",), chunk=capture.Chunk("a.c", None, ("7",), 0, 6))
+ENGINE = engine.EngineState(
+    "life",
+    "mariadb",
+    "7 uid",
+    json.dumps({"ts_sec": 1, "file": "binlog.000007", "pos": 1234, "gtids": "0-7-9", "server_id": 7}),
+    2,
+    ("a.b", "a.c"),
+    ("a.b",),
+    engine.RowsChunk("a.b", True, (1,), (7,), 6),
+)
 
 Decode = Callable[..., object]
+
+
+def engine_state(data: bytes, where: str) -> engine.EngineState:
+    found = engine.parse_engine_state(data, where)
+    assert found.place is None or ":" in found.place
+    return found
+
+
 BINARY: dict[str, tuple[bytes, Decode]] = {
     "cell": (encode_cell(CELL), decode_cell),
     "member": (encode_member(MEMBER), decode_member),
@@ -112,6 +131,7 @@ JSON: dict[str, tuple[bytes, Decode]] = {
     "group": (encode_group(GROUP), decode_group),
     "heartbeat": (encode_heartbeat(HEARTBEAT), decode_heartbeat),
     "progress": (broadcast_progress._encode(broadcast_progress.Progress("s", 1, (2, 3))), broadcast_progress._decode),
+    "engine": (json.dumps({"format": 1, **asdict(ENGINE)}).encode(), engine_state),
     "capture": (
         json.dumps(
             {"format": 1, **json.loads(json.dumps(CAPTURE, default=lambda one: {k: getattr(one, k) for k in one.__slots__}))}
@@ -149,7 +169,13 @@ def test_what_is_written_is_read(name: str) -> None:
     found = EVERY[name][1](EVERY[name][0], where="the cell")
     assert (
         found
-        == {**written, "heartbeat": HEARTBEAT, "progress": broadcast_progress.Progress("s", 1, (2, 3)), "capture": CAPTURE}[name]
+        == {
+            **written,
+            "heartbeat": HEARTBEAT,
+            "progress": broadcast_progress.Progress("s", 1, (2, 3)),
+            "capture": CAPTURE,
+            "engine": ENGINE,
+        }[name]
     )
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ....aio import Lake
+from ....cdc.debezium.state import name_of, parse_engine_state
 from ....cdc.events.table_types import CAPTURES
-from ....cdc.postgres.state import CaptureState, parse_state, state_keys
+from ....cdc.postgres.state import parse_state, slot_of
 from ....cdc.sync.lease import SyncRecord, read_records, sync_group
 from ....coordinator.cells.cells import Stored
 from ....coordinator.cells.keys import role_key, worker_of
@@ -89,24 +90,30 @@ class SyncRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """A capture of a PostgreSQL."""
+    """A capture of a database."""
 
-    database: str
-    publication: str
-    tables: int
-    """The tables whose snapshot is whole, or was not wanted."""
+    connector: str
+    """postgresql, mariadb, mysql."""
+    source: str
+    """The database of a PostgreSQL; what tells the server from others, of another."""
+    follows: str | None
+    """The publication of a PostgreSQL; the place in the binlog from which another capture goes on; None: it has not begun."""
+    tables: int | None
+    """The tables whose snapshot is whole, or was not wanted; None: not counted."""
     snapshot: str | None
     """The table whose rows are being read; None: no snapshot runs."""
+    waiting: int
+    """The tables whose rows are read after that."""
     last_stored: datetime | None
     """When the last message of the topic was stored; None: never, or the topic is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureRow:
-    """A capture by its topic and replication slot."""
+    """A capture by its topic and its replication slot or name."""
 
     topic: str
-    slot: str
+    name: str
     capture: Part[Capture]
 
 
@@ -278,39 +285,53 @@ async def _dated(scene: Scene, reader: Reader, life: int, stopped: Sequence[Stop
 
 
 async def _captures(scene: Scene, lake: Lake) -> Captures:
-    keys = await state_keys(lake.store)
+    keys = sorted(one.key for one in await lake.store.list(CAPTURES))
+    found = [(key, name) for key in keys if (name := slot_of(key) or name_of(key)) is not None]
 
-    async def row(key: str) -> CaptureRow:
-        folder, _, file = key.removeprefix(CAPTURES).partition("/")
-        topic = topic_name(folder)
-        return CaptureRow(
-            topic=topic, slot=file.removesuffix(".json"), capture=await scene.part(lambda lake: _capture(lake, topic, key))
-        )
+    async def row(key: str, name: str) -> CaptureRow:
+        topic = topic_name(key.removeprefix(CAPTURES).partition("/")[0])
+        return CaptureRow(topic=topic, name=name, capture=await scene.part(lambda lake: _capture(lake, topic, key)))
 
-    rows = await asyncio.gather(*map(row, sorted(keys)[:CAPTURES_SHOWN]))
-    return Captures(total=len(keys), rows=tuple(rows))
+    rows = await asyncio.gather(*(row(*one) for one in found[:CAPTURES_SHOWN]))
+    return Captures(total=len(found), rows=tuple(rows))
 
 
 async def _capture(lake: Lake, topic: str, key: str) -> Capture:
-    state = parse_state((await lake.store.get(key)).data, key)
+    data = (await lake.store.get(key)).data
     last_ms = 0
+    capture = capture_of(key, data)
     try:
         opened = await lake.topic(topic)
         await opened.tail.catch_up()
         last_ms = opened.tail.state.store_time_ms
     except (TopicNotFound, TopicDeleted):
         pass  # the capture's state is left
-    return capture_of(state, last_ms)
+    return replace(capture, last_stored=from_ms(last_ms) if last_ms else None)
 
 
-def capture_of(state: CaptureState, last_ms: int) -> Capture:
-    """A capture as the page shows it."""
+def capture_of(key: str, data: bytes) -> Capture:
+    """A capture as the page shows it, by its state alone. Raises `DataDamaged`, `NewerFormatError`."""
+    if slot_of(key) is not None:
+        state = parse_state(data, key)
+        return Capture(
+            connector="postgresql",
+            source=state.database,
+            follows=state.publication,
+            tables=len(state.done),
+            snapshot=None if state.chunk is None else state.chunk.table,
+            waiting=0,
+            last_stored=None,
+        )
+    engine = parse_engine_state(data, key)
+    pending = tuple(dict.fromkeys((*(() if engine.chunk is None else (engine.chunk.table,)), *engine.pending)))
     return Capture(
-        database=state.database,
-        publication=state.publication,
-        tables=len(state.done),
-        snapshot=None if state.chunk is None else state.chunk.table,
-        last_stored=from_ms(last_ms) if last_ms else None,
+        connector=engine.connector,
+        source=f"server {engine.server}",
+        follows=engine.place,
+        tables=None,
+        snapshot=pending[0] if pending else None,
+        waiting=max(len(pending) - 1, 0),
+        last_stored=None,
     )
 
 

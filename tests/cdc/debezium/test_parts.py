@@ -230,13 +230,29 @@ def test_the_state_is_what_was_saved_and_only_one_process_writes_it(states: Any)
     first, second = states(), states()
     assert first.load() is None
     state = EngineState(
-        "life", "mariadb", "7 x", '{"pos":4}', 2, ("a.b", "a.c"), ("a.b",), RowsChunk("a.b", False, (1, 2), (3, 4), 17)
+        "life",
+        "mariadb",
+        "7 x",
+        '{"file":"binlog.000007","pos":4}',
+        2,
+        ("a.b", "a.c"),
+        ("a.b",),
+        RowsChunk("a.b", False, (1, 2), (3, 4), 17),
     )
     first.save(state)
     assert second.load() == state
     second.save(EngineState("life", "mariadb", "7 x"))
     with pytest.raises(FencedError, match="another capture of this name"):
         first.save(state)
+
+
+@pytest.mark.parametrize(
+    "offset", ["", "7", "[]", "{}", '{"file":7,"pos":4}', '{"file":"binlog.000007","pos":-4}', '{"file":"b.1","pos":4,"more":1}']
+)
+def test_a_place_that_is_none_is_damaged(states: Any, offset: str) -> None:
+    states().save(EngineState("life", "mariadb", "7 x", offset))
+    with pytest.raises(DataDamaged, match=r"debezium/n/state"):
+        states().load()
 
 
 def test_the_history_goes_into_the_lake_line_by_line(states: Any, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ class World:
         engines = EngineStates(store, _at_once, topic="shop", name="penstock")
         assert engines.load() is None
         engines.add_history(0, b"{}\n")
-        engines.save(EngineState("1", "mariadb", "7 x", "{}", 1))
+        engines.save(EngineState("1", "mariadb", "7 x", '{"file":"binlog.000001","pos":4}', 1))
         assert engines.history(1) == b"{}\n"
         engines.signal("once", ["shop.orders"])
         engines.forget_signals(engines.signals())

@@ -41,6 +41,12 @@ def syncing(folder: Path) -> Path:
             await lake.reset_offsets(sync_group("b"), "orders", "earliest")
             state = {"format": 1, "life": "x", "system": "1", "database": "shop", "publication": "penstock", "done": ["a.b", "a.c"]}
             await lake.store.put("captures/orders/slot1.json", json.dumps(state).encode(), mode=Put.CREATE)
+            offset = json.dumps({"file": "binlog.000007", "pos": 1234, "ts_sec": 5})
+            engine = {"format": 1, "life": "x", "connector": "mariadb", "server": "7 uid", "offset": offset, "history": 1}
+            reading = {**engine, "offset": None, "pending": ["shop.a", "shop.b", "shop.c"]}
+            for name, one in (("shop", engine), ("other", reading)):
+                await lake.store.put(f"captures/orders/debezium/{name}/state", json.dumps(one).encode(), mode=Put.CREATE)
+            await lake.store.put("captures/orders/debezium/shop/history/00000000", b"{}", mode=Put.CREATE)
             await lake.store.put("captures/mails/slot2.json", b"{", mode=Put.CREATE)
 
     asyncio.run(run())
@@ -68,11 +74,18 @@ def test_syncs_that_stand_still_come_first_with_the_event_that_stops_them(consol
 
 
 def test_captures_tell_what_the_lake_knows(console: Open, syncing: Path) -> None:
-    captures = {row["topic"]: row for row in console().api("/changes")["captures"]["value"]["rows"]}
-    found = captures["orders"]["capture"]["value"]
-    assert (found["database"], found["tables"], found["snapshot"]) == ("shop", 2, None)
+    browser = console()
+    captures = {row["name"]: row for row in browser.api("/changes")["captures"]["value"]["rows"]}
+    assert [captures[name]["topic"] for name in ("slot1", "shop", "other", "slot2")] == ["orders", "orders", "orders", "mails"]
+    found = captures["slot1"]["capture"]["value"]
+    assert (found["connector"], found["source"], found["follows"]) == ("postgresql", "shop", "penstock")
+    assert (found["tables"], found["snapshot"]) == (2, None)
     assert found["last_stored"] is not None
-    assert captures["mails"]["capture"]["fault"]["kind"] == "data_damaged"
+    shop, other = (captures[name]["capture"]["value"] for name in ("shop", "other"))
+    assert (shop["connector"], shop["source"], shop["follows"]) == ("mariadb", "server 7 uid", "binlog.000007:1234")
+    assert (shop["snapshot"], other["follows"], other["snapshot"], other["waiting"]) == (None, None, "shop.a", 2)
+    assert captures["slot2"]["capture"]["fault"]["kind"] == "data_damaged"
+    assert "reads shop.a, then 2 more" in browser.page("/changes")
 
 
 def test_a_record_that_cannot_be_read_is_told_and_the_rest_works(console: Open, syncing: Path) -> None:
