@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..postgres.positions import is_between as is_between_postgres
-from ..postgres.positions import lsn_text, split
+from ..debezium import positions as binlog
+from ..postgres import positions as wal
 
 PlaceOf = Callable[[int], str | None]
 """The place in the source's log, as people of that source write it, if a position lies between transactions."""
+ROWS = "/rows"
+"""The end of the name under which a capture sends what it has read from tables, where that is another one."""
 
 
 def _of_postgres(position: int) -> str | None:
-    return lsn_text(split(position)[0]) if is_between_postgres(position) else None
+    return wal.lsn_text(wal.split(position)[0]) if wal.is_between(position) else None
 
 
-def _silent(position: int) -> str | None:
-    """The captures of this kind tell no place between transactions."""
-    return None
+def _of_binlog(position: int) -> str | None:
+    return binlog.place_text(position) if binlog.is_between(position) else None
 
 
-KINDS: Mapping[str, PlaceOf] = {"postgres": _of_postgres, "debezium": _silent}
+KINDS: Mapping[str, PlaceOf] = {"postgres": _of_postgres, "debezium": _of_binlog}
 """The captures by what stands before the slash in their producers' names."""
 
 
@@ -35,11 +36,21 @@ def is_capture(producer: str) -> bool:
     return bool(slash) and kind in KINDS
 
 
-def tells_places(producer: str) -> bool:
-    """Whether a capture is of a kind that tells where transactions end."""
-    return KINDS[producer.partition("/")[0]] is not _silent
-
-
 def place_of(producer: str, position: int) -> str | None:
     """The place that a capture's last sequence names; None amid a transaction, or where nothing tells that it is whole."""
     return KINDS[producer.partition("/")[0]](position)
+
+
+def captures_between(named: Mapping[str, int]) -> dict[str, int] | None:
+    """The last sequences of the captures among named producers, if each stands between transactions, and has caught up with the rows that were
+    read from its tables. None otherwise, or while there is none.
+    """
+    captures = {name: last for name, last in named.items() if is_capture(name)}
+    streams = {name: last for name, last in captures.items() if not name.endswith(ROWS)}
+    if any(place_of(name, last) is None for name, last in streams.items()):
+        return None
+    for name in captures.keys() - streams.keys():
+        stream = streams.get(name.removesuffix(ROWS))
+        if stream is None or not binlog.has_caught_up(stream, captures[name]):
+            return None
+    return streams or None

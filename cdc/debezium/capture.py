@@ -28,7 +28,7 @@ from .engine import Engine, offsets_file
 from .errors import ConnectorStopped, HistoryLost, SourceReplaced, binlog_lost, engine_error
 from .follow import Follower, boundary
 from .history import History
-from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number
+from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of
 from .rows import RowsReader
 from .source import Server
 from .state import EngineState, EngineStates
@@ -50,6 +50,8 @@ class EngineOptions:
     """The tables to read first: those that the connector captures at its beginning, none, or all once more."""
     once: bool = False
     """End once all changes that were committed when it began to follow are in the topic."""
+    heartbeat: bool = False
+    """Send a message of its own, for the cuts of a sync, where no change tells that the topic equals the source."""
     patience: DurationField = field_default(timedelta(minutes=5))
     """How long to wait for a database that does not answer, or a connector that stops."""
 
@@ -314,6 +316,7 @@ class EngineCapture:
             self._rows_producer,
             self._states,
             self._clock,
+            followed=self._producer.last_sequence,
             reached=self._reached,
         )
         state, more = reader.plan(state)
@@ -336,6 +339,8 @@ class EngineCapture:
             raise HistoryLost(
                 "the history of the tables' columns is empty", operation="capture", object=self._states.key, hint="--snapshot again"
             )
+        # Whatever was read from tables, by this process or earlier ones, is of before.
+        whole_from = self._server.end()
         with self._life_of(folder, "stream", path, state.offset, {"snapshot.mode": "no_data"}) as engine:
             follower = Follower(
                 engine,
@@ -347,6 +352,9 @@ class EngineCapture:
                 reached=self._reached,
                 tell=self._say,
                 where=self._server.where,
+                reading=reading_of(self._rows_producer.last_sequence),
+                whole_from=whole_from,
+                beats_as=self._options.name if self._options.heartbeat else None,
             )
             until = self._server.end() if self._options.once else None
             return follower.run(state, stopped, until=until, ended=lambda: self._ended(engine))

@@ -85,8 +85,8 @@ DEFAULTS = {
     "max.batch.size": "2048",
     "max.queue.size": "8192",
     "poll.interval.ms": "100",
-    "heartbeat.interval.ms": "500",
-    "connect.keep.alive.interval.ms": "1000",
+    "heartbeat.interval.ms": "100",  # one tells where a transaction has ended
+    "connect.keep.alive.interval.ms": "250",  # the server's own come after 0.8 of it
 }
 
 

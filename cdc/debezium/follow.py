@@ -13,10 +13,11 @@ from ...log.runtime.runtime import Clock
 from ..postgres.errors import SourceUnavailable
 from .configuration import Connector
 from .engine import Engine, RecordBatch
+from .errors import ConnectorStopped
 from .history import History
-from .outbox import RecordOutbox
-from .positions import file_number
-from .records import heartbeat_ms, record_of
+from .outbox import Boundary, RecordOutbox
+from .positions import between, file_number
+from .records import Record, heartbeat, heartbeat_ms, record_of
 from .state import EngineState, EngineStates
 
 _SAVE_S, _TELL_S, _LOOK_S, _SIGNALS_S = 1.0, 1.0, 1.0, 5.0
@@ -56,10 +57,24 @@ class Follower:
         reached: Callable[[str], None],
         tell: Tell,
         where: str,
+        reading: int,
+        whole_from: tuple[str, int],
+        beats_as: str | None,
     ) -> None:
+        """``reading`` is the number of the last reading of tables' rows, and ``whole_from`` a place in the log that is not before it.
+        ``beats_as``: the name under which a message says that the topic equals the source, where no change does.
+        """
         self._engine, self._connector, self._states, self._history = engine, connector, states, history
         self._clock, self._reached, self._tell, self._where = clock, reached, tell, where
-        self._outbox = RecordOutbox(producer)
+        self._reading = reading
+
+        def beat(number: int) -> Record:
+            assert beats_as is not None, "it is asked for"
+            return heartbeat(beats_as, number, clock.wall_ms())
+
+        self._outbox = RecordOutbox(
+            producer, whole_from=between(*whole_from, reading), heartbeat=None if beats_as is None else beat
+        )
         now_s = clock.monotonic_s()
         self._saved_s = self._told_s = self._looked_s = self._heard_s = now_s
         self._signals_s = now_s - _SIGNALS_S
@@ -75,29 +90,14 @@ class Follower:
         until: tuple[str, int] | None,
         ended: Callable[[], PenstockError],
     ) -> tuple[EngineState, bool]:
-        """Follow until ``stopped()``, until all before ``until`` is in the topic, or until a signal asks for rows. Then everything that was
-        read is durable. Returns the state, and whether rows were asked for.
+        """Follow until ``stopped()``, until all before ``until`` is in the topic, or until a signal asks for rows. Then everything before the
+        stored place is durable. Returns the state, and whether rows were asked for.
         """
-        asked: dict[str, tuple[str, ...]] = {}
-        while not stopped() and not asked:
-            batch = self._engine.next(_BUSY_S if self._outbox.waiting else _IDLE_S)
-            now_s = self._clock.monotonic_s()
-            if batch is not None:
-                self._heard_s = now_s
-                if self._take(batch) and until is not None:
-                    break
-            elif self._engine.ended:
-                raise ended()
-            self._outbox.settle()
-            state = self._save(state, now_s)
-            if now_s - self._looked_s >= _LOOK_S:
-                self._looked_s = now_s
-                self._look(now_s, until)
-            if now_s - self._signals_s >= _SIGNALS_S:
-                self._signals_s = now_s
-                asked = self._states.signals()
-        self._outbox.settle(wait=True)
-        state = self._save(state, None)
+        try:
+            state, asked = self._run(state, stopped, until, ended)
+        except (SourceUnavailable, ConnectorStopped):
+            self._outbox.settle(wait=True)  # the next life has to know what is there
+            raise
         if asked:
             tables = [table for key in sorted(asked) for table in asked[key]]
             state = replace(state, pending=tuple(dict.fromkeys((*state.pending, *tables))))
@@ -107,7 +107,35 @@ class Follower:
         self._say()
         return state, bool(asked)
 
-    def _take(self, batch: RecordBatch) -> bool:
+    def _run(
+        self, state: EngineState, stopped: Callable[[], bool], until: tuple[str, int] | None, ended: Callable[[], PenstockError]
+    ) -> tuple[EngineState, dict[str, tuple[str, ...]]]:
+        """The state, and what signals ask for."""
+        asked: dict[str, tuple[str, ...]] = {}
+        while not stopped() and not asked:
+            batch = self._engine.next(_BUSY_S if self._outbox.waiting else _IDLE_S)
+            now_s = self._clock.monotonic_s()
+            if batch is not None:
+                self._heard_s = now_s
+                if self._take(batch, now_s) and until is not None:
+                    self._outbox.finish(between(*until, self._reading))
+                    break
+            elif self._engine.ended:
+                raise ended()
+            if self._outbox.tick(now_s):
+                self._reached("batch sent")
+            self._outbox.settle()
+            state = self._save(state, now_s)
+            if now_s - self._looked_s >= _LOOK_S:
+                self._looked_s = now_s
+                self._look(now_s, until)
+            if now_s - self._signals_s >= _SIGNALS_S:
+                self._signals_s = now_s
+                asked = self._states.signals()
+        self._outbox.settle(wait=True)
+        return self._save(state, None), asked
+
+    def _take(self, batch: RecordBatch, now_s: float) -> bool:
         """Send a batch. Returns whether the last record that was waited for has come."""
         if self._history.keep():
             self._reached("history durable")
@@ -119,7 +147,9 @@ class Follower:
                 records.append(record)
             elif self._reading_ends_ms is not None and (made_ms := heartbeat_ms(value)) is not None:
                 barrier = barrier or made_ms > self._reading_ends_ms
-        if self._outbox.send(records, json.dumps(boundary(batch.offset), separators=(",", ":"))):
+        place = boundary(batch.offset)
+        number = between(place["file"], place["pos"], self._reading)
+        if self._outbox.add(records, Boundary(json.dumps(place, separators=(",", ":")), number), now_s):
             self._reached("batch sent")
         return barrier
 

@@ -122,6 +122,12 @@ def lookup_keys(table: str, said: str | None) -> tuple[str, ...]:
     return () if said is None or len(lookup) > _KEY_CHARS_MAX or not lookup.isprintable() else (lookup,)
 
 
+def heartbeat(name: str, sequence: int, now_ms: int) -> Record:
+    """The message that tells of nothing but the stream itself, as Debezium's heartbeats do."""
+    body = _encode({"key": {"serverName": name}, "value": {"ts_ms": now_ms}})
+    return Record(sequence, body, message_group_of("heartbeat", name, None), None, (), "heartbeat", "", None, _Source())
+
+
 def truncated(connector: str, name: str, table: str, offset: Mapping[str, Any], now_ms: int) -> Record:
     """The message that empties a table before its rows come: a snapshot's, whose rows are of ``offset``. It lies one place before them."""
     database, _, short = table.partition(".")

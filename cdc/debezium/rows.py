@@ -17,6 +17,7 @@ from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from .engine import Engine
 from .outbox import table_of
+from .positions import rows_go_on_at
 from .records import Record, record_of, truncated
 from .source import KeyColumn, Server, rows_query
 from .state import EngineState, EngineStates, RowsChunk
@@ -38,15 +39,17 @@ class RowsReader:
         states: EngineStates,
         clock: Clock,
         *,
+        followed: int,
         reached: Callable[[str], None],
     ) -> None:
+        """``followed``: the last sequence of the changes. Where it names a place, the topic equals the source there only until rows come."""
         self._connector, self._name, self._server = connector, name, server
         self._producer, self._states, self._clock, self._reached = producer, states, clock, reached
         self._keys: dict[str, list[KeyColumn]] = {}
         self._after: tuple[int, ...] | None = None
         self._going_on: str | None = None
         self._count = 0
-        self._sequence = producer.last_sequence
+        self._next = rows_go_on_at(producer.last_sequence, followed)
 
     def take_count(self) -> int:
         """The number of rows sent since the last time."""
@@ -130,9 +133,9 @@ class RowsReader:
             return state
         after = self._after if going_on else None
         last = _whole(rows[-1].key, self._keys[table]) if rows else None
-        numbered = [record._replace(sequence=self._sequence + place) for place, record in enumerate(sent, 1)]
-        self._sequence += len(numbered)
-        state = replace(state, chunk=RowsChunk(table, not going_on, after, last, self._sequence))
+        numbered = [record._replace(sequence=place) for place, record in enumerate(sent, self._next)]
+        self._next += len(numbered)
+        state = replace(state, chunk=RowsChunk(table, not going_on, after, last, self._next - 1))
         self._states.save(state)
         self._reached("chunk planned")
         receipt = self._producer.send_batch(table_of(numbered))

@@ -48,6 +48,12 @@ def _engine_options(command: F) -> F:
             show_default=True,
             help="Send the rows that tables have when they are captured first; never; or of all once more, as after a binlog was lost.",
         ),
+        click.option(
+            "--heartbeat",
+            is_flag=True,
+            help="Send a message of its own, for cuts of a sync, where no change tells that the topic equals the source: behind a reading of rows "
+            "or a restart.",
+        ),
         click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow."),
         command_options,
         click.pass_obj,
@@ -61,7 +67,16 @@ def _engine_options(command: F) -> F:
 @click.argument("configuration", metavar="CONFIG.properties", type=click.Path(dir_okay=False, path_type=Path))
 @_engine_options
 def debezium(
-    session: Session, /, *, configuration: Path, topic: str, name: str, driver_jar: str | None, snapshot: Snapshot, once: bool
+    session: Session,
+    /,
+    *,
+    configuration: Path,
+    topic: str,
+    name: str,
+    driver_jar: str | None,
+    snapshot: Snapshot,
+    heartbeat: bool,
+    once: bool,
 ) -> None:
     """Follow the database that a Debezium configuration names into a topic, exactly once, by Debezium's engine in this process.
 
@@ -73,7 +88,7 @@ def debezium(
     properties = read_properties(configuration)
     if password := os.environ.get(_PASSWORD):
         properties.setdefault("database.password", password)
-    _capture(session, properties, topic, name, driver_jar, snapshot, once)
+    _capture(session, properties, topic, driver_jar, name=name, snapshot=snapshot, heartbeat=heartbeat, once=once)
 
 
 def _of_url(kind: str, title: str, class_name: str) -> click.Command:
@@ -103,6 +118,7 @@ def _of_url(kind: str, title: str, class_name: str) -> click.Command:
         name: str,
         driver_jar: str | None,
         snapshot: Snapshot,
+        heartbeat: bool,
         once: bool,
     ) -> None:
         properties = {"connector.class": class_name, **_of(url, kind), **_given(settings)}
@@ -110,7 +126,7 @@ def _of_url(kind: str, title: str, class_name: str) -> click.Command:
             import re
 
             properties["table.include.list"] = ",".join(re.escape(table) for table in tables)
-        _capture(session, properties, topic, name, driver_jar, snapshot, once)
+        _capture(session, properties, topic, driver_jar, name=name, snapshot=snapshot, heartbeat=heartbeat, once=once)
 
     command.help = (
         f"Follow a {title} with a row binlog into a topic by Debezium's engine, as Debezium envelopes, exactly once.\n\n"
@@ -158,12 +174,10 @@ def _given(settings: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _capture(
-    session: Session, properties: dict[str, str], topic: str, name: str, driver_jar: str | None, snapshot: Snapshot, once: bool
-) -> None:
+def _capture(session: Session, properties: dict[str, str], topic: str, driver_jar: str | None, **chosen: Any) -> None:  # noqa: ANN401 - of options
     from ....cdc.debezium import EngineOptions
 
-    options = EngineOptions(name=name, snapshot=snapshot, once=once)
+    options = EngineOptions(**chosen)
     shown = _Shown(session, topic)
     with session.signals.held(), _opened(session, properties, topic, options, driver_jar) as capture:
         shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -13,6 +14,7 @@ import penstock
 from penstock import CutTooOld, InvalidArgument, NoCut, TableNotInCut
 from penstock.cdc.cuts import segment
 from penstock.cdc.cuts.reading import kept_cuts
+from penstock.cdc.debezium.positions import between, sequence_of
 from penstock.spark import sync
 from tests.cdc.cuts.topics import TOPIC, numbers, rows, shop, synced
 from tests.cdc.sync.losing import Loses
@@ -194,15 +196,25 @@ def test_a_topic_without_a_capture_is_refused(tmp_path: Path) -> None:
         cut_of(tmp_path)
 
 
-def test_a_capture_that_tells_no_places_is_refused_also_beside_another(tmp_path: Path) -> None:
+def test_a_capture_of_a_binlog_has_to_have_caught_up_with_the_rows_that_it_read_beside_another(tmp_path: Path) -> None:
     with shop(tmp_path) as source, penstock.connect(str(tmp_path / "lake")) as lake:
         source.send(("a", 1, 1))
         synced(tmp_path)
-        with lake.producer(TOPIC, name="debezium/shop") as producer:
-            type(source)(producer).send(("m", 1, 1))
-        with pytest.raises(NoCut) as error:
-            synced(tmp_path)
-        assert error.value.observed == "debezium/shop, postgres/penstock"
+        with lake.producer(TOPIC, name="debezium/shop") as stream, lake.producer(TOPIC, name="debezium/shop/rows") as rows:
+            row = pa.table({"body": [b'{"key":{},"value":{"ts_ms":1}}'], "message_group": ["beat"]})
+
+            def told(producer: penstock.Producer, sequence: int) -> dict[str, str]:
+                producer.send_batch(row.append_column("sequence", pa.array([sequence]))).result()
+                synced(tmp_path)
+                return kept_cuts(str(tmp_path / "into")).cuts[-1].places
+
+            before = kept_cuts(str(tmp_path / "into")).cuts[-1].places
+            assert told(stream, sequence_of("binlog.000007", 400, 0, "c")) == before
+            whole = {**before, "debezium/shop": "000007:500"}
+            assert told(stream, between("binlog.000007", 500, 0)) == whole
+            assert told(rows, 1 << 40) == whole
+            assert told(stream, between("binlog.000007", 600, 0)) == whole
+            assert told(stream, between("binlog.000007", 600, 1)) == {**before, "debezium/shop": "000007:600"}
 
 
 def test_two_captures_have_to_stand_between_transactions_both(tmp_path: Path) -> None:

@@ -12,6 +12,11 @@ import pytest
 from penstock.cdc.cuts import align, cut, log, places
 from penstock.cdc.cuts.align import Alignment, Standing
 from penstock.cdc.cuts.cut import Cut, Goal
+from penstock.cdc.debezium import follow as engine_follow
+from penstock.cdc.debezium import outbox as engine_outbox
+from penstock.cdc.debezium import positions as binlog
+from penstock.cdc.debezium import rows as engine_rows
+from penstock.cdc.debezium.outbox import Boundary, RecordOutbox
 from penstock.cdc.delta import merging
 from penstock.cdc.postgres import outbox, positions
 from penstock.cdc.postgres.outbox import Outbox
@@ -24,6 +29,7 @@ pytestmark = pytest.mark.simulation
 
 STEPS = 1_200
 SEEDS = 40
+KINDS = ("postgres", "binlog")
 SEEDS_OF_MUTANTS = 80
 
 
@@ -32,21 +38,26 @@ def small_numbers(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Transactions span batches, and run into the numbers of later ones."""
     patch.setattr(outbox, "BATCH_EVENTS_MAX", 4)
     patch.setattr(positions, "ORDER_BITS", 3)
+    patch.setattr(engine_outbox, "HELD_RECORDS_MAX", 4)
+    patch.setattr(engine_rows, "CHUNK_ROWS_MAX", 3)
+    patch.setattr(engine_follow, "_SIGNALS_S", 3.0)
     yield
 
 
-def played(seed: int) -> World:
-    made = World(seed, databases=1 + (seed % 3 == 0), poison=seed % 4 == 0)
+def played(seed: int, kind: str = "postgres") -> World:
+    kinds = (kind,) if seed % 3 else (kind, "postgres" if seed % 2 else "binlog")
+    made = World(seed, kinds=kinds, poison=seed % 4 == 0)
     made.play(STEPS)
     return made
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("first", range(0, SEEDS, 10))
-def test_every_cut_equals_the_sources(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+def test_every_cut_equals_the_sources(monkeypatch: pytest.MonkeyPatch, first: int, kind: str) -> None:
     with small_numbers(monkeypatch):
         cuts = 0
         for seed in range(first, first + 10):
-            world = played(seed)
+            world = played(seed, kind)
             world.check()
             cuts += len(world.cuts)
         assert cuts > 30
@@ -54,17 +65,19 @@ def test_every_cut_equals_the_sources(monkeypatch: pytest.MonkeyPatch, first: in
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_every_cut_equals_the_sources_in_many_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_cut_equals_the_sources_in_many_worlds(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with small_numbers(monkeypatch):
         for seed in range(1_000, 3_000):
-            played(seed).check()
+            played(seed, kind).check()
 
 
-def test_in_the_end_the_newest_cut_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_the_end_the_newest_cut_has_everything(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with small_numbers(monkeypatch):
         for seed in range(20):
-            world = played(seed)
-            if all(capture._heartbeat for capture in world.captures):
+            world = played(seed, kind)
+            if all(capture.heartbeat for capture in world.captures):
                 world.check_end()
 
 
@@ -151,6 +164,65 @@ def beyond_the_goal(patch: Patch) -> None:
     patch.setattr(align, "any", lambda _: False, raising=False)
 
 
+# Of a capture by Debezium's engine.
+
+
+def place_of_the_last_record(patch: Patch) -> None:
+    """And not of the beginning of its transaction."""
+    add = RecordOutbox.add
+
+    def late(self: RecordOutbox, records: Any, boundary: Boundary, now_s: float) -> bool:
+        ends = [binlog.between(one.source.file, one.source.pos + 1, boundary.number) for one in records]
+        return add(self, records, replace(boundary, number=max([boundary.number, *ends])), now_s)
+
+    patch.setattr(RecordOutbox, "add", late)
+
+
+def open_transaction_sent_with_the_place(patch: Patch) -> None:
+    through = RecordOutbox._through
+
+    def whole(self: RecordOutbox, number: int) -> int:
+        return len(self._held)
+
+    def far(self: RecordOutbox, count: int, boundary: Boundary | None) -> int | None:
+        if count and boundary is not None:
+            boundary = replace(boundary, number=max(boundary.number, self._held[count - 1].sequence | (1 << 14) - 128))
+        return through(self, count, boundary)
+
+    patch.setattr(RecordOutbox, "_before", whole)
+    patch.setattr(RecordOutbox, "_through", far)
+
+
+def before_the_rows_were_read(patch: Patch) -> None:
+    through = RecordOutbox._through
+
+    def early(self: RecordOutbox, count: int, boundary: Boundary | None) -> int | None:
+        self._whole_from = 0
+        return through(self, count, boundary)
+
+    patch.setattr(RecordOutbox, "_through", early)
+
+
+def rows_read_again_in_silence(patch: Patch) -> None:
+    patch.setattr(engine_rows, "rows_go_on_at", lambda rows, position: rows + 1)
+
+
+def rows_that_changes_have_not_caught_up_with(patch: Patch) -> None:
+    patch.setattr(binlog, "has_caught_up", lambda position, rows: True)
+
+
+def amid_a_transaction_of_the_binlog(patch: Patch) -> None:
+    patch.setitem(places.KINDS, "debezium", binlog.place_text)
+
+
+MUTANTS_OF_BINLOGS: list[Callable[[Patch], None]] = [
+    place_of_the_last_record,
+    open_transaction_sent_with_the_place,
+    before_the_rows_were_read,
+    rows_read_again_in_silence,
+    rows_that_changes_have_not_caught_up_with,
+    amid_a_transaction_of_the_binlog,
+]
 MUTANTS: list[Callable[[Patch], None]] = [
     cut_before_the_last_merge,
     newest_versions,
@@ -166,13 +238,17 @@ MUTANTS: list[Callable[[Patch], None]] = [
 ]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.__name__)
-def test_a_world_without_a_guard_is_found_out(monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Patch], None]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "mutant"),
+    [*(("postgres", one) for one in MUTANTS), *(("binlog", one) for one in MUTANTS_OF_BINLOGS)],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
+def test_a_world_without_a_guard_is_found_out(monkeypatch: pytest.MonkeyPatch, kind: str, mutant: Callable[[Patch], None]) -> None:
     with small_numbers(monkeypatch):
         mutant(monkeypatch)
         for seed in range(SEEDS_OF_MUTANTS):
             try:
-                played(seed).check()
+                played(seed, kind).check()
             except AssertionError:
                 return
     raise AssertionError("nobody noticed")

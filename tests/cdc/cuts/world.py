@@ -6,7 +6,6 @@ and the targets are as plain as their promises, and a driver's loop is written o
 
 from __future__ import annotations
 
-import json
 import random
 import struct
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
@@ -28,26 +27,23 @@ from penstock.cdc.postgres.follow import Follower
 from penstock.cdc.postgres.outbox import Outbox, table_of
 from penstock.cdc.postgres.pgoutput import Begin as BeginMessage
 from penstock.cdc.postgres.pgoutput import Column as StreamColumn
-from penstock.cdc.postgres.positions import after, base_of, lsn_of
+from penstock.cdc.postgres.positions import after, base_of, lsn_of, lsn_text
 from penstock.cdc.postgres.stream import Alive, Data
 from penstock.cdc.postgres.values import Conversions
 from penstock.cdc.targets import Owner, Progress, Target, encode_metadata
-from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Buffer, PutMode, Version
+from tests.cdc.cuts.binlog import BinlogCapture, BinlogDatabase
+from tests.cdc.cuts.topic import LIFE, TOPIC, Died, Topic
 
-QUEUES, KEYS, LIFE = 3, 6, 1
-OWNER = Owner("changes", LIFE, "sync")
+KEYS = 6
+OWNER = Owner(TOPIC, LIFE, "sync")
 State = dict[int, str]
 _INT, _TEXT = 23, 25
 
 
 class Lost(Exception):
     """A driver's lease, or the answer of the store."""
-
-
-class Died(Exception):
-    """A capture, at some moment."""
 
 
 @coroutine
@@ -95,8 +91,13 @@ class Database:
         self.log.append(Data(commit, struct.pack(">cBQQq", b"C", 0, commit, self.lsn, 0)))
         self.states[self.lsn] = {name: dict(rows) for name, rows in self.state.items()}
 
-    def at(self, place: int) -> dict[str, State]:
+    @property
+    def end_text(self) -> str:
+        return lsn_text(self.lsn)
+
+    def at(self, text: str) -> dict[str, State]:
         """The state once all that ended there or before was done."""
+        place = lsn_of(text)
         return self.states.get(max((lsn for lsn in self.states if lsn <= place), default=-1), {table: {} for table in self.tables})
 
 
@@ -120,25 +121,6 @@ class _Clock:
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000
-
-
-class Topic:
-    """Entries, and what a look at them shows: the ends of queues, and the last sequence of each capture, of one and the same moment."""
-
-    def __init__(self) -> None:
-        self.queues: dict[int, list[dict[str, Any]]] = {queue: [] for queue in range(QUEUES)}
-        self.named: dict[str, int] = {}
-        self.entry = 0
-
-    def append(self, producer: str, rows: Sequence[tuple[str, bytes]], last: int) -> None:
-        for group, body in rows:
-            self.queues[sum(group.encode()) % QUEUES].append(json.loads(body)["value"])
-        self.named[producer] = last
-        self.entry += 1
-
-    def look(self) -> TopicSnapshot:
-        kept = {queue: (0, len(events)) for queue, events in self.queues.items()}
-        return TopicSnapshot(OWNER.topic, LIFE, kept, self.entry, dict(self.named))
 
 
 class _Producer:
@@ -184,13 +166,14 @@ class Capture:
     """Of one database; each session is a process, which reads the tables that are not there yet, and then follows."""
 
     def __init__(self, database: Database, topic: Topic, chance: random.Random, *, heartbeat: bool) -> None:
-        self.database, self._chance, self._heartbeat = database, chance, heartbeat
+        self.database, self._chance, self.heartbeat = database, chance, heartbeat
         self.name = f"postgres/{database.name}"
         self._producer = _Producer(topic, self.name)
         self._slot_lsn: int | None = None
         self._to_read = list(database.tables)
 
-    def session(self, *, dies: bool) -> None:
+    def session(self, *, dies: bool, write: Callable[[], None]) -> None:
+        """``write``: what others do meanwhile."""
         database = self.database
         envelopes = Envelopes(
             Origin("db", database.name),
@@ -207,9 +190,9 @@ class Capture:
             if dies and self._chance.random() < 0.3:
                 return
             for _ in range(3 if self._to_read else 0):  # the next table is read at a later time
-                draw_transaction(database, self._chance)
+                write()
         whole_from = database.lsn
-        heartbeat = envelopes.heartbeat if self._heartbeat else None
+        heartbeat = envelopes.heartbeat if self.heartbeat else None
         out = Outbox(self._producer, whole_from=lambda: whole_from, heartbeat=heartbeat)  # type: ignore[arg-type]
         said = [one for one in database.log if one.lsn >= self._slot_lsn]
         alive = [Alive(database.lsn, False)] if self._chance.random() < 0.7 else []
@@ -238,11 +221,15 @@ class Capture:
             self._producer.send_batch(table_of(events))
 
 
-def draw_transaction(database: Database, chance: random.Random) -> None:
+def draw_transaction(database: Database | BinlogDatabase, chance: random.Random) -> None:
     size = chance.choice((1, 1, 2, 3, 5, 12))
     database.transaction(
         [
-            (chance.choice(database.tables), chance.randrange(KEYS), None if chance.random() < 0.2 else f"{database.lsn}.{number}")
+            (
+                chance.choice(database.tables),
+                chance.randrange(KEYS),
+                None if chance.random() < 0.2 else f"{database.commits}.{number}",
+            )
             for number in range(size)
         ]
     )
@@ -326,11 +313,12 @@ class Record:
 class World:
     """All of it, from one seed."""
 
-    def __init__(self, seed: int, *, databases: int = 1, poison: bool = False) -> None:
+    def __init__(self, seed: int, *, kinds: Sequence[str] = ("postgres",), poison: bool = False) -> None:
+        """``kinds`` of the sources, one or two: postgres, or binlog."""
         self.chance = random.Random(seed)
-        names = ["abc", "xyz"][:databases]
-        self.topic, self.databases = Topic(), [Database(name, tuple(f"{name}_{one}" for one in name)) for name in names]
-        self.captures = [Capture(one, self.topic, self.chance, heartbeat=self.chance.random() < 0.5) for one in self.databases]
+        self.topic = Topic()
+        self.captures = [self._capture(name, kind) for name, kind in zip(("abc", "xyz"), kinds, strict=False)]
+        self.databases = [capture.database for capture in self.captures]
         tables = [table for database in self.databases for table in database.tables]
         self.targets, self.store, self.record = Targets(tables), Store(self.chance, self.stand_still), Record()
         self.poisoned = self.chance.choice(tables) if poison else None
@@ -342,6 +330,15 @@ class World:
             for _ in range(self.chance.randrange(1, 4)):
                 draw_transaction(database, self.chance)
 
+    def _capture(self, name: str, kind: str) -> Capture | BinlogCapture:
+        tables, heartbeat = tuple(f"{name}_{one}" for one in name), self.chance.random() < 0.5
+        if kind == "postgres":
+            return Capture(Database(name, tables), self.topic, self.chance, heartbeat=heartbeat)
+        return BinlogCapture(BinlogDatabase(name, tables, self.chance), self.topic, self.chance, heartbeat=heartbeat)
+
+    def _session(self, capture: Capture | BinlogCapture, *, dies: bool) -> None:
+        capture.session(dies=dies, write=lambda: draw_transaction(capture.database, self.chance))
+
     def play(self, steps: int) -> None:
         """So many steps of everybody, and then all that is left, by one driver alone."""
         chance = self.chance
@@ -350,7 +347,7 @@ class World:
             if kind < 0.05:
                 draw_transaction(chance.choice(self.databases), chance)
             elif kind < 0.08:
-                chance.choice(self.captures).session(dies=chance.random() < 0.6)
+                self._session(chance.choice(self.captures), dies=chance.random() < 0.6)
             elif kind < 0.083 and self.drivers:
                 self.drivers.pop(chance.randrange(len(self.drivers))).close()  # killed
             elif kind < 0.10 and not self.drivers:
@@ -365,7 +362,7 @@ class World:
             driver.close()
         for capture in self.captures:
             draw_transaction(capture.database, chance)
-            capture.session(dies=False)
+            self._session(capture, dies=False)
         for _ in range(20):  # until no answer is lost
             self.drivers = [self.driver(rounds=1)]
             while self.drivers:
@@ -507,7 +504,7 @@ class World:
             for capture in self.captures:
                 if capture.name not in cut.positions:
                     continue
-                wanted = capture.database.at(lsn_of(cut.places[capture.name]))
+                wanted = capture.database.at(cut.places[capture.name])
                 for table, rows in wanted.items():
                     if table in cut.tables:
                         assert self.targets.versions[table][cut.tables[table].version].rows == rows, (cut, table)
@@ -520,7 +517,7 @@ class World:
         assert self.cuts
         last = self.cuts[-1]
         for capture in self.captures:
-            assert lsn_of(last.places[capture.name]) == capture.database.lsn
+            assert last.places[capture.name] == capture.database.end_text
         assert last.ends == self.topic.look().end.queues
 
 

@@ -12,14 +12,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.cdc.debezium import outbox as debezium_outbox
 from penstock.cdc.debezium import source
 from penstock.cdc.debezium.errors import HistoryLost
 from penstock.cdc.debezium.follow import boundary
 from penstock.cdc.debezium.history import History
 from penstock.cdc.debezium.java import find_jvm, java_version
-from penstock.cdc.debezium.outbox import RecordOutbox
-from penstock.cdc.debezium.positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, sequence_of
+from penstock.cdc.debezium.outbox import Boundary, RecordOutbox
+from penstock.cdc.debezium.positions import (
+    FILE_BITS,
+    POS_BITS,
+    ROW_BITS,
+    between,
+    file_number,
+    has_caught_up,
+    is_between,
+    place_text,
+    reading_of,
+    rows_go_on_at,
+    sequence_of,
+)
 from penstock.cdc.debezium.records import Schemas, heartbeat_ms, record_of, schemas_of, truncated
+from penstock.cdc.debezium.records import heartbeat as make_beat
 from penstock.cdc.debezium.rows import RowsReader
 from penstock.cdc.debezium.state import EngineState, EngineStates, RowsChunk
 from penstock.cdc.events.debezium import decode_event, parse_change
@@ -33,7 +47,7 @@ from penstock.log.stores import open_store
 PLACES = st.tuples(
     st.integers(0, (1 << FILE_BITS) - 1),
     st.integers(0, (1 << POS_BITS) - 1),
-    st.integers(0, (1 << ROW_BITS) - 1),
+    st.integers(0, (1 << ROW_BITS) - 65),
     st.sampled_from("dc"),
 )
 
@@ -48,6 +62,30 @@ def test_sequences_are_ordered_as_places_are(one: tuple[int, int, int, str], oth
 
     assert 0 <= number(one) < 1 << 63
     assert (number(one) < number(other)) == (ordered(one) < ordered(other))
+
+
+@given(PLACES, st.integers(0, (1 << FILE_BITS) - 1), st.integers(4, (1 << POS_BITS) - 1), st.integers(0, 1000))
+def test_a_place_lies_behind_all_changes_before_it_and_before_all_others(
+    change: tuple[int, int, int, str], file: int, pos: int, reading: int
+) -> None:
+    number, other = between(f"binlog.{file:06}", pos, reading), sequence_of(f"binlog.{change[0]:06}", *change[1:])
+    assert 0 <= number < 1 << 63
+    assert (other < number) == (change[:2] < (file, pos))
+    assert is_between(number)
+    assert not is_between(other)
+    assert place_text(number) == f"{file:06}:{pos}"
+    assert not is_between(-1)
+
+
+def test_rows_begin_another_reading_where_a_place_has_caught_up() -> None:
+    first = rows_go_on_at(-1, -1)
+    assert first == 0
+    assert rows_go_on_at(10, between("b.1", 50, 0)) == 1 << 40
+    assert rows_go_on_at(10, sequence_of("b.1", 50, 0, "u")) == 11
+    assert rows_go_on_at(1 << 40, between("b.1", 50, 0)) == (1 << 40) + 1
+    assert reading_of(1 << 40) == 1
+    assert not has_caught_up(between("b.1", 50, 0), 1 << 40)
+    assert has_caught_up(between("b.1", 50, 1), 1 << 40)
 
 
 @pytest.mark.parametrize(
@@ -188,10 +226,11 @@ class Sent:
     """A producer that keeps the sequences of its batches."""
 
     def __init__(self, last_sequence: int) -> None:
-        self.last_sequence, self.batches = last_sequence, list[list[int]]()
+        self.last_sequence, self.batches, self.through = last_sequence, list[list[int]](), list[int | None]()
 
-    def send_batch(self, table: Any) -> Any:
+    def send_batch(self, table: Any, *, through: int | None = None) -> Any:
         self.batches.append(table.column("sequence").to_pylist())
+        self.through.append(through)
         return SimpleNamespace(done=lambda: True, result=lambda: None)
 
 
@@ -199,22 +238,76 @@ def records(*places: int) -> list[Any]:
     return [record_of(b'{"id":7}', told("u", pos=pos), KNOWN, "0") for pos in places]
 
 
+def place(pos: int, reading: int = 0) -> Boundary:
+    return Boundary(f"at {pos}", between("mysql-bin.000003", pos, reading))
+
+
 def test_what_an_earlier_life_has_sent_is_left_out() -> None:
     (_, second, _) = records(10, 20, 30)
     producer = Sent(second.sequence)
     outbox = RecordOutbox(producer)  # type: ignore[arg-type]
-    assert outbox.send(records(10, 20, 30), "after")
+    assert outbox.add(records(10, 20, 30), place(50), 0.0)
     outbox.settle()
     assert (len(producer.batches), len(producer.batches[0])) == (1, 1)
-    assert (outbox.events, outbox.duplicates, outbox.offset) == (1, 2, "after")
+    assert (outbox.events, outbox.duplicates, outbox.offset) == (1, 2, "at 50")
+
+
+def opened(producer: Sent, *, whole_from: int = 4, heartbeat: bool = False, reading: int = 0) -> RecordOutbox:
+    beat = (lambda number: make_beat("p", number, 7)) if heartbeat else None
+    return RecordOutbox(producer, whole_from=place(whole_from, reading).number, heartbeat=beat)  # type: ignore[arg-type]
+
+
+def test_the_changes_of_a_transaction_wait_for_its_end() -> None:
+    producer = Sent(-1)
+    outbox = opened(producer)
+    outbox.add(records(10, 20, 30), place(15), 0.0)
+    assert (len(producer.batches[0]), producer.through) == (1, [place(15).number])
+    assert not outbox.tick(1.0)
+    outbox.add([], place(50), 1.0)
+    assert (len(producer.batches[1]), producer.through[1]) == (2, place(50).number)
+
+
+def test_they_wait_neither_for_long_nor_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Sent(-1)
+    outbox = opened(producer)
+    outbox.add(records(10), place(5), 0.0)
+    outbox.add([], place(5), 1.5)
+    assert outbox.tick(2.0)
+    monkeypatch.setattr(debezium_outbox, "HELD_RECORDS_MAX", 2)
+    outbox.add(records(20, 30), place(5), 3.0)
+    assert producer.through == [None, None]
+    outbox.settle()
+    assert outbox.offset == "at 5"
+
+
+def test_no_place_is_named_before_that_of_the_rows_nor_behind_what_was_sent() -> None:
+    producer = Sent(-1)
+    outbox = opened(producer, whole_from=40)
+    outbox.add(records(10), place(20), 0.0)
+    outbox.add(records(30), place(40), 0.0)
+    outbox.add(records(50), place(45), 0.0)
+    assert outbox.tick(9.0)
+    outbox.add([], place(45), 9.0)
+    assert producer.through == [None, place(40).number, None]
+
+
+def test_a_heartbeat_tells_a_place_once_for_each_reading() -> None:
+    producer = Sent(-1)
+    outbox = opened(producer, heartbeat=True)
+    for _ in range(2):
+        outbox.add([], place(20), 0.0)
+    assert (producer.batches, producer.through) == ([[place(20).number]], [place(20).number])
+    again = Sent(place(20).number)
+    opened(again, heartbeat=True, reading=1).add([], place(20, 1), 0.0)
+    assert again.through == [place(20, 1).number]
 
 
 def test_two_changes_at_one_place_are_refused() -> None:
     """As those of a transaction that MySQL has written compressed."""
     outbox = RecordOutbox(Sent(-1))  # type: ignore[arg-type]
-    outbox.send(records(10), "x")
+    outbox.add(records(10), place(20), 0.0)
     with pytest.raises(DataDamaged, match="one position") as caught:
-        outbox.send(records(10), "x")
+        outbox.add(records(10), place(20), 0.0)
     assert "binlog_transaction_compression" in str(caught.value.hint)
 
 
@@ -295,7 +388,9 @@ class Keys:
 def planned(chunk: RowsChunk, last_sequence: int, *, resumable: bool = True) -> tuple[EngineState, str]:
     """What is read after a kill, and how."""
     server: Any = Keys(resumable)
-    reader = RowsReader("mariadb", "p", server, Sent(last_sequence), None, None, reached=lambda point: None)  # type: ignore[arg-type]
+    reader = RowsReader(
+        "mariadb", "p", server, Sent(last_sequence), None, None, followed=-1, reached=lambda point: None  # type: ignore[arg-type]
+    )  # fmt: skip
     state, more = reader.plan(EngineState("l", "mariadb", "s", "{}", 1, ("a.b", "a.c"), (), chunk))
     return state, more["snapshot.select.statement.overrides.a.b"]
 
