@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.servers import die_with_parent, free_port
 from tests.waiting import wait_until
@@ -51,6 +51,8 @@ def find_mariadb_and_driver() -> Path:
 class MariaDBServer:
     """One server on a loopback port. Use `mariadb_server`."""
 
+    kind = "mariadb"
+
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
         self.folder, self._settings = folder, settings
         self.port = free_port()
@@ -59,7 +61,7 @@ class MariaDBServer:
     @property
     def url(self) -> str:
         """For captures, without the password."""
-        return f"mariadb://{USER}@127.0.0.1:{self.port}"
+        return f"{self.kind}://{USER}@127.0.0.1:{self.port}"
 
     def connect(self, **options: Any) -> Any:
         """A connection of the superuser, whose statements are committed at once."""
@@ -129,9 +131,9 @@ class MariaDBServer:
                 start_new_session=True,
                 cwd=self.folder,
             )
-        wait_until(lambda: process.poll() is not None or self._answers(), "MariaDB answers", timeout_s=_START_S)
+        wait_until(lambda: process.poll() is not None or self._answers(), f"{self.kind} answers", timeout_s=_START_S)
         if process.poll() is not None:
-            raise RuntimeError(f"MariaDB did not start:\n{self.log.read_text()[-2000:]}")
+            raise RuntimeError(f"{self.kind} did not start:\n{self.log.read_text()[-2000:]}")
 
     def _answers(self) -> bool:
         with socket.socket(socket.AF_UNIX) as probe:
@@ -174,15 +176,26 @@ class MariaDBServer:
         self.run(f"CREATE USER {name}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'", f"GRANT {rights} ON *.* TO {name}@'127.0.0.1'")
 
 
+Server = TypeVar("Server", bound=MariaDBServer)
+
+
 @contextlib.contextmanager
 def mariadb_server(**settings: str) -> Iterator[MariaDBServer]:
     """A server with a row binlog and these settings (``binlog_format="…"``), a database ``shop`` and the user, until the block ends."""
-    folder = Path(tempfile.mkdtemp(prefix="penstock-mariadb-"))
+    with serving(MariaDBServer, settings) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def serving(kind: type[Server], settings: dict[str, str]) -> Iterator[Server]:
+    """A server of one kind, likewise."""
+    folder = Path(tempfile.mkdtemp(prefix=f"penstock-{kind.kind}-"))
     try:
-        server = MariaDBServer(folder, {name.replace("_", "-"): value for name, value in settings.items()})
+        server = kind(folder, {name.replace("_", "-"): value for name, value in settings.items()})
         server.create()
         try:
             server.start()
+            server.run("CREATE DATABASE IF NOT EXISTS shop")
             server.make_user()
             yield server
         finally:

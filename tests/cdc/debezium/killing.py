@@ -1,6 +1,6 @@
 """A capture of a MariaDB whose writers never rest: killed again and again, as is the server; and what must have become of its events.
 
-python -m tests.cdc.debezium.killing --kills 100
+python -m tests.cdc.debezium.killing --kills 100 [--source mysql]
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cdc.debezium.judge import check_stream, comparable, events_of, folded, selected
 from tests.cdc.debezium.writers import LOAD, SCHEMA, Writers
 from tests.mariadb_server import PASSWORD, MariaDBServer, mariadb_server
+from tests.mysql_server import find_mysql_driver, mysql_server
 from tests.servers import die_with_parent
 from tests.tree import ROOT
 from tests.waiting import wait_until
@@ -42,6 +43,7 @@ POINTS = (
 )
 """Where a capture is killed, and the how manyeth time that it is there; in this order, as most come once."""
 OF_STREAM = ("batch sent", "batch durable", "place saved")
+SERVERS: dict[str, Callable[..., AbstractContextManager[MariaDBServer]]] = {"mariadb": mariadb_server, "mysql": mysql_server}
 PATIENCE_S = 300.0
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -Xlog:disable"
 """A process lives for seconds here: compiling much is not worth it."""
@@ -70,6 +72,8 @@ class Run:
     def process(self, fatal: str = "never", *options: str) -> Iterator[subprocess.Popen[bytes]]:
         url = f"{self.server.url}/shop"
         where = ["--topic", "changes", "--lake", self.lake]
+        if self.server.kind == "mysql":
+            where += ["--driver-jar", str(find_mysql_driver())]
         command = [
             sys.executable,
             "-m",
@@ -77,7 +81,7 @@ class Run:
             str(self.journal),
             fatal,
             "100",
-            "mariadb",
+            self.server.kind,
             url,
             *where,
             *options,
@@ -140,11 +144,11 @@ class Run:
 
 
 @contextmanager
-def running(folder: Path, chance: random.Random, java: str = QUICK_JAVA) -> Iterator[Run]:
+def running(folder: Path, chance: random.Random, java: str = QUICK_JAVA, kind: str = "mariadb") -> Iterator[Run]:
     """A server whose writers never rest, until the block ends. Then all that it says must be in the topic, each once and in order, and make the
     tables that it has.
     """
-    with mariadb_server(max_binlog_size="262144") as server:
+    with SERVERS[kind](max_binlog_size="262144") as server:
         server.run("USE shop", *SCHEMA)
         with server.connect(database="shop") as connection, connection.cursor() as cursor:
             for statement in LOAD:
@@ -180,23 +184,23 @@ def check(run: Run) -> None:
     assert all(kinds[op] > 5 for op in "rcud"), kinds
 
 
-def archived_classes(folder: Path) -> str:
+def archived_classes(folder: Path, kind: str) -> str:
     """Options of a Java that finds the classes that a capture loads in an archive, made by a capture that nobody kills."""
     archive = folder / "classes.jsa"
-    with mariadb_server() as server:
+    with SERVERS[kind]() as server:
         server.run("USE shop", *SCHEMA, "INSERT INTO orders VALUES (1, 0, NULL, NULL, NULL, NULL)")
         Run(server, folder, random.Random(0), f"{QUICK_JAVA} -XX:ArchiveClassesAtExit={archive}").finish()
     return f"{QUICK_JAVA} -XX:SharedArchiveFile={archive}"
 
 
-def campaign(folder: Path, chance: random.Random, kills: int) -> Counter[tuple[str, str]]:
+def campaign(folder: Path, chance: random.Random, kills: int, kind: str) -> Counter[tuple[str, str]]:
     """Kills at each of the points, then at random until there were so many; the topic is compared at the end of each 34 or so."""
     total: Counter[tuple[str, str]] = Counter()
-    java = archived_classes(folder)
+    java = archived_classes(folder, kind)
     while total.total() < kills:
         part = folder / f"part-{total.total()}"
         part.mkdir()
-        with running(part, chance, java) as run:
+        with running(part, chance, java, kind) as run:
             for point in POINTS:
                 run.die_at(point)
             while run.killed.total() < min(34, kills - total.total()):
@@ -211,10 +215,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--source", choices=sorted(SERVERS), default="mariadb", help="mysql: see tests/mysql_server.py")
     options = parser.parse_args(arguments)
     sys.stdout.write(f"seed {options.seed}\n")
     with tempfile.TemporaryDirectory(prefix="penstock-killing-") as folder:
-        killed = campaign(Path(folder), random.Random(options.seed), options.kills)
+        killed = campaign(Path(folder), random.Random(options.seed), options.kills, options.source)
     for (process, point), count in sorted(killed.items()):
         sys.stdout.write(f"{count:5} {process}: {point}\n")
 

@@ -19,11 +19,12 @@ SCHEMA = (
 )
 ROWS = 300
 """Of each table at the beginning."""
+_NUMBERS = f"WITH RECURSIVE numbers (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM numbers WHERE seq < {ROWS}) SELECT"
 LOAD = (
-    f"INSERT INTO orders SELECT seq, 0, concat('customer ', seq), seq / 7, repeat('x', 100), NOW(6) FROM seq_1_to_{ROWS}",
-    f"INSERT INTO `lines` SELECT seq DIV 3, seq MOD 3, concat('article ', seq), unhex(md5(seq)) FROM seq_1_to_{ROWS}",
-    f"INSERT INTO codes SELECT concat('k', seq), 'first', seq / 3, repeat('y', 200) FROM seq_1_to_{ROWS}",
-    f"INSERT INTO visits (seen) SELECT seq FROM seq_1_to_{ROWS}",
+    f"INSERT INTO orders {_NUMBERS} seq, 0, concat('customer ', seq), seq / 7, repeat('x', 100), NOW(6) FROM numbers",
+    f"INSERT INTO `lines` {_NUMBERS} seq DIV 3, seq MOD 3, concat('article ', seq), unhex(sha2(seq, 256)) FROM numbers",
+    f"INSERT INTO codes {_NUMBERS} concat('k', seq), 'first', seq / 3, repeat('y', 200) FROM numbers",
+    f"INSERT INTO visits (seen) {_NUMBERS} seq FROM numbers",
 )
 _KEYS = 2 * ROWS
 _PAUSE_S = 0.02
@@ -32,7 +33,7 @@ STEPS: tuple[tuple[str, float], ...] = (
     ("UPDATE orders SET version = version + 1, amount = amount + 1, changed = NOW(6) WHERE id BETWEEN %(k)s AND %(k)s + 8", 6),
     ("UPDATE orders SET version = version + 1, note = %(long)s WHERE id = %(k)s", 3),
     ("DELETE FROM orders WHERE id = %(k)s", 3),
-    ("INSERT IGNORE INTO `lines` VALUES (%(k)s DIV 3, %(n)s MOD 5, %(t)s, unhex(md5(%(t)s)))", 5),
+    ("INSERT IGNORE INTO `lines` VALUES (%(k)s DIV 3, %(n)s MOD 5, %(t)s, unhex(sha2(%(t)s, 256)))", 5),
     ("UPDATE `lines` SET article = %(t)s WHERE order_id = %(k)s DIV 3", 4),
     ("UPDATE IGNORE `lines` SET order_id = -order_id WHERE order_id = %(k)s DIV 3 AND line = 1", 3),
     ("DELETE FROM `lines` WHERE order_id = %(k)s DIV 3 AND line = 2", 2),
@@ -46,7 +47,7 @@ STEPS: tuple[tuple[str, float], ...] = (
         1,
     ),
     ("TRUNCATE visits", 0.5),
-    ("ALTER TABLE orders ADD COLUMN IF NOT EXISTS extra%(few)s INT", 0.3),
+    ("ALTER TABLE orders ADD COLUMN extra%(few)s INT", 0.3),
     ("ALTER TABLE orders ALTER COLUMN customer SET DEFAULT %(t)s", 0.2),
     ("CREATE TABLE IF NOT EXISTS later%(few)s (id INT PRIMARY KEY, said VARCHAR(60))", 0.3),
     ("INSERT IGNORE INTO later%(few)s VALUES (%(k)s, %(t)s)", 2),
