@@ -149,7 +149,7 @@ soak: $(INSTALLED) servers ## the same for long (MINUTES=60)
 	$(PY) -m tests.processes.consuming.chaos --minutes $(or $(MINUTES),60) $(ARGS)
 
 .PHONY: cuts
-cuts: $(INSTALLED) postgres ## cuts of a shop that never closes, beneath captures and syncs that are killed: each equals the source (CUTS=1000, ARGS="--seed 7")
+cuts: $(INSTALLED) postgres mariadb ## cuts of a shop that never closes, beneath captures and syncs that are killed: each equals the source (CUTS=1000, ARGS="--seed 7 --source mariadb")
 	$(PY) -m tests.cdc.cuts.campaign --cuts $(or $(CUTS),1000) $(ARGS)
 
 .PHONY: sync-soak

@@ -28,9 +28,9 @@ class Boundary:
     """A place in the log between two transactions: all before it has come out of the engine."""
 
     offset: str
-    """In the connector's own words."""
+    """The connector's own words for it."""
     number: int
-    """As a sequence (`positions.between`)."""
+    """The sequence that names it (`positions.between`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,47 +1,33 @@
 """Cuts of a shop that never closes, beneath captures and syncs that are killed again and again: at each cut all tables are as of one place.
 
-python -m tests.cdc.cuts.campaign --cuts 1000 --seed 7
+python -m tests.cdc.cuts.campaign --cuts 1000 --seed 7 [--source mariadb]
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psycopg
-
 import penstock
 from penstock.cdc.cuts.cut import Cut, NoCut
 from penstock.cdc.cuts.reading import kept_cuts
-from penstock.cdc.postgres.positions import lsn_of
-from tests.cdc.cuts.shop import (
-    PAUSE_LOCK,
-    SCHEMA,
-    TABLES,
-    Judge,
-    Shoppers,
-    check_books,
-    ends_of_transactions,
-    exported_sums,
-    sums_of,
-    transactions_in,
-)
-from tests.postgres_server import PostgresServer, postgres_server
+from tests.cdc.cuts.shop import TABLES, Done, Judge, Place, Shoppers, check_books, sums_of, transactions_in
+from tests.cdc.cuts.sources import KINDS, Source, source
 from tests.servers import die_with_parent
 from tests.tree import ROOT
 from tests.waiting import wait_until
 
 PATIENCE_S = 180.0
-OF_CAPTURE = ("chunk sent", "chunk durable", "table done", "batch sent", "batch durable", "confirmed")
 OF_SYNC = tuple(
     f"{moment} {step}"
     for step, moments in {
@@ -71,18 +57,18 @@ class Played:
 class Shop:
     """One database, one topic and one folder of targets, with a process for the capture and one for the sync."""
 
-    def __init__(self, server: PostgresServer, folder: Path, chance: random.Random) -> None:
-        self.server, self.folder, self.chance = server, folder, chance
+    def __init__(self, source: Source, folder: Path, chance: random.Random) -> None:
+        self.source, self.folder, self.chance = source, folder, chance
         self.lake, self.into = str(folder / "lake"), str(folder / "into")
-        self.snapshots: dict[int, tuple[object, int]] = {}
+        self.snapshots: dict[Place, Done] = {}
         self.killed = Counter[str]()
 
     @contextmanager
     def process(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        command = [*die_with_parent(), sys.executable, "-m", *arguments]
+        environment = {**os.environ, **self.source.environment()}
         with (self.folder / "errors").open("ab") as errors:
-            process = subprocess.Popen(
-                [*die_with_parent(), sys.executable, "-m", *arguments], cwd=ROOT, stdout=errors, stderr=errors
-            )
+            process = subprocess.Popen(command, cwd=ROOT, stdout=errors, stderr=errors, env=environment)
         try:
             yield process
         finally:
@@ -90,8 +76,8 @@ class Shop:
             process.wait()
 
     def capture(self, fatal: str = "never", *options: str) -> tuple[str, ...]:
-        where = ("postgres", self.server.dsn, "--topic", "changes", "--lake", self.lake, "--heartbeat")
-        return ("tests.cdc.postgres.worker", str(self.folder / "journal"), fatal, "60", *where, *options)
+        where = ("--topic", "changes", "--lake", self.lake, "--heartbeat")
+        return (self.source.worker, str(self.folder / "journal"), fatal, "60", *self.source.capture(), *where, *options)
 
     def sync(self, fatal: str = "never", *once: str) -> tuple[str, ...]:
         return ("tests.cdc.cuts.driver", self.lake, self.into, fatal, str(self.chance.choice((100, 1000))), *once)
@@ -106,22 +92,15 @@ class Shop:
             return None
 
     def look(self, name: str) -> None:
-        """A snapshot of the server's own at a place that a cut is made of: writers rest until it is there."""
-        with psycopg.connect(self.server.dsn, autocommit=True) as connection:
-            connection.execute("SELECT pg_advisory_lock(%s)", (PAUSE_LOCK,))
-            row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
-            assert row is not None
-            lsn, sums = exported_sums(self.server.dsn, name)
-            self.snapshots[lsn] = sums
-            with self.process(*self.capture("never", "--once")) as capture:
-                assert capture.wait(PATIENCE_S) == 0, self.said()
-            with self.process(*self.sync("never", "once")) as sync:
-                assert sync.wait(PATIENCE_S) == 0, self.said()
+        """A snapshot of the server's own at a place that a cut is made of; writers rest until it is there."""
+        place, sums = self.source.snapshot(name)
+        self.snapshots[place] = sums
+        self.catch_up()
 
     def round(self, cuts: int) -> None:
         """Both run until there are so many more cuts, or one of them dies at a point; whoever lives is killed then."""
         before = 0 if (newest := self.newest()) is None else newest.number
-        fatal = f"{self.chance.choice(OF_CAPTURE)}:{self.chance.randint(1, 6)}" if self.chance.random() < 0.5 else "never"
+        fatal = f"{self.chance.choice(self.source.points)}:{self.chance.randint(1, 6)}" if self.chance.random() < 0.5 else "never"
         step = f"{self.chance.choice(OF_SYNC)}:{self.chance.randint(1, 8)}" if self.chance.random() < 0.5 else "never"
         with ExitStack() as stack:
             capture = stack.enter_context(self.process(*self.capture(fatal)))
@@ -139,41 +118,63 @@ class Shop:
                     process.send_signal(signal.SIGKILL)
                 self.killed[f"{name}, {'any moment' if code is None else point.partition(':')[0]}"] += 1
 
-    def finish(self) -> None:
+    def catch_up(self) -> None:
+        """Let the targets be what the source is."""
         with self.process(*self.capture("never", "--once")) as capture:
             assert capture.wait(PATIENCE_S) == 0, self.said()
         with self.process(*self.sync("never", "once")) as sync:
             assert sync.wait(PATIENCE_S) == 0, self.said()
 
 
-def play(folder: Path, chance: random.Random, *, cuts: int, rounds: int, looks: int, draw: int) -> Played:
+def play(
+    folder: Path,
+    chance: random.Random,
+    *,
+    cuts: int,
+    rounds: int,
+    looks: int,
+    draw: int,
+    kind: str = "postgres",
+    tell: Callable[[str], None] = lambda line: None,
+) -> Played:
     """Let a shop run until there are so many cuts and rounds, and judge cuts that are drawn. What was seen."""
-    with postgres_server() as server, psycopg.connect(server.dsn, autocommit=True) as connection:
-        connection.execute(SCHEMA)
-        shop = Shop(server, folder, chance)
-        with shop.process(*shop.capture("slot created:1")) as capture:
+    with source(kind) as given:
+        shop = Shop(given, folder, chance)
+        with shop.process(*shop.capture(f"{given.begun}:1")) as capture:
             assert capture.wait(PATIENCE_S) == -signal.SIGKILL, shop.said()
-        wait_until(lambda: not connection.execute("SELECT FROM pg_replication_slots WHERE active").fetchall(), "the slot is let go")
-        connection.execute("SELECT pg_copy_logical_replication_slot('penstock', 'judge')")
-        with Shoppers(server.dsn, count=2, seed=chance.randrange(10_000)).shopping():
+        given.watch()
+        shoppers = Shoppers(given.connect, given.id_of, count=2, seed=chance.randrange(10_000))
+        with shoppers.shopping():
             played = 0
             while played < rounds or (newest := shop.newest()) is None or newest.number < cuts:
                 shop.round(chance.randint(1, max(1, 2 * cuts // rounds)))
+                assert shoppers.lives
                 if played * looks >= len(shop.snapshots) * rounds and len(shop.snapshots) < looks:
-                    shop.look(f"look_{played}")
+                    with shoppers.resting():
+                        shop.look(f"look_{played}")
                 played += 1
-        shop.finish()
-        everything = connection.execute("SELECT xid FROM ledger").fetchall()
-        ends = ends_of_transactions(server.dsn, "judge")
-        judge = Judge(ends, shop.snapshots, frozenset(xid for (xid,) in everything))  # type: ignore[arg-type]
+                tell(f"{'no' if (newest := shop.newest()) is None else newest.number} cuts, {shop.killed.total()} kills")
+        shop.catch_up()
+        judge = Judge(given.ends(), shop.snapshots, frozenset(ids_in(given)))
     return judged(shop, judge, chance, draw)
+
+
+def ids_in(given: Source) -> list[int]:
+    """All transactions of the ledger."""
+    connection = given.connect()
+    try:
+        cursor = connection.cursor()
+        cursor.execute("SELECT xid FROM ledger")
+        return [one for (one,) in cursor.fetchall()]
+    finally:
+        connection.close()
 
 
 def judged(shop: Shop, judge: Judge, chance: random.Random, draw: int) -> Played:
     """Compare drawn cuts, and the newest, with what the server says."""
     kept = kept_cuts(shop.into).cuts
     seen = Played(len(kept), transactions=len(judge.all), killed=shop.killed)
-    places = [lsn_of(cut.places["postgres/penstock"]) for cut in kept]
+    places = [shop.source.place_of(cut.places[shop.source.name]) for cut in kept]
     assert places == sorted(places)
     by_snapshot = [number for number, place in enumerate(places) if judge.same_as(place)]
     drawn = {*chance.sample(range(len(kept)), min(draw, len(kept))), *by_snapshot[-draw:], len(kept) - 1}
@@ -195,14 +196,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cuts", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--source", choices=KINDS, default="postgres", help="mysql: see tests/mysql_server.py")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-cuts-") as folder:
         chance = random.Random(given.seed)
-        seen = play(Path(folder), chance, cuts=given.cuts, rounds=given.rounds, looks=20, draw=given.cuts)
+        seen = play(
+            Path(folder),
+            chance,
+            cuts=given.cuts,
+            rounds=given.rounds,
+            looks=20,
+            draw=given.cuts,
+            kind=given.source,
+            tell=lambda line: print(line, flush=True),
+        )
     print(f"{seen.transactions:,} transactions, {seen.cuts:,} cuts, {seen.checked:,} drawn and equal to the source;")
-    print(f"{seen.with_snapshot:,} of them compared with a snapshot that the server exported. Killed:")
+    print(f"{seen.with_snapshot:,} of them compared with a snapshot of the server's own. Killed:")
     for who, times in sorted(seen.killed.items()):
         print(f"  {who:32} {times:4}")
 

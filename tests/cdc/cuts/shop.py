@@ -1,38 +1,23 @@
-"""A shop whose transactions touch several tables, and what must be true of it between any two of them."""
+"""A shop whose transactions touch several tables, and what must be true of it between any two of them. In SQL that all databases here speak."""
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import psycopg
 import pyarrow as pa
 
-from penstock.cdc.postgres.pgoutput import Begin, Commit, decode
-from penstock.cdc.postgres.positions import lsn_of
-
-TABLES = ("customers", "ledger", "lines", "orders")
-SCHEMA = """
-CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL);
-CREATE TABLE orders (id int PRIMARY KEY, customer int NOT NULL REFERENCES customers, amount numeric(12,2) NOT NULL, note text);
-CREATE TABLE lines (orderid int REFERENCES orders ON DELETE CASCADE, line int, article text, amount numeric(12,2), PRIMARY KEY (orderid, line));
-CREATE TABLE ledger (xid bigint PRIMARY KEY, orders numeric(12,2) NOT NULL, lines int NOT NULL);
-ALTER TABLE orders ALTER note SET STORAGE EXTERNAL;
-INSERT INTO customers SELECT g, 'c' || g FROM generate_series(1, 20) g;
-INSERT INTO orders SELECT g, 1 + g % 20, g, repeat(md5(g::text), 80) FROM generate_series(1, 200) g;
-INSERT INTO lines SELECT g, 1, 'a' || g, g FROM generate_series(1, 200) g;
-INSERT INTO ledger SELECT 0, (SELECT sum(amount) FROM orders), (SELECT count(*) FROM lines);
-"""
-PAUSE_LOCK = 7
+TABLES = ("customers", "items", "ledger", "orders")
+CUSTOMERS, ORDERS = 20, 200
+"""Of each at the beginning."""
 LARGE_ROWS = 150
 """Of a transaction that spans several batches of a capture's worker."""
 _KEYS = 400
-_TAKE = "SELECT pg_advisory_xact_lock_shared(%s)"
 _STEPS = (
     ("new", 8),
     ("pay", 8),
@@ -42,14 +27,124 @@ _STEPS = (
     ("customer", 2),
     ("large", 0.4),
 )
+Done = tuple[Decimal, int]
+"""What a step adds to the sum of orders, and to the number of items."""
+NOTHING: Done = (Decimal(0), 0)
+
+
+class Shopper(threading.Thread):
+    """Transactions that keep the shop's books: each says in the ledger what it does to the sums."""
+
+    def __init__(self, connect: Callable[[], Any], id_of: Callable[[Any, random.Random], int], seed: int, pause_s: float) -> None:
+        """``connect`` opens a connection, a transaction at a time; ``id_of`` gives the number of the one that is open."""
+        super().__init__()
+        self._connect, self._id_of, self._chance, self._pause_s = connect, id_of, random.Random(seed), pause_s
+        self.stop = threading.Event()
+        self.busy = threading.Lock()
+        """Is held during a transaction."""
+
+    def run(self) -> None:
+        connection = self._connect()
+        try:
+            while not self.stop.wait(self._pause_s):
+                with self.busy:
+                    try:
+                        self._transaction(connection.cursor())
+                        (connection.rollback if self._chance.random() < 0.05 else connection.commit)()
+                    except self._refused:
+                        connection.rollback()
+        finally:
+            connection.close()
+
+    @property
+    def _refused(self) -> tuple[type[Exception], ...]:
+        """A deadlock, or a key that another has taken."""
+        import psycopg
+        import pymysql
+
+        return psycopg.DatabaseError, pymysql.IntegrityError, pymysql.OperationalError
+
+    def _transaction(self, cursor: Any) -> None:
+        chance, amount, lines = self._chance, *NOTHING
+        for _ in range(chance.choice((1, 2, 4))):
+            [step] = chance.choices([name for name, _ in _STEPS], [weight for _, weight in _STEPS])
+            more, others = self._step(cursor, step)
+            amount, lines = amount + more, lines + others
+        cursor.execute("INSERT INTO ledger VALUES (%s, %s, %s)", (self._id_of(cursor, chance), amount, lines))
+
+    def _step(self, cursor: Any, step: str) -> Done:
+        chance = self._chance
+        key, amount = chance.randrange(1, _KEYS), Decimal(chance.randrange(1, 10_000)) / 100
+        match step:
+            case "new":
+                return self._new(cursor, key, amount)
+            case "pay":
+                cursor.execute("UPDATE orders SET amount = amount + %s WHERE id BETWEEN %s AND %s", (amount, key, key + 2))
+                return cursor.rowcount * amount, 0
+            case "cancel":
+                return self._cancel(cursor, key)
+            case "move":
+                cursor.execute("UPDATE items SET line = line + 100 WHERE orderid = %s AND line < 100", (key,))
+            case "line":
+                line = chance.randrange(2, 9)
+                if self._has(cursor, "orders", key) and not self._has(cursor, "items", key, line):
+                    cursor.execute("INSERT INTO items VALUES (%s, %s, 'x', %s)", (key, line, amount))
+                    return Decimal(0), 1
+            case "customer":
+                if not self._customer(cursor, key):
+                    cursor.execute("UPDATE customers SET name = concat(name, 'x') WHERE id = %s", (key,))
+            case "large":
+                cursor.execute("UPDATE orders SET amount = amount + 1 WHERE id <= %s", (LARGE_ROWS,))
+                return Decimal(cursor.rowcount), 0
+        return NOTHING
+
+    def _new(self, cursor: Any, key: int, amount: Decimal) -> Done:
+        customer = self._chance.randrange(1, _KEYS)
+        self._customer(cursor, customer)
+        if self._has(cursor, "orders", key):
+            return NOTHING
+        cursor.execute("INSERT INTO orders VALUES (%s, %s, %s, %s)", (key, customer, amount, "n" * 3000))
+        for line in (10, 11):
+            cursor.execute("INSERT INTO items VALUES (%s, %s, 'y', %s)", (key, line, amount))
+        return amount, 2
+
+    def _cancel(self, cursor: Any, key: int) -> Done:
+        cursor.execute("SELECT amount FROM orders WHERE id = %s FOR UPDATE", (key,))
+        found = cursor.fetchone()
+        if found is None:
+            return NOTHING
+        cursor.execute("DELETE FROM items WHERE orderid = %s", (key,))
+        lines = cursor.rowcount
+        cursor.execute("DELETE FROM orders WHERE id = %s", (key,))
+        return -found[0], -lines
+
+    def _customer(self, cursor: Any, key: int) -> bool:
+        """Have one. Returns whether it is new."""
+        if self._has(cursor, "customers", key):
+            return False
+        cursor.execute("INSERT INTO customers VALUES (%s, 'new')", (key,))
+        return True
+
+    @staticmethod
+    def _has(cursor: Any, table: str, *key: int) -> bool:
+        names = ("orderid", "line") if len(key) > 1 else ("id",)
+        cursor.execute(f"SELECT 1 FROM {table} WHERE {' AND '.join(f'{name} = %s' for name in names)} FOR UPDATE", key)
+        return cursor.fetchone() is not None
 
 
 class Shoppers:
-    """Threads whose transactions keep the shop's books: each says in the ledger what it does to the sums."""
+    """Several of them."""
 
-    def __init__(self, dsn: str, *, count: int, seed: int, pause_s: float = 0.25) -> None:
-        self._dsn, self._stop, self._pause_s = dsn, threading.Event(), pause_s
-        self._threads = [threading.Thread(target=self._shop, args=(random.Random(seed + one),)) for one in range(count)]
+    def __init__(
+        self,
+        connect: Callable[[], Any],
+        id_of: Callable[[Any, random.Random], int],
+        *,
+        count: int,
+        seed: int,
+        pause_s: float = 0.25,
+    ) -> None:
+        self._threads = [Shopper(connect, id_of, seed + one, pause_s) for one in range(count)]
 
     @contextmanager
     def shopping(self) -> Iterator[None]:
@@ -58,143 +153,62 @@ class Shoppers:
         try:
             yield
         finally:
-            self._stop.set()
+            for thread in self._threads:
+                thread.stop.set()
             for thread in self._threads:
                 thread.join()
 
-    def _shop(self, chance: random.Random) -> None:
-        with psycopg.connect(self._dsn) as connection:
-            while not self._stop.wait(self._pause_s):
-                try:
-                    with connection.transaction():
-                        self._transaction(connection, chance)
-                except psycopg.errors.DatabaseError:  # a deadlock, or a key that another has taken: it is rolled back
-                    connection.rollback()
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """No transaction is open, and none begins."""
+        with ExitStack() as stack:
+            for thread in self._threads:
+                stack.enter_context(thread.busy)
+            yield
 
-    def _transaction(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
-        connection.execute(_TAKE, (PAUSE_LOCK,))
-        connection.execute("CREATE TEMP TABLE IF NOT EXISTS done (amount numeric, lines int) ON COMMIT DELETE ROWS")
-        for _ in range(chance.choice((1, 2, 4))):
-            [step] = chance.choices([name for name, _ in _STEPS], [weight for _, weight in _STEPS])
-            self._step(connection, step, chance)
-        done = "coalesce(sum(amount), 0), coalesce(sum(lines), 0)"
-        connection.execute(f"INSERT INTO ledger SELECT pg_current_xact_id()::text::bigint, {done} FROM done".encode())
-        if chance.random() < 0.05:
-            raise psycopg.Rollback
+    @property
+    def lives(self) -> bool:
+        return all(thread.is_alive() for thread in self._threads)
 
-    def _step(self, connection: psycopg.Connection[Any], step: str, chance: random.Random) -> None:
-        key, amount = chance.randrange(1, _KEYS), Decimal(chance.randrange(1, 10_000)) / 100
-        match step:
-            case "new":
-                self._new(connection, key, amount, chance)
-            case "pay":
-                self._note(
-                    connection, "WITH u AS (UPDATE orders SET amount = amount + %s WHERE id BETWEEN %s AND %s RETURNING %s::numeric d)"
-                    " INSERT INTO done SELECT d, 0 FROM u", (amount, key, key + 2, amount),
-                )  # fmt: skip
-            case "cancel":
-                self._note(connection, "INSERT INTO done SELECT 0, -count(*) FROM lines WHERE orderid = %s", (key,))
-                self._note(
-                    connection,
-                    "WITH d AS (DELETE FROM orders WHERE id = %s RETURNING amount) INSERT INTO done SELECT -amount, 0 FROM d",
-                    (key,),
-                )
-            case "move":
-                connection.execute("UPDATE lines SET line = line + 100 WHERE orderid = %s AND line < 100", (key,))
-            case "line":
-                self._note(
-                    connection, "WITH i AS (INSERT INTO lines SELECT id, %s, 'x', %s FROM orders WHERE id = %s FOR UPDATE ON CONFLICT DO NOTHING"
-                    " RETURNING 1) INSERT INTO done SELECT 0, count(*) FROM i", (chance.randrange(2, 9), amount, key),
-                )  # fmt: skip
-            case "customer":
-                connection.execute(
-                    "INSERT INTO customers VALUES (%s, 'n') ON CONFLICT (id) DO UPDATE SET name = customers.name || 'x'", (key,)
-                )
-            case "large":
-                self._note(
-                    connection, "WITH u AS (UPDATE orders SET amount = amount + 1 WHERE id <= %s RETURNING 1)"
-                    " INSERT INTO done SELECT count(*), 0 FROM u", (LARGE_ROWS,),
-                )  # fmt: skip
 
-    def _new(self, connection: psycopg.Connection[Any], key: int, amount: Decimal, chance: random.Random) -> None:
-        customer = chance.randrange(1, _KEYS)
-        connection.execute("INSERT INTO customers VALUES (%s, 'new') ON CONFLICT DO NOTHING", (customer,))
-        self._note(
-            connection, "WITH i AS (INSERT INTO orders VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING id, amount))"
-            " INSERT INTO done SELECT amount, 0 FROM i", (key, customer, amount, "n" * 3000),
-        )  # fmt: skip
-        self._note(
-            connection, "WITH i AS (INSERT INTO lines SELECT id, g, 'y', amount FROM orders, generate_series(10, 11) g WHERE id = %s"
-            " ON CONFLICT DO NOTHING RETURNING 1) INSERT INTO done SELECT 0, count(*) FROM i", (key,),
-        )  # fmt: skip
-
-    def _note(self, connection: psycopg.Connection[Any], statement: str, values: tuple[object, ...]) -> None:
-        connection.execute(statement.encode(), values)
+Place = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Judge:
-    """What the server itself says of its transactions: over a slot of its own, and by its own snapshots."""
+    """What the server itself says of its transactions: by its log, and by its own snapshots."""
 
-    ends: Mapping[int, int]
-    """The end of each transaction in the log, by its id, since the slot was made."""
-    snapshots: Mapping[int, tuple[Decimal, int]]
-    """Sum of orders and number of lines in exported snapshots, by the place in the log of which each is."""
+    ends: Mapping[int, Place]
+    """The end of each transaction in the log, by its id. Others ended before."""
+    snapshots: Mapping[Place, Done]
+    """Sum of orders and number of items in snapshots of the server's own, by the place in the log of which each is."""
     all: frozenset[int]
     """All transactions of the ledger in the end."""
 
-    def until(self, place: int) -> set[int]:
+    def until(self, place: Place) -> set[int]:
         """The transactions that had ended there."""
-        return {xid for xid in self.all if self.ends.get(xid, 0) <= place}
+        return {one for one in self.all if self.ends.get(one, ()) <= place}
 
-    def same_as(self, place: int) -> list[tuple[Decimal, int]]:
+    def same_as(self, place: Place) -> list[Done]:
         """The snapshots with no commit between them and this place."""
         mine = self.until(place)
-        return [sums for lsn, sums in self.snapshots.items() if self.until(lsn) == mine]
-
-
-def ends_of_transactions(dsn: str, slot: str) -> dict[int, int]:
-    """By what the server tells this slot, without moving it on."""
-    options = "'proto_version', '1', 'publication_names', 'penstock'"
-    query = f"SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, {options})"
-    ends, begin = dict[int, int](), Begin(0, 0, 0)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        for (data,) in connection.execute(query.encode(), (slot,), binary=True):
-            match decode(data) if data[:1] in (b"B", b"C") else None:
-                case Begin() as begin:
-                    pass
-                case Commit(_, end_lsn):
-                    ends[begin.transaction] = end_lsn
-    return ends
-
-
-def exported_sums(dsn: str, name: str) -> tuple[int, tuple[Decimal, int]]:
-    """A place in the log, and the sums of the snapshot that the server exports of it."""
-    with psycopg.connect(dsn, autocommit=True, replication="database") as replication:
-        made = replication.execute(f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT".encode()).fetchone()
-        assert made is not None
-        with psycopg.connect(dsn) as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            connection.execute(f"SET TRANSACTION SNAPSHOT '{made[2]}'".encode())
-            sums = connection.execute("SELECT (SELECT sum(amount) FROM orders), (SELECT count(*) FROM lines)").fetchone()
-    assert sums is not None
-    return lsn_of(made[1]), (sums[0], sums[1])
+        return [sums for other, sums in self.snapshots.items() if self.until(other) == mine]
 
 
 def transactions_in(ledger: pa.Table) -> set[int]:
     return set(ledger["xid"].to_pylist())
 
 
-def sums_of(tables: Mapping[str, pa.Table]) -> tuple[Decimal, int]:
-    """Of orders and of lines."""
-    return sum(tables["orders"]["amount"].to_pylist(), Decimal(0)), tables["lines"].num_rows
+def sums_of(tables: Mapping[str, pa.Table]) -> Done:
+    """Of orders and of items."""
+    return sum(tables["orders"]["amount"].to_pylist(), Decimal(0)), tables["items"].num_rows
 
 
 def check_books(tables: Mapping[str, pa.Table]) -> None:
     """No foreign key points nowhere, and the ledger has the sums."""
     customers, orders = set(tables["customers"]["id"].to_pylist()), set(tables["orders"]["id"].to_pylist())
     assert set(tables["orders"]["customer"].to_pylist()) <= customers
-    assert set(tables["lines"]["orderid"].to_pylist()) <= orders
+    assert set(tables["items"]["orderid"].to_pylist()) <= orders
     ledger = tables["ledger"]
-    said = sum(ledger["orders"].to_pylist(), Decimal(0)), sum(ledger["lines"].to_pylist())
+    said = sum(ledger["orders"].to_pylist(), Decimal(0)), sum(ledger["items"].to_pylist())
     assert sums_of(tables) == said

@@ -87,7 +87,7 @@ def _noting(journal: Path) -> None:
             write({"schemas": new, "keys": keys, "values": values, "of": batch.schemas, "offset": dict(batch.offset)})
         return batch
 
-    Engine.next = noted  # type: ignore[method-assign]
+    Engine.next = noted  # type: ignore[assignment,method-assign]
 
 
 if __name__ == "__main__":

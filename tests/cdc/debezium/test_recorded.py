@@ -19,7 +19,7 @@ from penstock.cdc.debezium.history import History
 from penstock.cdc.debezium.positions import file_number
 from penstock.cdc.debezium.records import Schemas
 from penstock.cdc.debezium.state import EngineState, EngineStates
-from penstock.log import MessageType, TopicSettings
+from penstock.log import InternalError, MessageType, TopicSettings
 from penstock.log.produce.producer import Producer
 from penstock.log.runtime.portal import Portal
 from tests.cdc.debezium.judge import check_stream, comparable, events_of, folded
@@ -97,7 +97,7 @@ class Recorded:
             producer = self._portal.run(lambda: lake.producer("changes", name="debezium/shop"))
             follower = self._follower(engine, producer, states, lake, reached)
             try:
-                follower.run(state, lambda: engine.told, until=None, ended=AssertionError)
+                follower.run(state, lambda: engine.told, until=None, ended=InternalError)
             except Killed:
                 return False
             return True
@@ -129,6 +129,9 @@ class Recorded:
             reached=reached,
             tell=tell,
             where="recorded",
+            reading=0,
+            whole_from=("binlog.000001", 4),
+            beats_as=None,
         )
 
 
