@@ -97,7 +97,7 @@ class Recorded:
             producer = self._portal.run(lambda: lake.producer("changes", name="debezium/shop"))
             follower = self._follower(engine, producer, states, lake, reached)
             try:
-                follower.run(state, lambda: engine.told, until=None, ended=InternalError)
+                follower.run(state, lambda: engine.told, until=None, ended=lambda: InternalError("it ended"))
             except Killed:
                 return False
             return True
