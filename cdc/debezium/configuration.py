@@ -83,7 +83,8 @@ DEFAULTS = {
     "provide.transaction.metadata": "true",
     "include.schema.changes": "true",
     "max.batch.size": "2048",
-    "max.queue.size": "8192",
+    "max.queue.size": "4096",  # what waits there outlives Java's young objects, which costs
+    "extended.headers.enabled": "false",
     "poll.interval.ms": "100",
     "heartbeat.interval.ms": "100",  # one tells where a transaction has ended
     "connect.keep.alive.interval.ms": "250",  # the server's own come after 0.8 of it

@@ -55,8 +55,11 @@ def start_java(jars: Sequence[Path], *, heap_mb: int = HEAP_MB) -> None:
         f"-Xmx{heap_mb}m",
         "-Xss512k",
         "-XX:+UseSerialGC",
-        "-XX:MinHeapFreeRatio=10",  # what a burst took is given back
-        "-XX:MaxHeapFreeRatio=30",
+        f"-Xms{3 * heap_mb // 8}m",  # Java's own choice may be above the largest heap, which then never shrinks
+        f"-XX:NewSize={heap_mb // 4}m",  # a small one means many collections, each with one of Python's behind it
+        "-XX:MinHeapFreeRatio=30",
+        "-XX:MaxHeapFreeRatio=50",
+        "-XX:-ShrinkHeapInSteps",  # what a burst took is given back
         "-XX:MaxMetaspaceSize=128m",
         "-XX:ReservedCodeCacheSize=64m",
         "-XX:+ExitOnOutOfMemoryError",

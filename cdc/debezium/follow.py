@@ -15,6 +15,7 @@ from .configuration import Connector
 from .engine import Engine, RecordBatch
 from .errors import ConnectorStopped
 from .history import History
+from .memory import Burst, give_back
 from .outbox import Boundary, RecordOutbox
 from .positions import between, file_number
 from .records import Record, heartbeat, heartbeat_ms, record_of
@@ -79,6 +80,7 @@ class Follower:
         self._saved_s = self._told_s = self._looked_s = self._heard_s = now_s
         self._signals_s = now_s - _SIGNALS_S
         self._told = (0, 0)
+        self._burst = Burst(now_s)
         self._reading_ends_ms: int | None = None
         self._connected = False
 
@@ -132,6 +134,8 @@ class Follower:
             if now_s - self._signals_s >= _SIGNALS_S:
                 self._signals_s = now_s
                 asked = self._states.signals()
+            if self._burst.is_over(self._outbox.events + self._outbox.duplicates, now_s):
+                give_back()
         self._outbox.settle(wait=True)
         return self._save(state, None), asked
 

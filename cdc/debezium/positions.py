@@ -10,6 +10,7 @@ one byte behind its position, and says which reading of tables' rows the changes
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from ...log.errors import DataDamaged, LimitExceeded
 
@@ -21,6 +22,7 @@ _READING_BITS = 40
 _NUMBER = re.compile(r"\.([0-9]{1,18})$")
 
 
+@lru_cache(maxsize=16)
 def file_number(file: str) -> int:
     """The number of a binlog file, such as 7 of ``binlog.000007``. Raises `DataDamaged`."""
     if (found := _NUMBER.search(file)) is None:

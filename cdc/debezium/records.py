@@ -61,6 +61,13 @@ class Schemas:
     key: bytes
     value: bytes
 
+    def body(self, key: bytes | None, value: bytes) -> bytes:
+        """The message of a key and an envelope. A truncate has no key: its schema would say nothing that the rows' does not."""
+        if key is None:
+            return b"".join((b'{"key":null,"value":{"schema":', self.value, b',"payload":', value, b"}}"))
+        parts = (b'{"key":{"schema":', self.key, b',"payload":', key, b'},"value":{"schema":', self.value, b',"payload":', value)
+        return b"".join((*parts, b"}}"))
+
 
 def schemas_of(key: str | None, value: str) -> Schemas:
     """The parts of a record's schemas that say the columns' types, from JSON."""
@@ -98,14 +105,10 @@ def record_of(key: bytes, value: bytes, schemas: Mapping[str, Schemas], schema: 
         )
     values = None if op == "t" else tuple(_ANY.decode(key).values())
     said = None if values is None else key_text(values)
-    known = schemas[schema]
-    # A truncate's schema says nothing that the rows' does not.
-    key_part = b"null" if values is None else b'{"schema":' + known.key + b',"payload":' + key + b"}"
-    body = b'{"key":' + key_part + b',"value":{"schema":' + known.value + b',"payload":' + value + b"}}"
     return Record(
         # A truncate has no rows: its number of one is that of some change before it.
         sequence_of(source.file, source.pos, 0 if op == "t" else source.row or 0, op),
-        body,
+        schemas[schema].body(None if values is None else key, value),
         message_group_of(source.db, source.table, said),
         source.table if source.table.isprintable() and "|" not in source.table else None,
         lookup_keys(source.table, said),

@@ -18,6 +18,7 @@ from penstock.cdc.debezium.errors import HistoryLost
 from penstock.cdc.debezium.follow import boundary
 from penstock.cdc.debezium.history import History
 from penstock.cdc.debezium.java import find_jvm, java_version
+from penstock.cdc.debezium.memory import EVENTS_MIN, QUIET_S, Burst
 from penstock.cdc.debezium.outbox import Boundary, RecordOutbox
 from penstock.cdc.debezium.positions import (
     FILE_BITS,
@@ -440,3 +441,20 @@ def test_schemas_keep_what_says_the_types() -> None:
     assert schemas_of(None, SCHEMA) == Schemas(
         b"null", json.dumps({"type": "struct", "fields": [{**ROW, "field": "after"}]}, separators=(",", ":")).encode()
     )
+
+
+# --- Memory ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_given_back_once_behind_each_burst() -> None:
+    burst = Burst(0.0)
+    assert not burst.is_over(0, 1.0)
+    assert burst.is_over(0, QUIET_S)  # what went before may have read tables
+    assert not burst.is_over(0, 100.0)
+    assert not burst.is_over(EVENTS_MIN - 1, 101.0)
+    assert not burst.is_over(EVENTS_MIN - 1, 200.0)  # too few
+    assert not burst.is_over(EVENTS_MIN, 201.0)
+    assert not burst.is_over(EVENTS_MIN + 1, 205.0)
+    assert not burst.is_over(EVENTS_MIN + 1, 205.0 + QUIET_S - 0.1)
+    assert burst.is_over(EVENTS_MIN + 1, 205.0 + QUIET_S)
+    assert not burst.is_over(EVENTS_MIN + 1, 1000.0)
