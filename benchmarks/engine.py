@@ -81,6 +81,11 @@ def _follow(process: subprocess.Popen[str], server: MariaDBServer, lake: Path, e
     share = (last[1] - first[1]) / (last[1] - places[0][1])
     print(f"{events:,} events in {last[0]:.1f} s with the start of the process: {events / last[0]:,.0f} events/s")
     print(f"behind the start: {events * share / (last[0] - first[0]):,.0f} events/s")
+    half = next(place for place in places[1:] if 2 * place[1] >= first[1] + last[1])
+    of_half = events * (last[1] - half[1]) / (last[1] - places[0][1])
+    print(
+        f"second half: {of_half / (last[0] - half[0]):,.0f} events/s, processor {(last[2] - half[2]) / of_half * 1e6:.0f} us an event"
+    )
     print(f"processor: {(last[2] - first[2]) / events / share * 1e6:.0f} us an event, {first[2]:.1f} s to the first")
     before = usage.cpu_times()
     time.sleep(_IDLE_S)
