@@ -89,6 +89,17 @@ def test_rows_begin_another_reading_where_a_place_has_caught_up() -> None:
     assert has_caught_up(between("b.1", 50, 1), 1 << 40)
 
 
+def test_a_place_agrees_only_with_the_reading_that_it_names_however_many_there_were() -> None:
+    rows = rows_go_on_at(-1, -1)
+    for number in range(300):
+        told = between("binlog.000001", 100 + number, reading_of(rows))
+        assert has_caught_up(told, rows)
+        for _ in range(3):  # readings that no change comes between
+            rows = rows_go_on_at(rows, told)
+            assert reading_of(rows) == number + 1
+            assert not has_caught_up(told, rows)
+
+
 @pytest.mark.parametrize(
     ("file", "pos", "row", "what"),
     [
