@@ -116,11 +116,11 @@ def _large(tables: int, cuts: int) -> Iterator[Figure]:
         store = CountingStore(open_cuts(folder))
         log = CutLog(store, topic=TOPIC, sync=TOPIC, keep_ms=1 << 50, name=folder)
         await log.load()
-        versions = {f"table_{number}": TableVersion(1, 1) for number in range(tables)}
+        versions = {f"table_{number}": TableVersion(1, 1, f"{number:032x}") for number in range(tables)}
         times = []
         for number in range(cuts):
             for table in range(3):
-                versions[f"table_{(3 * number + table) % tables}"] = TableVersion(number + 2, number + 2)
+                versions[f"table_{(3 * number + table) % tables}"] = TableVersion(number + 2, number + 2, f"{(3 * number + table) % tables:032x}")
             cut = Cut(0, 1, number + 1, 0, {0: number + 1}, {"postgres/bench": base_of(800 + 8 * number)}, dict(versions))
             begun_s = time.perf_counter()
             await log.add(cut)

@@ -22,6 +22,10 @@ class Versions(Protocol):
         """
         ...
 
+    def id_of(self, name: str) -> str | None:
+        """What tells a target from one that is made under its name later; None where there is none."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -59,12 +63,12 @@ class Alignment:
         """The newest cut that is recorded."""
         return self._cuts.newest
 
-    async def load(self, life: int) -> None:
-        """Look which cuts are there."""
+    async def load(self, life: int, *, exact: bool = True) -> None:
+        """Look which cuts are there. Unless it is ``exact``, what they say of targets is not taken over."""
         await self._cuts.load()
         self._life, newest = life, self.newest
         if newest is not None and newest.life == life:
-            self._known, self._source_us = dict(newest.tables), newest.source_us
+            self._known, self._source_us = dict(newest.tables) if exact else {}, newest.source_us
 
     def looked(self, standing: TopicSnapshot, position: Mapping[int, int]) -> None:
         """Take the topic's state for the next goal, unless there is still one to be reached."""
@@ -110,13 +114,14 @@ class Alignment:
                 versions[one.name] = known
                 continue
             newest = self._versions.newest_of(one.name, anew=anew)
-            if newest is None:
+            table = known.table if known is not None else self._versions.id_of(one.name)
+            if newest is None or table is None:
                 incomplete[one.name] = "its log has no commit of the sync any more, or others have changed rows since"
                 continue
             version, progress = newest
             if is_beyond(goal, progress):
                 return None
-            versions[one.name] = TableVersion(version, progress.commits)
+            versions[one.name] = TableVersion(version, progress.commits, table)
         self._known = versions
         return Cut(0, goal.life, goal.entry, now_ms, goal.ends, goal.positions, versions, incomplete, self._source_us)
 

@@ -41,6 +41,10 @@ class ByDeltalake:
         table = self.table(name)
         return None if table is None else table.version()
 
+    def id_of(self, name: str) -> str | None:
+        table = self.table(name)
+        return None if table is None else str(table.metadata().id)
+
     def table(self, name: str, version: int | None = None) -> DeltaTable | None:
         """A version of a table, or the newest; None where it is not there. Raises `StoreUnavailable`."""
         from deltalake import DeltaTable

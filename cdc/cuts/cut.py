@@ -75,6 +75,8 @@ class TableVersion:
     version: Number
     commits: Number
     """The number of the sync's commit whose rows these are, by which it is found in the table's log."""
+    table: str
+    """The id that Delta gave the table when it was made: one that is made again under its name has other versions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class _CutForm(Stored, frozen=True):
     ends: dict[Number, Number]
     places: dict[str, _PlaceForm]
     tables: dict[str, tuple[Number, Number]]
+    ids: dict[str, str] = msgspec.field(default_factory=dict)
     gone: tuple[str, ...] = ()
     incomplete: dict[str, str] = msgspec.field(default_factory=dict)
     source_us: int | None = None
@@ -82,6 +83,9 @@ def _document(cut: Cut, before: Mapping[str, TableVersion]) -> dict[str, Any]:
         "ends": {str(queue): end for queue, end in sorted(cut.ends.items())},
         "tables": {name: [one.version, one.commits] for name, one in sorted(cut.tables.items()) if before.get(name) != one},
     }
+    made = {name: one.table for name, one in sorted(cut.tables.items()) if name not in before or before[name].table != one.table}
+    if made:
+        document["ids"] = made
     if gone := sorted(before.keys() - cut.tables.keys()):
         document["gone"] = gone
     if cut.incomplete:
@@ -92,10 +96,13 @@ def _document(cut: Cut, before: Mapping[str, TableVersion]) -> dict[str, Any]:
 def decode(data: bytes, *, where: str) -> Segment:
     """The inverse of `encode`. Raises `DataDamaged` or `NewerFormatError`."""
     form = parse_stored(data, _Form, what=_WHAT, where=where, operation="read cuts")
-    cuts, tables = list[Cut](), dict[str, TableVersion]()
+    cuts, tables, ids = list[Cut](), dict[str, TableVersion](), dict[str, str]()
     for one in form.cuts:
         tables = {name: version for name, version in tables.items() if name not in one.gone}
-        tables |= {name: TableVersion(version, commits) for name, (version, commits) in one.tables.items()}
+        ids |= one.ids
+        if unknown := one.tables.keys() - ids.keys():
+            raise damaged(_WHAT, ValueError(f"it has no id of {min(unknown)}"), where=where, operation="read cuts")
+        tables |= {name: TableVersion(version, commits, ids[name]) for name, (version, commits) in one.tables.items()}
         positions = {name: place.position for name, place in one.places.items()}
         cuts.append(Cut(one.number, one.life, one.entry, one.at_ms, one.ends, positions, tables, one.incomplete, one.source_us))
     if not cuts or [cut.number for cut in cuts] != list(range(cuts[0].number, cuts[0].number + len(cuts))):

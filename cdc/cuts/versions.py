@@ -22,6 +22,10 @@ class Tables(Protocol):
         """The newest version; None where there is no table."""
         ...
 
+    def id_of(self, name: str) -> str | None:
+        """What tells a table from one that is made under its name later; None where there is none."""
+        ...
+
     def files(self, name: str, version: int) -> Collection[str] | None:
         """The names of a version's files; None where the table's log has it no more."""
         ...
@@ -60,10 +64,11 @@ class TablesOfCut(Mapping[str, T], Generic[TablesT, T]):
 def readable_version(tables: Tables, kept: Kept, cut: Cut, name: str) -> int:
     """The version to be read. Raises `TableNotInCut`, and `CutTooOld` which names the oldest cut whose version of this table is there."""
     wanted = cut.of(name)
-    newest = tables.newest(name)
-    if newest is not None and (found := _readable(tables, kept, cut, name, wanted, newest)) is not None:
+    newest, table = tables.newest(name), tables.id_of(name)
+    if newest is not None and wanted.table == table and (found := _readable(tables, kept, cut, name, wanted, newest)) is not None:
         return found
-    later = [one for one in kept_cuts(kept.into, sync=kept.sync).cuts if one.number > cut.number and name in one.tables]
+    cuts = kept_cuts(kept.into, sync=kept.sync).cuts
+    later = [one for one in cuts if one.number > cut.number and name in one.tables and one.tables[name].table == table]
     oldest = None if newest is None else _first_readable(tables, kept, later, name, newest)
     raise CutTooOld(
         "the table's version of this cut is no longer there",
@@ -71,7 +76,9 @@ def readable_version(tables: Tables, kept: Kept, cut: Cut, name: str) -> int:
         object=tables.path(name),
         expected="no cut of this table can be read" if oldest is None else f"cut {oldest.number} or later, of {time_text(oldest)}",
         observed=f"cut {cut.number}, version {wanted.version}",
-        hint="VACUUM and the cleanup of a table's log (delta.deletedFileRetentionDuration, delta.logRetentionDuration) remove old versions",
+        hint="the table was deleted and made again"
+        if table is not None and wanted.table != table
+        else "VACUUM and the cleanup of a table's log (delta.deletedFileRetentionDuration, delta.logRetentionDuration) remove old versions",
     )
 
 

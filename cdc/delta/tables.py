@@ -88,6 +88,13 @@ class DeltaTables:
             _, left_at = self._kept.get(name, (None, None))
         return None if left_at is None else newest_of([_commit_of(left_at)], owner)
 
+    def id_of(self, name: str) -> str | None:
+        """What tells a table from one that is made under its name later; None where there is none."""
+        with self._keeping:
+            table, _ = self._kept.get(name, (None, None))
+        table = table or self.open(name)
+        return None if table is None else str(table.metadata().id)
+
     def create(self, target: Target, owner: Owner) -> None:
         """Make a target; nothing happens when it is there."""
         import pyarrow as pa

@@ -98,6 +98,8 @@ class Fold:
         self._folded = Folded()
         self._wanted: dict[Source, bool] = {}
         """Whether a table without a target is among those that were asked for."""
+        self._passed_us: int | None = None
+        """When the newest change was committed that its target has already."""
         self._names: set[str] = set()
         """The columns whose names can be written."""
         self._keyless: dict[Source, dict[int, Refused]] = {}
@@ -138,6 +140,8 @@ class Fold:
             or (self._plan.bars and self._barred(source, queue, offset))
         ):
             folded.passed += 1
+            if change.time_us is not None:
+                self._passed_us = max(self._passed_us or change.time_us, change.time_us)
             return
         try:
             if (rules := self._rules_of(source)) is not None:
@@ -159,8 +163,8 @@ class Fold:
                 folded.aside += self._keyless_aside[source]
             elif not folded.seen[source].key:
                 folded.refused[source] = folded.refused.get(source, {}) | keyless
-        times = (change.time_us for table in self._tables.values() for change in table.last.values())
-        folded.newest_us = max((one for one in times if one is not None), default=None)
+        times = [change.time_us for table in self._tables.values() for change in table.last.values()]
+        folded.newest_us = max((one for one in (*times, self._passed_us) if one is not None), default=None)
         for source, table in self._tables.items():
             if nets := [one for queue in table.nets.values() for one in queue.items()]:
                 folded.nets[source] = nets

@@ -26,6 +26,9 @@ class _Versions:
     def newest_of(self, name: str, *, anew: bool) -> tuple[int, Progress] | None:
         return self._tables.newest_of(name, self._owner, anew=anew)
 
+    def id_of(self, name: str) -> str | None:
+        return self._tables.id_of(name)
+
 
 class Cutting:
     """The cuts of one driver. Until it begins, and where none are asked for, it does nothing."""
@@ -39,8 +42,11 @@ class Cutting:
         """The newest cut that is recorded."""
         return None if self._alignment is None else self._alignment.newest
 
-    def begin(self, owner: Owner, standing: TopicSnapshot, position: Mapping[int, int]) -> None:
-        """Look what is recorded. ``standing``: the topic, looked at since the driver has its lease.
+    def begin(
+        self, owner: Owner, standing: TopicSnapshot, position: Mapping[int, int], *, source_us: int | None, exact: bool
+    ) -> None:
+        """Look what is recorded. ``standing``: the topic, looked at since the driver has its lease. ``source_us``: the time of the newest change
+        that is applied. Unless it is ``exact``, a target may be another one than that of the newest cut, with as many commits.
 
         Raises `NoCut` for a topic without a capture, `InvalidArgument`, and the errors of the place where the cuts are.
         """
@@ -64,7 +70,8 @@ class Cutting:
             name=options.into,
         )
         alignment = Alignment(cuts, _Versions(self._tables, owner))
-        place.run(lambda: alignment.load(standing.life))
+        place.run(lambda: alignment.load(standing.life, exact=exact))
+        alignment.applied(source_us)
         alignment.looked(standing, position)
         self._alignment = alignment
 

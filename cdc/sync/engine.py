@@ -60,6 +60,10 @@ class Engine:
         self._backend = backend
         self._tables = self._backend.tables
         self._cutting = Cutting(options, self._tables)
+        self._source_us: int | None = None
+        """When the source committed the newest change that is applied."""
+        self._exact = True
+        """Whether the number of a target's commits tells it from one that was there before under its name."""
         self._compaction = Compaction(self._tables, every=options.compact_every, done=self._cutting.compacted)
         self._source_types = SourceTypes(options)
         self._lease: SyncLease | None = None
@@ -118,7 +122,7 @@ class Engine:
             if options.cuts:
                 # Looked at once more: the driver before may have gone further than what was seen before the lease was this one's.
                 self._standing = self._view.refresh()
-                self._cutting.begin(self._own, self._standing, self._position)
+                self._cutting.begin(self._own, self._standing, self._position, source_us=self._source_us, exact=self._exact)
             self.halving.halve(max(halved, self._lease.halved + (AFTER_DEATH if self._lease.after_death else 0)))
         except BaseException:
             self.close()
@@ -144,13 +148,18 @@ class Engine:
         self._truncated = dict(record.truncated)
         self._progress = dict(record.progress)
         self._types = dict(record.types)
+        self._source_us, self._exact = record.source_us, record.exact
         position, lost = where_to_begin(record, standing.kept, self._options.topic)
         self._check_names()
-        if not self._made_again() and covers(record.chosen, self._options.tables):
+        again = self._made_again()
+        if not again and covers(record.chosen, self._options.tables):
             self._position = position
         for table, stops in lost.items():
             schema, _, name = table.rpartition(".")
             self._stopped.keep(record.sources.get(table, Source(schema or None, name)), stops, record.resume.get(table, {}))
+        if again:  # a driver after this one cannot see it any more once the targets are there
+            self._exact = False
+            self._keep_record()
 
     def _check_names(self) -> None:
         """Follow targets whose folders were renamed by hand as the options say. Raises `InvalidArgument` for those that were not."""
@@ -175,7 +184,7 @@ class Engine:
                 self._stopped.keep(source, [Stop(queue, self._earliest[queue], GONE) for queue in cut], self._earliest)
             return False
         for source in gone:
-            del self._names[source]
+            self._progress.pop(self._names.pop(source), None)
         return bool(gone)
 
     @property
@@ -322,6 +331,8 @@ class Engine:
                     continue
                 if self._took_in(folded) or self._widened(folded):
                     continue
+                if folded.newest_us is not None:
+                    self._source_us = max(self._source_us or folded.newest_us, folded.newest_us)
                 self._cutting.applied(folded.newest_us)
                 return self._merged(found, folded, ranges), reached, broken
             finally:
@@ -435,6 +446,12 @@ class Engine:
 
     def _save(self) -> None:
         self._reached("progress", "before")
+        self._keep_record()
+        self._reached("progress", "in")
+        self._mirror.report(StreamOffset(self._own.life, self._position))
+        self._reached("progress", "after")
+
+    def _keep_record(self) -> None:
         record = SyncRecord(
             life=self._own.life,
             into=self._options.into,
@@ -447,13 +464,11 @@ class Engine:
             resume=self._stopped.resume,
             sources=self._stopped.sources,
             types={name: self._types[name] for name in self._names.values() if name in self._types},
-            exact=self._options.cuts,
+            exact=self._options.cuts and self._exact,
+            source_us=self._source_us,
         )
         lease = self._held
         lakes.open(self._options.place).run(lambda: lease.save(record))
-        self._reached("progress", "in")
-        self._mirror.report(StreamOffset(self._own.life, self._position))
-        self._reached("progress", "after")
 
     # --- Cuts -------------------------------------------------------------------------------------------------------------------
 
@@ -463,6 +478,7 @@ class Engine:
             return None
         self._reached("cut", "before")
         cut = self._cutting.record(self._tables_of_cut(), self._held)
+        self._exact = True
         self._reached("cut", "after")
         return cut
 

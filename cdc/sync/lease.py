@@ -79,7 +79,11 @@ class SyncRecord:
     types: Mapping[str, NamedTypes] = field(default_factory=dict)
     """The types of a table's columns that its newest event named, by folder."""
     exact: bool = False
-    """Whether no target is beyond its progress here. A driver that records no cuts need not know that of targets whose events it passes over."""
+    """Whether no target is beyond its progress here. A driver that records no cuts need not know that of targets whose events it passes over.
+    Nor is it so once a target was made again, until a cut names all as they are now.
+    """
+    source_us: int | None = None
+    """When the source committed the newest change up to the offsets, as far as events tell."""
 
 
 def sync_group(name: str) -> str:
@@ -117,6 +121,8 @@ def encode_record(record: SyncRecord) -> bytes:
         document["types"] = {name: list(types) for name, types in record.types.items()}
     if record.exact:
         document["exact"] = True
+    if record.source_us is not None:
+        document["source_us"] = record.source_us
     return json.dumps(document).encode()
 
 
@@ -140,6 +146,7 @@ class _Form(Stored, frozen=True):
     sources: dict[str, Source] = msgspec.field(default_factory=dict)
     types: dict[str, NamedTypes] = msgspec.field(default_factory=dict)
     exact: bool = False
+    source_us: int | None = None
 
 
 def decode_record(data: bytes, *, where: str) -> SyncRecord:
@@ -162,6 +169,7 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
         sources=form.sources,
         types=form.types,
         exact=form.exact,
+        source_us=form.source_us,
     )
 
 

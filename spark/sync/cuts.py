@@ -10,7 +10,7 @@ from ...cdc.cuts.at_cut import folder_of
 from ...cdc.cuts.reading import Which, kept_cuts
 from ...cdc.cuts.versions import TablesOfCut
 from ...cdc.delta.merging import Commit
-from .tables import commits_of
+from .tables import commits_of, id_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +34,12 @@ class BySpark:
             return None
         (row,) = DeltaTable.forPath(self._session, self.path(name)).history(1).select("version").collect()
         return int(row.version)
+
+    def id_of(self, name: str) -> str | None:
+        from delta.tables import DeltaTable
+
+        there = DeltaTable.isDeltaTable(self._session, self.path(name))
+        return id_of(DeltaTable.forPath(self._session, self.path(name))) if there else None
 
     def frame(self, name: str, version: int) -> DataFrame:
         return self._session.read.format("delta").option(_VERSION, version).load(self.path(name))

@@ -127,6 +127,12 @@ class Tables:
         table = DeltaTable.forPath(self._session, self.path(name))
         return newest_of(commits_of(table.history(NEWEST)), owner) or newest_of(commits_of(table.history()), owner)
 
+    def id_of(self, name: str) -> str | None:
+        """What tells a table from one that is made under its name later; None where there is none."""
+        from delta.tables import DeltaTable
+
+        return id_of(DeltaTable.forPath(self._session, self.path(name))) if self.exists(name) else None
+
     def create(self, target: Target, owner: Owner) -> None:
         """Make a target; nothing happens when it is there."""
         from delta.tables import DeltaTable
@@ -304,6 +310,12 @@ def conflicts() -> tuple[type[Exception], ...]:
 def _to_be_mapped(columns: Iterable[Column]) -> bool:
     """Whether Delta in Spark takes columns of these names only if files have other names."""
     return any(_MAPPED.search(column.name) for column in columns)
+
+
+def id_of(table: DeltaTable) -> str:
+    """The id that a table was given when it was made."""
+    (detail,) = table.detail().select("id").collect()
+    return str(detail.id)
 
 
 def commits_of(history: DataFrame) -> list[Commit]:
