@@ -277,6 +277,7 @@ class EngineCapture:
         """Learn the tables and a place in the log that fits them: the beginning of all that follows."""
         history = folder / "beginning.history"
         history.unlink(missing_ok=True)
+        self._states.expect_history(0)
         offset: dict[str, Any] | None = None
         tables: list[str] = []
         with self._life_of(folder, "begin", history, None, {"snapshot.mode": "no_data", "max.batch.size": "1"}) as engine:

@@ -100,6 +100,8 @@ class EngineStates:
         self._folder = f"{CAPTURES}{topic_folder(topic)}/debezium/{name}/"
         self.key = f"{self._folder}state"
         self._version: Version | None = None
+        self._next: tuple[int, Version | None] | None = None
+        """The number of the history's next part, and what was there under it when this process looked."""
 
     def load(self) -> EngineState | None:
         """The stored state. Raises `DataDamaged`, `NewerFormatError`."""
@@ -126,12 +128,32 @@ class EngineStates:
                 raise FencedError("another capture of this name runs", operation="capture", object=self.key) from error
             self._version = found.version
 
+    def expect_history(self, number: int) -> None:
+        """Look what is there under the number of the next part. A process that was killed before it noted a part has left it: what that said
+        comes again, and replaces it.
+        """
+        try:
+            self._next = number, self._run(lambda: self._store.get(self._part(number))).version
+        except ObjectMissing:
+            self._next = number, None
+
     def add_history(self, number: int, data: bytes) -> None:
-        """Put a part of the history. It may be there already, from a process that was killed before it noted that: what it said comes again."""
-        self._run(lambda: self._store.put(self._part(number), data, mode=Put.REPLACE))
+        """Put the next part of the history, which was looked for. Raises `FencedError` when another capture has put one since: it began later,
+        and this process stood still meanwhile.
+        """
+        expected, version = self._next or (None, None)
+        assert expected == number, "it was looked for"
+        try:
+            self._run(lambda: self._store.put(self._part(number), data, mode=Put.CREATE if version is None else IfMatch(version)))
+        except Conflict as error:
+            found = self._run(lambda: self._store.get(self._part(number)))
+            if found.data != data:  # our own write, whose answer was lost, would be the same
+                raise FencedError("another capture of this name runs", operation="capture", object=self._part(number)) from error
+        self.expect_history(number + 1)
 
     def history(self, parts: int) -> bytes:
-        """The whole history. Raises `HistoryLost`."""
+        """The whole history, behind which the next part comes. Raises `HistoryLost`."""
+        self.expect_history(parts)
         found = []
         for number in range(parts):
             try:

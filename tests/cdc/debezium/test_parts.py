@@ -362,6 +362,7 @@ def test_a_place_that_is_none_is_damaged(states: Any, offset: str) -> None:
 
 def test_the_history_goes_into_the_lake_line_by_line(states: Any, tmp_path: Path) -> None:
     kept, path = states(), tmp_path / "history"
+    kept.expect_history(0)
     kept.add_history(0, b"one\n")
     path.write_bytes(kept.history(1))
     history = History(path, kept, 1)
@@ -373,6 +374,48 @@ def test_the_history_goes_into_the_lake_line_by_line(states: Any, tmp_path: Path
     assert (history.parts, kept.history(2)) == (2, b"one\ntwo\n")
     with pytest.raises(HistoryLost):
         kept.history(3)
+
+
+def test_a_process_that_stood_still_spoils_no_history(states: Any) -> None:
+    """It knew of one statement when it was stopped; the one that took over has followed two by then."""
+    first, second = states(), states()
+    first.expect_history(0)
+    first.add_history(0, b"tables\n")
+    first.history(1)
+    second.history(1)
+    second.add_history(1, b"one\ntwo\n")
+    with pytest.raises(FencedError, match="another capture of this name"):
+        first.add_history(1, b"one\n")
+    assert states().history(2) == b"tables\none\ntwo\n"
+
+
+def test_a_part_that_an_earlier_process_has_not_noted_is_replaced(states: Any) -> None:
+    """Should it put another one late, neither goes on as if that were its own."""
+    first, second = states(), states()
+    first.expect_history(0)
+    first.add_history(0, b"tables\n")
+    first.add_history(1, b"one\n")
+    second.history(1)
+    second.add_history(1, b"one\ntwo\n")
+    first.add_history(2, b"two\n")
+    with pytest.raises(FencedError):
+        second.add_history(2, b"three\n")
+    third = states()
+    assert third.history(2) == b"tables\none\ntwo\n"
+    third.add_history(2, b"three\n")
+    assert third.history(3) == b"tables\none\ntwo\nthree\n"
+
+
+def test_a_part_that_another_life_has_left_is_replaced(states: Any) -> None:
+    """As all parts are once more, after a history was begun anew."""
+    former, later = states(), states()
+    former.expect_history(0)
+    for number in range(3):
+        former.add_history(number, b"former\n")
+    later.expect_history(0)
+    for number in range(3):
+        later.add_history(number, b"later\n")
+    assert later.history(3) == 3 * b"later\n"
 
 
 def test_signals_are_kept_until_they_are_noted(states: Any) -> None:
