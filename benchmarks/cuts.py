@@ -120,7 +120,9 @@ def _large(tables: int, cuts: int) -> Iterator[Figure]:
         times = []
         for number in range(cuts):
             for table in range(3):
-                versions[f"table_{(3 * number + table) % tables}"] = TableVersion(number + 2, number + 2, f"{(3 * number + table) % tables:032x}")
+                versions[f"table_{(3 * number + table) % tables}"] = TableVersion(
+                    number + 2, number + 2, f"{(3 * number + table) % tables:032x}"
+                )
             cut = Cut(0, 1, number + 1, 0, {0: number + 1}, {"postgres/bench": base_of(800 + 8 * number)}, dict(versions))
             begun_s = time.perf_counter()
             await log.add(cut)
