@@ -83,6 +83,19 @@ def test_a_driver_that_ends_while_a_table_is_made_again(tmp_path: Path, step: st
     assert {table: rows(cut_of(tmp_path), table) for table in ("a", "b")} == {"a": {1: 5}, "b": {1: 6}}
 
 
+def test_a_driver_that_ends_before_it_has_kept_anything(tmp_path: Path) -> None:
+    """All is one batch, so the target is there before the batch's record is."""
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1), ("a", 2, 1))
+        synced(tmp_path)
+        shutil.rmtree(tmp_path / "into" / "a")
+        with pytest.raises(OSError, match="ends here"):
+            synced(tmp_path, steps=Ends("create", "after"))
+        source.send(("a", 1, 2))
+        synced(tmp_path)
+    assert rows(cut_of(tmp_path), "a") == {1: 2, 2: 1}
+
+
 @pytest.mark.parametrize(("step", "moment"), [("merge", "after"), ("progress", "after"), ("cut", "before")])
 def test_a_time_counts_changes_of_a_driver_that_ended_before_its_cut(tmp_path: Path, step: str, moment: str) -> None:
     with shop(tmp_path) as source:
