@@ -59,9 +59,9 @@ def _row(position: int, table: str, key: int, value: int | None) -> dict[str, An
 
 
 @contextmanager
-def shop(folder: Path, *, queues: int = 3, name: str = "postgres/penstock") -> Iterator[Source]:
+def shop(folder: Path, *, queues: int = 3, name: str = "postgres/penstock", lake_url: str | None = None) -> Iterator[Source]:
     """A topic with its capture's producer open."""
-    with penstock.connect(str(folder / "lake")) as lake:
+    with penstock.connect(lake_url or str(folder / "lake")) as lake:
         lake.create_topic(TOPIC, message_type="FIFO", queues=queues)
         with lake.producer(TOPIC, name=name) as producer:
             yield Source(producer)
