@@ -50,7 +50,8 @@ class Record(NamedTuple):
     keys: tuple[str, ...]
     op: str
     table: str
-    key: tuple[Any, ...] | None
+    key: Mapping[str, Any] | None
+    """Values by the columns' names; None of a truncate."""
     source: _Source
 
 
@@ -103,8 +104,8 @@ def record_of(key: bytes, value: bytes, schemas: Mapping[str, Schemas], schema: 
             object=table,
             hint="give it one, leave it out (table.exclude.list), or name columns of a unique key in message.key.columns",
         )
-    values = None if op == "t" else tuple(_ANY.decode(key).values())
-    said = None if values is None else key_text(values)
+    values = None if op == "t" else _ANY.decode(key)
+    said = None if values is None else key_text(tuple(values.values()))
     return Record(
         # A truncate has no rows: its number of one is that of some change before it.
         sequence_of(source.file, source.pos, 0 if op == "t" else source.row or 0, op),

@@ -8,7 +8,7 @@ was read, changes before that are passed over when they come again, and later on
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -132,7 +132,7 @@ class RowsReader:
         if not sent:
             return state
         after = self._after if going_on else None
-        last = _whole(rows[-1].key, self._keys[table]) if rows else None
+        last = whole_key(rows[-1].key, self._keys[table]) if rows else None
         numbered = [record._replace(sequence=place) for place, record in enumerate(sent, self._next)]
         self._next += len(numbered)
         state = replace(state, chunk=RowsChunk(table, not going_on, after, last, self._next - 1))
@@ -159,8 +159,9 @@ class RowsReader:
         return state
 
 
-def _whole(key: tuple[Any, ...] | None, columns: list[KeyColumn]) -> tuple[int, ...] | None:
-    """A row's key, where reading can go on behind it."""
-    if not key or len(key) != len(columns) or not all(column.resumable for column in columns):
+def whole_key(key: Mapping[str, Any] | None, columns: Sequence[KeyColumn]) -> tuple[int, ...] | None:
+    """A row's primary key, where reading can go on behind it. An event may have another one (``message.key.columns``), which no order is by."""
+    if not columns or key is None or key.keys() != {column.name for column in columns}:
         return None
-    return key if all(isinstance(value, int) for value in key) else None
+    values = tuple(key[column.name] for column in columns)
+    return values if all(column.resumable for column in columns) and all(isinstance(value, int) for value in values) else None

@@ -35,7 +35,7 @@ from penstock.cdc.debezium.positions import (
 )
 from penstock.cdc.debezium.records import Schemas, heartbeat_ms, record_of, schemas_of, truncated
 from penstock.cdc.debezium.records import heartbeat as make_beat
-from penstock.cdc.debezium.rows import RowsReader
+from penstock.cdc.debezium.rows import RowsReader, whole_key
 from penstock.cdc.debezium.state import EngineState, EngineStates, RowsChunk
 from penstock.cdc.events.debezium import decode_event, parse_change
 from penstock.cdc.events.usual import usual_change
@@ -471,6 +471,25 @@ def test_a_table_whose_key_is_no_number_is_read_from_its_beginning(
     state, query = planned(chunk, last_sequence, resumable=False)
     assert query == "SELECT * FROM `a`.`b` ORDER BY `id`"
     assert state.emptied == emptied
+
+
+@pytest.mark.parametrize(
+    ("key", "names", "behind"),
+    [
+        ({"id": 7}, ("id",), (7,)),
+        ({"line": 2, "id": 7}, ("id", "line"), (7, 2)),
+        ({"code": 7}, ("id",), None),  # of message.key.columns
+        ({"id": 7, "code": 1}, ("id",), None),
+        ({"id": 7}, ("id", "line"), None),
+        ({"id": "a"}, ("id",), None),
+        (None, ("id",), None),
+        ({}, (), None),
+    ],
+)
+def test_reading_goes_on_behind_the_primary_key_only(
+    key: dict[str, Any] | None, names: tuple[str, ...], behind: tuple[int, ...] | None
+) -> None:
+    assert whole_key(key, [source.KeyColumn(name, True) for name in names]) == behind
 
 
 # --- Java ------------------------------------------------------------------------------------------------------------------------
