@@ -19,6 +19,7 @@ from typing import Any
 from ...log.errors import InternalError, MissingDependency
 from .errors import load_jpype
 from .java import find_jvm
+from .memory import give_back
 from .records import Schemas, schemas_of
 
 log = logging.getLogger("penstock.cdc.debezium")
@@ -177,6 +178,10 @@ class Engine:
             return None
         value = server.getAttribute(bean, name)
         return None if value is None else value
+
+    def give_back(self) -> None:
+        """Give back to the system what a burst of changes took."""
+        give_back(self._jpype)
 
     def close(self) -> None:
         """End it, and return once it has ended. Raises `InternalError` when it does not."""

@@ -15,7 +15,7 @@ from .configuration import Connector
 from .engine import Engine, RecordBatch
 from .errors import ConnectorStopped
 from .history import History
-from .memory import Burst, give_back
+from .memory import Burst
 from .outbox import Boundary, RecordOutbox
 from .positions import between, file_number
 from .records import Record, heartbeat, heartbeat_ms, record_of
@@ -135,7 +135,7 @@ class Follower:
                 self._signals_s = now_s
                 asked = self._states.signals()
             if self._burst.is_over(self._outbox.events + self._outbox.duplicates, now_s):
-                give_back()
+                self._engine.give_back()
         self._outbox.settle(wait=True)
         return self._save(state, None), asked
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from typing import Any
 
 import pyarrow as pa
-
-from .errors import load_jpype
 
 QUIET_S = 5.0
 """How long nothing comes before a burst is over."""
@@ -33,9 +32,9 @@ class Burst:
         return True
 
 
-def give_back() -> None:
+def give_back(jpype: Any) -> None:  # noqa: ANN401 - a module
     """Give back to the system what Java's heap, PyArrow and the C library hold and do not use."""
-    load_jpype().java.lang.System.gc()
+    jpype.JClass("java.lang.System").gc()
     pa.default_memory_pool().release_unused()
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # musl has none
         trim(0)

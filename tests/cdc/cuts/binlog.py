@@ -156,6 +156,9 @@ class _Engine:
         self._dies_after = chance.randrange(len(told) + 1) if dies else -1
         self.idle = 0
 
+    def give_back(self) -> None:
+        """It has no memory of its own."""
+
     def next(self, timeout_s: float) -> RecordBatch | None:
         if self._chance.random() < 0.1:  # it is slow
             return None
