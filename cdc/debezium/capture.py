@@ -174,9 +174,14 @@ class EngineCapture:
     # --- Where it stands ----------------------------------------------------------------------------------------------------------
 
     def _prepared(self) -> EngineState:
-        """The state, made where there is none, or where all is to be read again."""
+        """The state, made where there is none, or where all is to be read again. Each life asks whose it is: an earlier process that connects
+        once more would end the later one's connection.
+        """
         server = self._server.identity()
-        state = self._states.load()
+        epoch = self._producer.epoch
+        assert epoch is not None, "it has a name"
+        opened = epoch.entry, epoch.position
+        state = self._states.take_over(self._life, opened)
         if state is not None and state.life != self._life:
             state = None
         if state is not None and state.connector != self._connector.name:
@@ -200,7 +205,7 @@ class EngineCapture:
         again = self._options.snapshot == "again" and not self._renewed
         if state is None or again:
             self._check_beginning()
-            state = EngineState(self._life, self._connector.name, server)
+            state = EngineState(self._life, self._connector.name, server, opened=opened)
             self._states.save(state)
             self._renewed = True
             self._reached("renewed")

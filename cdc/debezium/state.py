@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from ...log.errors import FencedError
@@ -20,6 +20,7 @@ from ..postgres.state import Runner
 from .errors import HistoryLost
 
 FORMAT = 1
+_TAKE_OVERS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class EngineState:
     emptied: tuple[str, ...] = ()
     """Pending tables that are emptied in the topic before their rows come."""
     chunk: RowsChunk | None = None
+    opened: tuple[int, int] = (0, 0)
+    """Where the process whose state it is opened its producer in the topic's log: one that did later takes it over, and none that did earlier."""
 
     @property
     def place(self) -> str | None:
@@ -90,6 +93,7 @@ class _Form(Stored, frozen=True):
     pending: tuple[str, ...] = ()
     emptied: tuple[str, ...] = ()
     chunk: _ChunkForm | None = None
+    opened: tuple[Number, Number] = (0, 0)
 
 
 class EngineStates:
@@ -112,6 +116,26 @@ class EngineStates:
             return None
         self._version = found.version
         return parse_engine_state(found.data, self.key)
+
+    def take_over(self, life: str, opened: tuple[int, int]) -> EngineState | None:
+        """The stored state, which no process that opened its producer earlier writes from now on. Raises `FencedError` when one that did so later
+        has taken it over, and as `load` does.
+        """
+        for attempt in range(_TAKE_OVERS_MAX):
+            state = self.load()
+            if state is None or state.life != life or state.opened == opened:
+                return state
+            if state.opened > opened:
+                break
+            taken = replace(state, opened=opened)
+            try:
+                self.save(taken)
+            except FencedError:  # the earlier process has just written
+                if attempt + 1 == _TAKE_OVERS_MAX:
+                    raise
+            else:
+                return taken
+        raise FencedError("another capture of this name runs", operation="capture", object=self.key)
 
     def save(self, state: EngineState) -> None:
         """Replace the stored state. Raises `FencedError` when another capture has written it meanwhile."""
@@ -215,7 +239,9 @@ def parse_engine_state(data: bytes, where: str) -> EngineState:
         )
     said = form.chunk
     chunk = None if said is None else RowsChunk(said.table, said.begins, said.after, said.last, said.end)
-    return EngineState(form.life, form.connector, form.server, form.offset, form.history, form.pending, form.emptied, chunk)
+    return EngineState(
+        form.life, form.connector, form.server, form.offset, form.history, form.pending, form.emptied, chunk, form.opened
+    )
 
 
 class _Signal(Stored, frozen=True):

@@ -79,6 +79,8 @@ class Producer:
 
     id: str
     """The producer's name, or a random id."""
+    epoch: Epoch | None
+    """The opening of its name, which is larger than all earlier ones; None without a name."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class Producer:
         self._store, self._paths, self._runtime, self._settings = store, paths, runtime, settings
         self.topic = topic
         self._delays = Delays(topic, settings.limits, runtime.clock) if is_timer_log(paths.topic) else None
-        self._appender, self._generation, self._epoch, self._options = appender, generation, epoch, options
+        self._appender, self._generation, self.epoch, self._options = appender, generation, epoch, options
         self.id = id
         queues = 1 if self._delays else settings.queues
         self._router = Router(queues, first=runtime.random.randrange(queues))
@@ -147,7 +149,7 @@ class Producer:
 
     def __repr__(self) -> str:
         state = "failed" if self._accumulator.failure is not None else "closed" if self._accumulator.closed else ""
-        return shown(self, f"of {self.topic}", f"name {self.id}" if self._epoch is not None else "", state)
+        return shown(self, f"of {self.topic}", f"name {self.id}" if self.epoch is not None else "", state)
 
     @property
     def last_sequence(self) -> int:
@@ -548,8 +550,8 @@ class Producer:
         previous = self._accepted
         batch = Batch(
             producer=self.id,
-            named=self._epoch is not None,
-            epoch=self._epoch,
+            named=self.epoch is not None,
+            epoch=self.epoch,
             previous=previous,
             last=previous + builder.count if builder.last_sequence is None else builder.last_sequence,
             generation=self._generation,

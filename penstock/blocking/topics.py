@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from penstock.log.format.header import Epoch
 from penstock.log.limits import Duration
 from penstock.log.message.message import Message, MessageView, views
 from penstock.log.produce.accumulator import ProducerStatistics
@@ -36,6 +37,11 @@ class Producer(ProducerFace[AsyncProducer]):
     def id(self) -> str:
         """The producer's name, or a random id."""
         return self._core.id
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The opening of its name, which is larger than all earlier ones; None without a name."""
+        return self._core.epoch
 
     @property
     def last_sequence(self) -> int:

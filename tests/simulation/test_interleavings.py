@@ -259,7 +259,7 @@ def test_openers_at_once_have_epochs_of_their_own_and_one_remains(openers: int) 
 
     async def script() -> None:
         opened = await asyncio.gather(*(stage.producer(f"p{number}", "name") for number in range(openers)))
-        epochs = [one.producer._epoch for one in opened]
+        epochs = [one.producer.epoch for one in opened]
         assert len(set(epochs)) == openers
         outcomes = await asyncio.gather(*(one.sent(one.process.name, sequence=7) for one in opened))
         won = [epoch for epoch, outcome in zip(epochs, outcomes, strict=True) if isinstance(outcome, SendResult)]

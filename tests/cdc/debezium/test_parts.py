@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -349,6 +349,20 @@ def test_the_state_is_what_was_saved_and_only_one_process_writes_it(states: Any)
     second.save(EngineState("life", "mariadb", "7 x"))
     with pytest.raises(FencedError, match="another capture of this name"):
         first.save(state)
+
+
+def test_the_process_that_opened_its_producer_last_takes_the_state_over_and_keeps_it(states: Any) -> None:
+    first, second, third = states(), states(), states()
+    assert first.take_over("life", (5, 0)) is None
+    first.save(state := EngineState("life", "mariadb", "7 x", opened=(5, 0)))
+    assert first.take_over("life", (5, 0)) == state
+    assert second.take_over("life", (5, 1)) == replace(state, opened=(5, 1))
+    with pytest.raises(FencedError, match="another capture of this name"):
+        first.save(state)
+    with pytest.raises(FencedError, match="another capture of this name"):
+        first.take_over("life", (5, 0))
+    assert second.take_over("life", (5, 1)) == replace(state, opened=(5, 1))
+    assert third.take_over("another life", (1, 0)).life == "life"  # it is made anew
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,7 @@ class World:
         TypesStore(store, _at_once, topic="shop").keep(TYPES)
         engines = EngineStates(store, _at_once, topic="shop", name="penstock")
         assert engines.load() is None
+        engines.expect_history(0)
         engines.add_history(0, b"{}\n")
         engines.save(EngineState("1", "mariadb", "7 x", '{"file":"binlog.000001","pos":4}', 1))
         assert engines.history(1) == b"{}\n"
