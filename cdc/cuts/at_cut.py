@@ -12,7 +12,7 @@ from ..delta.location import Location
 from ..delta.merging import Commit
 from ..delta.tables import commits_of
 from .reading import Which, kept_cuts
-from .versions import TablesOfCut
+from .versions import Newest, TablesOfCut
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,13 +37,9 @@ class ByDeltalake:
     def path(self, name: str) -> str:
         return self._into.inside(name).root
 
-    def newest(self, name: str) -> int | None:
+    def newest(self, name: str) -> Newest | None:
         table = self.table(name)
-        return None if table is None else table.version()
-
-    def id_of(self, name: str) -> str | None:
-        table = self.table(name)
-        return None if table is None else str(table.metadata().id)
+        return None if table is None else Newest(table.version(), str(table.metadata().id))
 
     def table(self, name: str, version: int | None = None) -> DeltaTable | None:
         """A version of a table, or the newest; None where it is not there. Raises `StoreUnavailable`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ..delta.merging import Commit, version_with
 from ..targets import Owner
@@ -14,16 +14,20 @@ T = TypeVar("T")
 TablesT = TypeVar("TablesT", bound="Tables")
 
 
+class Newest(NamedTuple):
+    """What a table is now."""
+
+    version: int
+    table: str
+    """What tells it from a table that is made under its name later."""
+
+
 class Tables(Protocol):
     """The Delta tables in one folder, for an engine that reads them."""
 
     def path(self, name: str) -> str: ...
-    def newest(self, name: str) -> int | None:
-        """The newest version; None where there is no table."""
-        ...
-
-    def id_of(self, name: str) -> str | None:
-        """What tells a table from one that is made under its name later; None where there is none."""
+    def newest(self, name: str) -> Newest | None:
+        """What a table is now; None where there is none."""
         ...
 
     def files(self, name: str, version: int) -> Collection[str] | None:
@@ -64,12 +68,15 @@ class TablesOfCut(Mapping[str, T], Generic[TablesT, T]):
 def readable_version(tables: Tables, kept: Kept, cut: Cut, name: str) -> int:
     """The version to be read. Raises `TableNotInCut`, and `CutTooOld` which names the oldest cut whose version of this table is there."""
     wanted = cut.of(name)
-    newest, table = tables.newest(name), tables.id_of(name)
-    if newest is not None and wanted.table == table and (found := _readable(tables, kept, cut, name, wanted, newest)) is not None:
-        return found
-    cuts = kept_cuts(kept.into, sync=kept.sync).cuts
-    later = [one for one in cuts if one.number > cut.number and name in one.tables and one.tables[name].table == table]
-    oldest = None if newest is None else _first_readable(tables, kept, later, name, newest)
+    newest = tables.newest(name)
+    is_other = newest is not None and newest.table != wanted.table
+    oldest = None
+    if newest is not None:
+        if not is_other and (found := _readable(tables, kept, cut, name, wanted, newest.version)) is not None:
+            return found
+        cuts = kept_cuts(kept.into, sync=kept.sync).cuts
+        later = [one for one in cuts if one.number > cut.number and name in one.tables and one.tables[name].table == newest.table]
+        oldest = _first_readable(tables, kept, later, name, newest.version)
     raise CutTooOld(
         "the table's version of this cut is no longer there",
         operation="at_cut",
@@ -77,7 +84,7 @@ def readable_version(tables: Tables, kept: Kept, cut: Cut, name: str) -> int:
         expected="no cut of this table can be read" if oldest is None else f"cut {oldest.number} or later, of {time_text(oldest)}",
         observed=f"cut {cut.number}, version {wanted.version}",
         hint="the table was deleted and made again"
-        if table is not None and wanted.table != table
+        if is_other
         else "VACUUM and the cleanup of a table's log (delta.deletedFileRetentionDuration, delta.logRetentionDuration) remove old versions",
     )
 

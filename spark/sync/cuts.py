@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...cdc.cuts.at_cut import folder_of
 from ...cdc.cuts.reading import Which, kept_cuts
-from ...cdc.cuts.versions import TablesOfCut
+from ...cdc.cuts.versions import Newest, TablesOfCut
 from ...cdc.delta.merging import Commit
 from .tables import commits_of, id_of
 
@@ -27,19 +27,14 @@ class BySpark:
     def path(self, name: str) -> str:
         return f"{self._into}/{name}"
 
-    def newest(self, name: str) -> int | None:
+    def newest(self, name: str) -> Newest | None:
         from delta.tables import DeltaTable
 
         if not DeltaTable.isDeltaTable(self._session, self.path(name)):
             return None
-        (row,) = DeltaTable.forPath(self._session, self.path(name)).history(1).select("version").collect()
-        return int(row.version)
-
-    def id_of(self, name: str) -> str | None:
-        from delta.tables import DeltaTable
-
-        there = DeltaTable.isDeltaTable(self._session, self.path(name))
-        return id_of(DeltaTable.forPath(self._session, self.path(name))) if there else None
+        table = DeltaTable.forPath(self._session, self.path(name))
+        (row,) = table.history(1).select("version").collect()
+        return Newest(int(row.version), id_of(table))
 
     def frame(self, name: str, version: int) -> DataFrame:
         return self._session.read.format("delta").option(_VERSION, version).load(self.path(name))

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ....log.produce.producer import Producer
 
 F = TypeVar("F", bound=Callable[..., Any])
-Snapshot = Literal["initial", "never", "again"]
 
 _BODY_BYTES = 16 * 1024 * 1024
 _LINE_EVERY_S = 10.0
@@ -73,11 +72,8 @@ def debezium(
     *,
     configuration: Path,
     topic: str,
-    name: str,
     driver_jar: str | None,
-    snapshot: Snapshot,
-    heartbeat: bool,
-    once: bool,
+    **chosen: Any,  # noqa: ANN401 - of options
 ) -> None:
     """Follow the database that a Debezium configuration names into a topic, exactly once, by Debezium's engine in this process.
 
@@ -89,7 +85,7 @@ def debezium(
     properties = read_properties(configuration)
     if password := os.environ.get(_PASSWORD):
         properties.setdefault("database.password", password)
-    _capture(session, properties, topic, driver_jar, name=name, snapshot=snapshot, heartbeat=heartbeat, once=once)
+    _capture(session, properties, topic, driver_jar, **chosen)
 
 
 def _of_url(kind: str, title: str, class_name: str) -> click.Command:
@@ -116,18 +112,15 @@ def _of_url(kind: str, title: str, class_name: str) -> click.Command:
         tables: tuple[str, ...],
         settings: tuple[str, ...],
         topic: str,
-        name: str,
         driver_jar: str | None,
-        snapshot: Snapshot,
-        heartbeat: bool,
-        once: bool,
+        **chosen: Any,  # noqa: ANN401 - of options
     ) -> None:
         properties = {"connector.class": class_name, **_of(url, kind), **_given(settings)}
         if tables:
             import re
 
             properties["table.include.list"] = ",".join(re.escape(table) for table in tables)
-        _capture(session, properties, topic, driver_jar, name=name, snapshot=snapshot, heartbeat=heartbeat, once=once)
+        _capture(session, properties, topic, driver_jar, **chosen)
 
     command.help = (
         f"Follow a {title} with a row binlog into a topic by Debezium's engine, as Debezium envelopes, exactly once.\n\n"
