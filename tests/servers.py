@@ -21,7 +21,8 @@ from pathlib import Path
 from penstock.testing import s3_server
 
 BUCKET = "penstock"
-_BUILT = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "bin"
+CACHE = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock")
+_BUILT = CACHE / "bin"
 VERSITYGW = _BUILT / "versitygw-v1.8.0"
 DYNOXIDE = _BUILT / "dynoxide-3.2.0"
 _STARTS = 3

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..debezium import positions as binlog
+from ..mongodb import positions as oplog
 from ..postgres import positions as wal
 
 PlaceOf = Callable[[int], str | None]
@@ -26,7 +27,11 @@ def _of_binlog(position: int) -> str | None:
     return binlog.place_text(position) if binlog.is_between(position) else None
 
 
-KINDS: Mapping[str, PlaceOf] = {"postgres": _of_postgres, "debezium": _of_binlog}
+def _of_oplog(position: int) -> str | None:
+    return oplog.place_text(position) if binlog.is_between(position) else None
+
+
+KINDS: Mapping[str, PlaceOf] = {"postgres": _of_postgres, "debezium": _of_binlog, "mongodb": _of_oplog}
 """The captures by what stands before the slash in their producers' names."""
 
 

@@ -4,9 +4,10 @@ Debezium's own engine runs in this process, in a Java of this machine. Needs the
 begins. How it works: docs/0019-capturing-by-debezium.md.
 """
 
-from .capture import EngineCapture, EngineOptions, EngineProgress
+from .capture import EngineCapture, EngineOptions
 from .configuration import Connector, connector_of, read_properties
 from .errors import BinlogLost, ConnectorStopped, HistoryLost, SourceReplaced
+from .lives import SourceProgress
 from .state import EngineStates
 
 __all__ = [
@@ -15,9 +16,9 @@ __all__ = [
     "ConnectorStopped",
     "EngineCapture",
     "EngineOptions",
-    "EngineProgress",
     "EngineStates",
     "HistoryLost",
+    "SourceProgress",
     "SourceReplaced",
     "connector_of",
     "read_properties",

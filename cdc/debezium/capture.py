@@ -8,86 +8,40 @@ is durable; what the connector counts within a transaction is not relied on.
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 from ...log.errors import InvalidArgument, PenstockError
-from ...log.limits import WAIT_MAX, DurationField, field_default, set_durations
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
-from ..postgres.errors import SourceUnavailable
 from .configuration import Connector, for_stream
 from .engine import Engine, offsets_file
-from .errors import ConnectorStopped, HistoryLost, SourceReplaced, binlog_lost, engine_error
+from .errors import HistoryLost, SourceReplaced, binlog_lost, engine_error
 from .follow import Follower, boundary
 from .history import History
+from .lives import SourceCapture, SourceOptions
 from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of
 from .rows import RowsReader
 from .source import Server
 from .state import EngineState, EngineStates
 
-log = logging.getLogger("penstock.cdc.debezium")
-
-_LOOK_S = 0.1
-_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.2, 5.0
 _BEGIN_LOOK_S = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EngineOptions:
-    """What is captured, and how."""
+class EngineOptions(SourceOptions):
+    """What is captured by Debezium's engine, and how."""
 
-    name: str = "penstock"
-    """The name of the capture: of its producers, its state, and Debezium's topic prefix."""
-    snapshot: Literal["initial", "never", "again"] = "initial"
-    """The tables to read first: those that the connector captures at its beginning, none, or all once more."""
-    once: bool = False
-    """End once all changes that were committed when it began to follow are in the topic."""
-    heartbeat: bool = False
-    """Send a message of its own, for the cuts of a sync, where no change tells that the topic equals the source."""
-    patience: DurationField = field_default(timedelta(minutes=5))
-    """How long to wait for a database that does not answer, or a connector that stops."""
-
-    def __post_init__(self) -> None:
-        set_durations(self, "patience", most=WAIT_MAX, operation="capture")
-        if not self.name or not all(char in "abcdefghijklmnopqrstuvwxyz0123456789_" for char in self.name) or len(self.name) > 63:
-            raise InvalidArgument(
-                "bad name of a capture", operation="capture", object=self.name, expected="at most 63 of a-z, 0-9 and _"
-            )
-
-    @property
-    def producer_name(self) -> str:
-        """The name under which changes are sent."""
-        return f"debezium/{self.name}"
-
-    @property
-    def rows_producer_name(self) -> str:
-        """The name under which rows that a snapshot has read are sent."""
-        return f"debezium/{self.name}/rows"
+    kind: ClassVar[str] = "debezium"
 
 
-@dataclass(frozen=True, slots=True)
-class EngineProgress:
-    """How far a capture is."""
-
-    snapshot_rows: int
-    events: int
-    """The number of changes that this process sent."""
-    duplicates: int
-    """The number of changes that came again, and were left out."""
-    position: str | None
-    """The place in the source's log before which everything is in the topic."""
-
-
-class EngineCapture:
-    """One database into one topic. ``reached`` is told of the points between steps, for tests."""
+class EngineCapture(SourceCapture):
+    """One database into one topic by Debezium's engine."""
 
     def __init__(
         self,
@@ -103,57 +57,20 @@ class EngineCapture:
         pause: Callable[[float], None],
         reached: Callable[[str], None] = lambda point: None,
     ) -> None:
-        self._connector, self._properties, self._options = connector, dict(properties), options
-        self._producer, self._rows_producer, self._states, self._life = producer, rows_producer, states, life
-        self._clock, self._pause, self._reached = clock, pause, reached
+        self._connector, self._properties = connector, dict(properties)
         self._server = Server(connector, properties)
-        self._renewed = False
-        self._answered_s = clock.monotonic_s()
-        self._rows = self._events = self._duplicates = 0
-        self._position: str | None = None
-        self._tell: Callable[[EngineProgress], None] = lambda progress: None
-
-    @property
-    def progress(self) -> EngineProgress:
-        """The capture's progress."""
-        return EngineProgress(self._rows, self._events, self._duplicates, self._position)
-
-    def run(
-        self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[EngineProgress], None] = lambda progress: None
-    ) -> EngineProgress:
-        """Capture until ``stopped()``, or with ``once`` until all is there. ``tell`` is called every second or so.
-
-        A database that goes away, and a connector that stops, are waited for. Raises `SourceUnavailable` or `ConnectorStopped` when that lasts
-        too long; `BinlogLost`, `HistoryLost`, `SourceReplaced`, `PermissionDenied`, `InvalidArgument`, `FencedError`, and the errors of a
-        producer whose lake does not answer.
-        """
-        self._tell = tell
-        pause_s = _PAUSE_FIRST_S
-        self._answered_s = self._clock.monotonic_s()
-        try:
-            while True:
-                began_s = self._clock.monotonic_s()
-                try:
-                    self._run(stopped)
-                    return self.progress
-                except (SourceUnavailable, ConnectorStopped) as error:
-                    now_s = self._clock.monotonic_s()
-                    if now_s - self._answered_s > self._options.patience.total_seconds():
-                        raise
-                    if self._answered_s > began_s:
-                        pause_s = _PAUSE_FIRST_S
-                    log.warning("the database is waited for: %s", error)
-                self._wait(pause_s, stopped)
-                if stopped():
-                    return self.progress
-                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
-        finally:
-            self._server.close()
-
-    def _wait(self, pause_s: float, stopped: Callable[[], bool]) -> None:
-        until_s = self._clock.monotonic_s() + pause_s
-        while not stopped() and (left_s := until_s - self._clock.monotonic_s()) > 0:
-            self._pause(min(left_s, _LOOK_S))
+        super().__init__(
+            connector.name,
+            self._server,
+            options,
+            producer=producer,
+            rows_producer=rows_producer,
+            states=states,
+            life=life,
+            clock=clock,
+            pause=pause,
+            reached=reached,
+        )
 
     def _run(self, stopped: Callable[[], bool]) -> None:
         self._server.check()
@@ -172,44 +89,6 @@ class EngineCapture:
                     return
 
     # --- Where it stands ----------------------------------------------------------------------------------------------------------
-
-    def _prepared(self) -> EngineState:
-        """The state, made where there is none, or where all is to be read again. Each life asks whose it is: an earlier process that connects
-        once more would end the later one's connection.
-        """
-        server = self._server.identity()
-        epoch = self._producer.epoch
-        assert epoch is not None, "it has a name"
-        opened = epoch.entry, epoch.position
-        state = self._states.take_over(self._life, opened)
-        if state is not None and state.life != self._life:
-            state = None
-        if state is not None and state.connector != self._connector.name:
-            raise SourceReplaced(
-                "the topic has changes of another kind of database under this name",
-                operation="capture",
-                object=self._options.name,
-                expected=state.connector,
-                observed=self._connector.name,
-                hint="give this capture another --name, or another topic",
-            )
-        if state is not None and state.server != server:
-            raise SourceReplaced(
-                "the topic has changes of another server under this name: positions in their logs say nothing beside each other",
-                operation="capture",
-                object=self._server.where,
-                expected=f"the server {state.server}",
-                observed=f"the server {server}",
-                hint="connect to that server, or capture this one into a new topic",
-            )
-        again = self._options.snapshot == "again" and not self._renewed
-        if state is None or again:
-            self._check_beginning()
-            state = EngineState(self._life, self._connector.name, server, opened=opened)
-            self._states.save(state)
-            self._renewed = True
-            self._reached("renewed")
-        return state
 
     def _check_beginning(self) -> None:
         """Refuse a log that ends before what is in the topic: its changes would seem to be there already."""
@@ -364,12 +243,6 @@ class EngineCapture:
             )
             until = self._server.end() if self._options.once else None
             return follower.run(state, stopped, until=until, ended=lambda: self._ended(engine))
-
-    def _say(self, *, rows: int = 0, events: int = 0, duplicates: int = 0, position: str | None = None) -> None:
-        self._answered_s = self._clock.monotonic_s()
-        self._rows, self._events, self._duplicates = self._rows + rows, self._events + events, self._duplicates + duplicates
-        self._position = position or self._position
-        self._tell(self.progress)
 
 
 def server_id_of(key: str, life: str) -> int:

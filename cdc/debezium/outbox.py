@@ -70,6 +70,11 @@ class RecordOutbox:
         """Whether anything is not durable yet."""
         return bool(self._pending or self._held)
 
+    def raise_whole_from(self, number: int) -> None:
+        """Note that something was read from tables that is of a place as late as this."""
+        if self._whole_from is not None:
+            self._whole_from = max(self._whole_from, number)
+
     def add(self, records: Sequence[Record], boundary: Boundary, now_s: float) -> bool:
         """Take records over, and send those before the boundary. Returns whether any was sent. Raises `DataDamaged` for a record whose position
         is not above the last one's: it could not be told from one that was sent before.

@@ -20,7 +20,9 @@ from .positions import sequence_of
 _KEY_CHARS_MAX = 1024
 
 
-class _Source(msgspec.Struct, gc=False):
+class RecordSource(msgspec.Struct, gc=False):
+    """Where in the source a record is of."""
+
     db: str | None = None
     table: str | None = None
     file: str | None = None
@@ -30,7 +32,7 @@ class _Source(msgspec.Struct, gc=False):
 
 
 class _Value(msgspec.Struct, gc=False):
-    source: _Source | None = None
+    source: RecordSource | None = None
     op: str | None = None
     ts_ms: int | None = None
 
@@ -52,7 +54,7 @@ class Record(NamedTuple):
     table: str
     key: Mapping[str, Any] | None
     """Values by the columns' names; None of a truncate."""
-    source: _Source
+    source: RecordSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +131,13 @@ def lookup_keys(table: str, said: str | None) -> tuple[str, ...]:
 def heartbeat(name: str, sequence: int, now_ms: int) -> Record:
     """The message that tells of nothing but the stream itself, as Debezium's heartbeats do."""
     body = _encode({"key": {"serverName": name}, "value": {"ts_ms": now_ms}})
-    return Record(sequence, body, message_group_of("heartbeat", name, None), None, (), "heartbeat", "", None, _Source())
+    return Record(sequence, body, message_group_of("heartbeat", name, None), None, (), "heartbeat", "", None, RecordSource())
 
 
 def truncated(connector: str, name: str, table: str, offset: Mapping[str, Any], now_ms: int) -> Record:
     """The message that empties a table before its rows come: a snapshot's, whose rows are of ``offset``. It lies one place before them."""
     database, _, short = table.partition(".")
-    source = _Source(database, short, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, "true")
+    source = RecordSource(database, short, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, "true")
     said = {"connector": connector, "name": name, "ts_ms": now_ms, **msgspec.to_builtins(source)}
     body = _encode({"key": None, "value": {"before": None, "after": None, "source": said, "op": "t", "ts_ms": now_ms}})
     tag = short if short.isprintable() and "|" not in short else None

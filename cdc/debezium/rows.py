@@ -46,7 +46,7 @@ class RowsReader:
         self._connector, self._name, self._server = connector, name, server
         self._producer, self._states, self._clock, self._reached = producer, states, clock, reached
         self._keys: dict[str, list[KeyColumn]] = {}
-        self._after: tuple[int, ...] | None = None
+        self._after: tuple[int | str, ...] | None = None
         self._going_on: str | None = None
         self._count = 0
         self._next = rows_go_on_at(producer.last_sequence, followed)

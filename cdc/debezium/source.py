@@ -149,7 +149,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def rows_query(table: str, key: Sequence[KeyColumn], after: Sequence[int] | None) -> str:
+def rows_query(table: str, key: Sequence[KeyColumn], after: Sequence[int | str] | None) -> str:
     """The query for a table's rows in the order of its key, or those behind a key."""
     database, _, name = table.partition(".")
     columns = ", ".join(quoted(column.name) for column in key)

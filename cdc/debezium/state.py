@@ -1,5 +1,5 @@
 """What a capture keeps in the lake besides its topic: where to go on in the source's log, the history of the tables' columns, and how far a
-snapshot is. ``captures/<topic>/debezium/<name>/state``, written by compare-and-set, and beside it ``history/<number>``, which never change.
+snapshot is. ``captures/<topic>/<kind>/<name>/state``, written by compare-and-set, and beside it ``history/<number>``, which never change.
 
 Parts of the history are durable before events that need them are sent, and the place to go on is stored after the events before it are durable.
 """
@@ -20,6 +20,8 @@ from ..postgres.state import Runner
 from .errors import HistoryLost
 
 FORMAT = 1
+KINDS = ("debezium", "mongodb")
+"""The captures that keep such a state, by the folders of a topic that have theirs."""
 _TAKE_OVERS_MAX = 5
 
 
@@ -30,9 +32,9 @@ class RowsChunk:
     table: str
     begins: bool
     """Whether it has the table's first rows."""
-    after: tuple[int, ...] | None
+    after: tuple[int | str, ...] | None
     """The key behind which it begins, and of its last row; None: there is none, or reading cannot go on behind it."""
-    last: tuple[int, ...] | None
+    last: tuple[int | str, ...] | None
     end: int
     """The last sequence: the producer has it, or nothing of the chunk is there."""
 
@@ -60,18 +62,18 @@ class EngineState:
 
     @property
     def place(self) -> str | None:
-        """Where in the log the capture would go on, such as ``binlog.000007:1234``."""
+        """Where in the log the capture would go on, such as ``binlog.000007:1234``, or ``1795803143:6`` of MongoDB's log."""
         if self.offset is None:
             return None
         found = json.loads(self.offset)
-        return f"{found['file']}:{found['pos']}"
+        return f"{found['sec']}:{found['ord']}" if self.connector == "mongodb" else f"{found['file']}:{found['pos']}"
 
 
 class _ChunkForm(Stored, frozen=True):
     table: str
     begins: bool
-    after: tuple[int, ...] | None
-    last: tuple[int, ...] | None
+    after: tuple[int | str, ...] | None
+    last: tuple[int | str, ...] | None
     end: Number
 
 
@@ -81,6 +83,12 @@ class _Offset(Stored, frozen=True):
     ts_sec: Number | None = None
     gtids: str | None = None
     server_id: Number | None = None
+
+
+class _ClusterTime(Stored, frozen=True):
+    sec: Number
+    ord: Number
+    token: str | None = None
 
 
 class _Form(Stored, frozen=True):
@@ -99,9 +107,9 @@ class _Form(Stored, frozen=True):
 class EngineStates:
     """Reads and writes the state. Only the process that read or wrote it last may write it next."""
 
-    def __init__(self, store: ObjectStore, run: Runner, *, topic: str, name: str) -> None:
+    def __init__(self, store: ObjectStore, run: Runner, *, topic: str, name: str, kind: str = KINDS[0]) -> None:
         self._store, self._run = store, run
-        self._folder = f"{CAPTURES}{topic_folder(topic)}/debezium/{name}/"
+        self._folder = f"{CAPTURES}{topic_folder(topic)}/{kind}/{name}/"
         self.key = f"{self._folder}state"
         self._version: Version | None = None
         self._next: tuple[int, Version | None] | None = None
@@ -223,9 +231,9 @@ class EngineStates:
 
 
 def name_of(key: str) -> str | None:
-    """The name of the capture whose state a key has, ``captures/TOPIC/debezium/NAME/state``; None: it is no such key."""
+    """The name of the capture whose state a key has, ``captures/TOPIC/KIND/NAME/state``; None: it is no such key."""
     match key.removeprefix(CAPTURES).split("/"):
-        case [_, "debezium", name, "state"]:
+        case [_, kind, name, "state"] if kind in KINDS:
             return name
     return None
 
@@ -235,7 +243,11 @@ def parse_engine_state(data: bytes, where: str) -> EngineState:
     form = parse_stored(data, _Form, what="the state of a capture", where=where, operation="capture")
     if form.offset is not None:
         parse_stored(
-            form.offset, _Offset, what="the place in the log, in the state of a capture,", where=where, operation="capture"
+            form.offset,
+            _ClusterTime if form.connector == "mongodb" else _Offset,
+            what="the place in the log, in the state of a capture,",
+            where=where,
+            operation="capture",
         )
     said = form.chunk
     chunk = None if said is None else RowsChunk(said.table, said.begins, said.after, said.last, said.end)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from ...cdc.debezium.state import KINDS
 from ...cdc.events.table_types import CAPTURES, types_folder
 from ...cdc.sync.lease import SYNCS, sync_group
 from ...consumers.dead_letters.redrive_cell import REDRIVES
@@ -133,7 +134,7 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
             return _TRIALS
         case Role.CAPTURE:
             states = tuple(f"{CAPTURES}{paths.topic}/{ANY}" for paths in worked_on)
-            signals = tuple(f"{CAPTURES}{paths.topic}/debezium/{ANY}/signals/{ANY}" for paths in worked_on)
+            signals = tuple(f"{CAPTURES}{paths.topic}/{kind}/{ANY}/signals/{ANY}" for paths in worked_on for kind in KINDS)
             made = Access(put=(*(paths.settings for paths in worked_on), *states), delete=signals)
             return _united(_append(paths) for paths in worked_on) | _looked_up(*states) | made | _TRIALS
         case Role.SYNC:  # tries the store out before its cells are written there

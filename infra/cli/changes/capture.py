@@ -13,6 +13,7 @@ import click
 from ...console import output
 from ...console.session import Session, command_options
 from . import capture_engine
+from .capture_mongodb import mongodb
 
 if TYPE_CHECKING:
     from ....aio import Lake
@@ -31,7 +32,11 @@ def command() -> None:
     """Follow a database's changes into a topic."""
 
 
-for _one in (capture_engine.debezium, capture_engine.mariadb, capture_engine.mysql, capture_engine.signal, capture_engine.jars):
+for _one in (
+    *(capture_engine.debezium, capture_engine.mariadb, capture_engine.mysql),
+    mongodb,
+    *(capture_engine.signal, capture_engine.jars),
+):
     command.add_command(_one)
 
 

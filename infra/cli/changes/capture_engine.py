@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -19,28 +19,27 @@ from ...console.session import Session, command_options
 
 if TYPE_CHECKING:
     from ....aio import Lake
-    from ....cdc.debezium import EngineCapture, EngineOptions, EngineProgress
+    from ....cdc.debezium import EngineCapture, EngineOptions, EngineStates, SourceProgress
+    from ....cdc.debezium.lives import SourceOptions
     from ....log.produce.producer import Producer
+    from ....log.runtime.runtime import Clock
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _BODY_BYTES = 16 * 1024 * 1024
 _LINE_EVERY_S = 10.0
-_PASSWORD = "PENSTOCK_DATABASE_PASSWORD"  # noqa: S105 - a variable's name
-_EPILOG = (
-    f"The password comes from {_PASSWORD}, or from the whole URL in the variable; never from the command line. Runs until Ctrl-C or SIGTERM, which "
+PASSWORD = "PENSTOCK_DATABASEPASSWORD"  # noqa: S105 - a variable's name
+EPILOG = (
+    f"The password comes from {PASSWORD}, or from the whole URL in the variable; never from the command line. Runs until Ctrl-C or SIGTERM, which "
     "ends in order; run again, it goes on where it ended."
 )
 
 
-def _engine_options(command: F) -> F:
-    """What all captures by the engine take."""
+def source_options(command: F) -> F:
+    """What all captures take whose state is in the lake."""
     options = (
         click.option("--topic", required=True, help="A FIFO topic; made when there is none."),
         click.option("--name", default="penstock", show_default=True, help="The capture's name: one for a database and a topic."),
-        click.option(
-            "--driver-jar", metavar="FILE", help="The database's JDBC driver. Default: where the system's package has it."
-        ),
         click.option(
             "--snapshot",
             type=click.Choice(["initial", "never", "again"]),
@@ -63,9 +62,15 @@ def _engine_options(command: F) -> F:
     return command
 
 
-@click.command(epilog=_EPILOG)
+_driver = click.option(
+    "--driver-jar", metavar="FILE", help="The database's JDBC driver. Default: where the system's package has it."
+)
+
+
+@click.command(epilog=EPILOG)
 @click.argument("configuration", metavar="CONFIG.properties", type=click.Path(dir_okay=False, path_type=Path))
-@_engine_options
+@_driver
+@source_options
 def debezium(
     session: Session,
     /,
@@ -83,7 +88,7 @@ def debezium(
     from ....cdc.debezium import read_properties
 
     properties = read_properties(configuration)
-    if password := os.environ.get(_PASSWORD):
+    if password := os.environ.get(PASSWORD):
         properties.setdefault("database.password", password)
     _capture(session, properties, topic, driver_jar, **chosen)
 
@@ -91,7 +96,7 @@ def debezium(
 def _of_url(kind: str, title: str, class_name: str) -> click.Command:
     variable = f"PENSTOCK_{kind.upper()}"
 
-    @click.command(kind, epilog=_EPILOG)
+    @click.command(kind, epilog=EPILOG)
     @click.argument("url", envvar=variable, metavar="URL")
     @click.option(
         "--table",
@@ -103,7 +108,8 @@ def _of_url(kind: str, title: str, class_name: str) -> click.Command:
     @click.option(
         "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A property of Debezium's connector; may be repeated."
     )
-    @_engine_options
+    @_driver
+    @source_options
     def command(
         session: Session,
         /,
@@ -145,9 +151,9 @@ def _of(url: str, kind: str) -> dict[str, str]:
     in_line = click.get_current_context().get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE
     if parts.password is not None and in_line:
         raise click.UsageError(
-            f"No password on the command line: set {_PASSWORD}, or give the whole URL as PENSTOCK_{kind.upper()}."
+            f"No password on the command line: set {PASSWORD}, or give the whole URL as PENSTOCK_{kind.upper()}."
         )
-    password = unquote(parts.password) if parts.password is not None else os.environ.get(_PASSWORD)
+    password = unquote(parts.password) if parts.password is not None else os.environ.get(PASSWORD)
     found = {"database.hostname": host, "database.port": str(port or 3306)}
     if parts.username:
         found["database.user"] = unquote(parts.username)
@@ -172,7 +178,7 @@ def _capture(session: Session, properties: dict[str, str], topic: str, driver_ja
     from ....cdc.debezium import EngineOptions
 
     options = EngineOptions(**chosen)
-    shown = _Shown(session, topic)
+    shown = Shown(session, topic)
     with session.signals.held(), _opened(session, properties, topic, options, driver_jar) as capture:
         _spare_imports()
         shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))
@@ -191,13 +197,11 @@ def _spare_imports() -> None:
 def _opened(
     session: Session, properties: dict[str, str], topic: str, options: EngineOptions, driver_jar: str | None
 ) -> Iterator[EngineCapture]:
-    from ....cdc.debezium import EngineCapture, EngineStates, connector_of
+    from ....cdc.debezium import EngineCapture, connector_of
     from ....cdc.debezium.configuration import check_own
     from ....cdc.debezium.engine import start_java
     from ....cdc.debezium.jars import ensure, find_driver
     from ....cdc.debezium.source import Server
-    from ....log import InvalidArgument, MessageType, TopicLimits, TopicNotFound, TopicSettings
-    from ....log.runtime.portal import Portal
 
     connector = connector_of(properties)
     check_own(properties)
@@ -208,6 +212,28 @@ def _opened(
         server.check()  # before anything is made
     finally:
         server.close()
+    with opened_topic(session, topic, options) as parts:
+        yield EngineCapture(connector, properties, options, **parts)
+
+
+class Parts(TypedDict):
+    """What a capture works with in the lake."""
+
+    producer: Producer
+    rows_producer: Producer
+    states: EngineStates
+    life: str
+    clock: Clock
+    pause: Callable[[float], None]
+
+
+@contextmanager
+def opened_topic(session: Session, topic: str, options: SourceOptions) -> Iterator[Parts]:
+    """A capture's topic, made when there is none, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema."""
+    from ....cdc.debezium import EngineStates
+    from ....log import InvalidArgument, MessageType, TopicLimits, TopicNotFound, TopicSettings
+    from ....log.runtime.portal import Portal
+
     portal = Portal()
 
     async def opened() -> tuple[Lake, Producer, Producer, str]:
@@ -226,17 +252,14 @@ def _opened(
     try:
         lake, producer, rows_producer, life = portal.run(opened)
         try:
-            yield EngineCapture(
-                connector,
-                properties,
-                options,
-                producer=producer,
-                rows_producer=rows_producer,
-                states=EngineStates(lake.store, portal.run, topic=topic, name=options.name),
-                life=life,
-                clock=lake.runtime.clock,
-                pause=time.sleep,
-            )
+            yield {
+                "producer": producer,
+                "rows_producer": rows_producer,
+                "states": EngineStates(lake.store, portal.run, topic=topic, name=options.name, kind=options.kind),
+                "life": life,
+                "clock": lake.runtime.clock,
+                "pause": time.sleep,
+            }
         finally:
             portal.run(lake.close)
     finally:
@@ -250,12 +273,13 @@ def _opened(
 @command_options
 @click.pass_obj
 def signal(session: Session, /, *, tables: tuple[str, ...], topic: str, name: str) -> None:
-    """Ask a capture by Debezium's engine to read these tables' rows once more.
+    """Ask a capture of a MariaDB, a MySQL or a MongoDB to read these tables' rows once more.
 
     It takes the signal within seconds, or when it runs next: it stops following for as long as it reads, then goes on. Rows come beside those
     that are in the topic; none is removed.
     """
     from ....cdc.debezium import EngineStates
+    from ....cdc.debezium.state import KINDS
     from ....log import InvalidArgument
     from ....log.runtime.portal import Portal
 
@@ -263,8 +287,9 @@ def signal(session: Session, /, *, tables: tuple[str, ...], topic: str, name: st
     try:
         lake = portal.run(lambda: _open(session))
         try:
-            states = EngineStates(lake.store, portal.run, topic=topic, name=name)
-            if states.load() is None:
+            kept = [EngineStates(lake.store, portal.run, topic=topic, name=name, kind=kind) for kind in KINDS]
+            found = [states for states in kept if states.load() is not None]
+            if not found:
                 raise InvalidArgument(
                     "no such capture has begun",
                     operation="signal",
@@ -274,7 +299,8 @@ def signal(session: Session, /, *, tables: tuple[str, ...], topic: str, name: st
             bad = [table for table in tables if "." not in table]
             if bad:
                 raise InvalidArgument("this names no table", operation="signal", expected="DATABASE.TABLE", observed=bad[0])
-            states.signal(uuid.uuid4().hex, tables)
+            for states in found:
+                states.signal(uuid.uuid4().hex, tables)
         finally:
             portal.run(lake.close)
     finally:
@@ -301,7 +327,7 @@ def jars(session: Session, /, *, connector: str) -> None:
     output.say(f"{len(files)} JARs, {size_mb:.0f} MB, in {files[0].parent}")
 
 
-class _Shown:
+class Shown:
     """The lines printed during a capture."""
 
     def __init__(self, session: Session, topic: str) -> None:
@@ -309,18 +335,18 @@ class _Shown:
         self._started_s = self._line_s = time.monotonic()
         self._before = 0
 
-    def tell(self, progress: EngineProgress) -> None:
+    def tell(self, progress: SourceProgress) -> None:
         """Print a line now and then."""
         now_s = time.monotonic()
         if now_s - self._line_s >= _LINE_EVERY_S:
             self._line(progress, now_s)
 
-    def end(self, progress: EngineProgress) -> None:
+    def end(self, progress: SourceProgress) -> None:
         """Print the total."""
         self._line_s, self._before = self._started_s, 0
         self._line(progress, time.monotonic())
 
-    def _line(self, progress: EngineProgress, now_s: float) -> None:
+    def _line(self, progress: SourceProgress, now_s: float) -> None:
         events = progress.events + progress.snapshot_rows
         rate = (events - self._before) / max(now_s - self._line_s, 1e-3)
         self._line_s, self._before = now_s, events

@@ -1,0 +1,147 @@
+"""Following a MongoDB into a topic, exactly once: the shell around the stream of changes, the state and the topic.
+
+Each event is sent under a sequence made of its cluster time (`positions`), by a producer of the capture's name, so the topic leaves out what it
+has. Each stream begins between two transactions before which everything is durable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ...log.errors import InvalidArgument
+from ...log.produce.producer import Producer
+from ...log.runtime.runtime import Clock
+from ..debezium.errors import SourceReplaced
+from ..debezium.lives import SourceCapture, SourceOptions
+from ..debezium.positions import reading_of
+from ..debezium.state import EngineState, EngineStates
+from .follow import ChangeFollower
+from .positions import time_of
+from .rows import DocumentsReader
+from .server import MongoServer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MongoOptions(SourceOptions):
+    """What is captured of a MongoDB, and how."""
+
+    kind: ClassVar[str] = "mongodb"
+    collections: tuple[str, ...] = ()
+    """Names of collections, also with the database before them. None: all that the database has, or will have."""
+
+
+class MongoCapture(SourceCapture):
+    """One database of a MongoDB into one topic."""
+
+    def __init__(
+        self,
+        server: MongoServer,
+        options: MongoOptions,
+        *,
+        producer: Producer,
+        rows_producer: Producer,
+        states: EngineStates,
+        life: str,
+        clock: Clock,
+        pause: Callable[[float], None],
+        reached: Callable[[str], None] = lambda point: None,
+    ) -> None:
+        self._server = server
+        self._named = {name.removeprefix(f"{server.database}.") for name in options.collections}
+        super().__init__(
+            "mongodb",
+            server,
+            options,
+            producer=producer,
+            rows_producer=rows_producer,
+            states=states,
+            life=life,
+            clock=clock,
+            pause=pause,
+            reached=reached,
+        )
+
+    def _wanted(self, collection: str) -> bool:
+        return not collection.startswith("system.") and (not self._named or collection in self._named)
+
+    def _run(self, stopped: Callable[[], bool]) -> None:
+        self._server.check()
+        state = self._prepared()
+        if state.offset is None:
+            state = self._begin(state)
+        while not stopped():
+            self._check_beginning()
+            if state.pending:
+                state = self._read(state, stopped)
+            if stopped():
+                return
+            state, asked = self._follow(state, stopped)
+            if not asked:
+                return
+
+    def _check_beginning(self) -> None:
+        last = self._producer.last_sequence
+        if last >= 0 and (now := self._server.now()) < time_of(last):
+            raise SourceReplaced(
+                "the server's log ends before the last change in the topic: it has begun anew, as a restored server has it",
+                operation="capture",
+                object=self._server.where,
+                expected=f"a time from {time_of(last)} on",
+                observed=str(now),
+                hint="its changes would seem to be there already: capture into a new topic",
+            )
+
+    def _begin(self, state: EngineState) -> EngineState:
+        """Learn the collections and a time before them: the beginning of all that follows."""
+        offset = json.dumps({**self._server.now()._asdict(), "token": None}, separators=(",", ":"))
+        collections = tuple(filter(self._wanted, self._server.collections()))
+        if not collections:
+            raise InvalidArgument(
+                "there is no such collection",
+                operation="capture",
+                object=f"{self._server.where}: {', '.join(sorted(self._named)) or 'any'}",
+                expected="a collection that is there",
+            )
+        self._reached("place known")
+        there = max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
+        pending = () if self._options.snapshot == "never" else collections
+        state = replace(state, offset=offset, pending=pending, emptied=pending if there else (), chunk=None)
+        self._states.save(state)
+        self._reached("begun")
+        return state
+
+    def _read(self, state: EngineState, stopped: Callable[[], bool]) -> EngineState:
+        reader = DocumentsReader(
+            self._server,
+            self._options.name,
+            self._rows_producer,
+            self._states,
+            self._clock,
+            since=self._server.now(),
+            followed=self._producer.last_sequence,
+            reached=self._reached,
+        )
+        state = reader.read(state, stopped, lambda count: self._say(rows=count))
+        if not state.pending:
+            self._reached("rows done")
+        return state
+
+    def _follow(self, state: EngineState, stopped: Callable[[], bool]) -> tuple[EngineState, bool]:
+        now = self._server.now()
+        follower = ChangeFollower(
+            self._server,
+            self._options.name,
+            self._wanted,
+            self._producer,
+            self._states,
+            self._clock,
+            reached=self._reached,
+            tell=self._say,
+            reading=reading_of(self._rows_producer.last_sequence),
+            whole_from=now,  # whatever was read, by this process or earlier ones, is of before
+            heartbeats=self._options.heartbeat,
+        )
+        return follower.run(state, stopped, until=now if self._options.once else None)

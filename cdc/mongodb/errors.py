@@ -1,0 +1,81 @@
+"""What keeps a capture of a MongoDB from going on, and the driver's errors in Penstock's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...log.errors import CallError, InternalError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied
+from ..postgres.errors import SourceUnavailable
+
+_DENIED = (13, 18)
+_LOST = (136, 222, 280, 286)
+"""CappedPositionLost, CloseChangeStream, ChangeStreamFatalError, ChangeStreamHistoryLost."""
+_NO_REPLICAS = 40573
+
+
+class OplogLost(CallError):
+    """The server no longer has the log behind what is in the topic: changes are missing."""
+
+    kind = "oplog_lost"
+
+
+def load_pymongo() -> Any:  # noqa: ANN401 - a module
+    """PyMongo, which is an extra. Raises `MissingDependency`."""
+    try:
+        import pymongo
+    except ImportError as error:
+        raise MissingDependency(
+            "reading MongoDB needs PyMongo", operation="capture", observed=str(error), hint="pip install 'penstock[mongodb]'"
+        ) from error
+    return pymongo
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Raise the driver's errors inside as `PenstockError`."""
+    errors = load_pymongo().errors
+    try:
+        yield
+    except errors.PyMongoError as error:
+        raise translation(error, where) from error
+
+
+def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMongo is an extra
+    """The `PenstockError` for an error of the driver's."""
+    errors = load_pymongo().errors
+    observed = str(error).partition(", full error")[0][:300]
+    facts: dict[str, Any] = {"operation": "capture", "object": where, "observed": observed}
+    code = getattr(error, "code", None)
+    if code in _DENIED:
+        return PermissionDenied(
+            "the database refused it to this user",
+            hint="it needs the role read on the database: db.grantRolesToUser('penstock', [{role: 'read', db: 'shop'}])",
+            **facts,
+        )
+    if code in _LOST:
+        return OplogLost(
+            "the oplog is lost: the server has removed changes that are not in the topic",
+            hint="begin again by reading all collections: --snapshot again; and keep the oplog longer (replSetResizeOplog, minRetentionHours)",
+            **facts,
+        )
+    if code == _NO_REPLICAS:
+        return no_replica_set(where)
+    if isinstance(error, errors.ConfigurationError | errors.InvalidURI):
+        return InvalidArgument("the driver refuses the URL", **facts)
+    if isinstance(error, errors.ConnectionFailure) or error.has_error_label("ResumableChangeStreamError"):
+        return SourceUnavailable("the database does not answer", **facts)
+    return InternalError("the driver failed", **facts)
+
+
+def no_replica_set(where: str) -> InvalidArgument:
+    """The error for a server that keeps no log."""
+    return InvalidArgument(
+        "the server is in no replica set, so it keeps no log of changes",
+        operation="capture",
+        object=where,
+        expected="a replica set; one server may be a set of its own",
+        observed="a server that runs alone",
+        hint="start it with --replSet rs0, then rs.initiate() once in mongosh",
+    )

@@ -1,0 +1,266 @@
+"""A change stream's worth of following: changes go into the topic, and the place to go on into the state.
+
+All events of one cluster time come one after the other. When one of a later time has come, or the stream has nothing behind it, they are whole:
+there lies a place between transactions, at which a later process may begin to count anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...log.errors import DataDamaged
+from ...log.produce.producer import Producer
+from ...log.runtime.runtime import Clock
+from ..debezium.follow import Tell
+from ..debezium.outbox import Boundary, RecordOutbox
+from ..debezium.records import Record, heartbeat
+from ..debezium.state import EngineState, EngineStates
+from ..postgres.errors import SourceUnavailable
+from .documents import key_of, record_of
+from .errors import translated
+from .positions import ClusterTime, before, between, sequence_of, time_of_token
+from .server import MongoServer
+
+_SAVE_S, _TELL_S, _SIGNALS_S = 1.0, 1.0, 5.0
+_GATHERED_MAX = 2000
+_OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t", "rename": "t"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """An event of a captured collection."""
+
+    sequence: int
+    time: ClusterTime
+    said: Mapping[str, Any]
+
+    @property
+    def collection(self) -> str:
+        return str(self.said["ns"]["coll"])
+
+    @property
+    def has_no_image(self) -> bool:
+        """Whether the event does not tell the document, as collections without post-images have it."""
+        return self.said["operationType"] == "update" and self.said.get("fullDocument") is None
+
+
+class ChangeFollower:
+    """Reads the stream until it is told to stop."""
+
+    def __init__(
+        self,
+        server: MongoServer,
+        name: str,
+        wanted: Callable[[str], bool],
+        producer: Producer,
+        states: EngineStates,
+        clock: Clock,
+        *,
+        reached: Callable[[str], None],
+        tell: Tell,
+        reading: int,
+        whole_from: ClusterTime,
+        heartbeats: bool,
+    ) -> None:
+        """``wanted``: whether a collection is captured. ``reading`` is the number of the last reading of documents, and ``whole_from`` a time that
+        is not before it. ``heartbeats``: send a message that says that the topic equals the source, where no change does.
+        """
+        self._server, self._name, self._wanted, self._states, self._clock = server, name, wanted, states, clock
+        self._reached, self._tell, self._reading = reached, tell, reading
+
+        def beat(number: int) -> Record:
+            return heartbeat(name, number, clock.wall_ms())
+
+        self._outbox = RecordOutbox(producer, whole_from=between(whole_from, reading), heartbeat=beat if heartbeats else None)
+        now_s = clock.monotonic_s()
+        self._saved_s = self._told_s = now_s
+        self._signals_s = now_s - _SIGNALS_S
+        self._told = (0, 0)
+        self._gathered: list[_Change] = []
+        self._time = ClusterTime(0, 0)
+        """The time of the newest event, or that behind which the stream begins."""
+        self._token: str | None = None
+        self._index = 0
+        self._last = -1
+        self._boundary = Boundary("", 0)
+
+    def run(self, state: EngineState, stopped: Callable[[], bool], *, until: ClusterTime | None) -> tuple[EngineState, bool]:
+        """Follow until ``stopped()``, until all up to ``until`` is in the topic, or until documents are to be read: those of a collection that was
+        renamed, or that a signal asks for. Then everything before the stored place is durable. Returns the state, and whether there are any.
+        """
+        place = json.loads(state.offset or "{}")
+        self._time, self._token = start, token = ClusterTime(place["sec"], place["ord"]), place["token"]
+        self._whole_behind(start, token)
+        stream = self._server.watch(start, token)
+        try:
+            while not stopped():
+                with translated(self._server.where):
+                    change = stream.try_next()
+                    newest = stream.resume_token
+                now_s = self._clock.monotonic_s()
+                if change is not None:
+                    self._take(change)
+                    if change["operationType"] == "rename" and self._wanted(change["to"]["coll"]):
+                        return self._read_next(state, now_s, (change["to"]["coll"],), empty=True), True
+                    if change["operationType"] == "invalidate":  # the stream ends with the database, which may be made again
+                        stream.close()
+                        stream = self._server.watch(start, self._token)
+                reached = None
+                if change is None or len(self._gathered) >= _GATHERED_MAX:
+                    reached = self._whole(None if newest is None else newest["_data"]) if change is None else None
+                    self._flush(now_s)
+                self._outbox.settle()
+                state = self._save(state, now_s)
+                if change is None and now_s - self._signals_s >= _SIGNALS_S:
+                    self._signals_s = now_s
+                    if asked := self._states.signals():
+                        collections = [table.partition(".")[2] for key in sorted(asked) for table in asked[key]]
+                        state = self._read_next(state, now_s, collections, empty=False)
+                        self._states.forget_signals(asked)
+                        return state, True
+                if until is not None and reached is not None and reached >= until:
+                    break
+            self._finish(self._clock.monotonic_s())
+            return self._save(state, None), False
+        except SourceUnavailable:
+            self._outbox.settle(wait=True)  # the next life has to know what is there
+            raise
+        finally:
+            stream.close()
+
+    def _take(self, change: Mapping[str, Any]) -> None:
+        """Count an event, and gather it. Raises `DataDamaged`, `LimitExceeded`."""
+        stamp = change["clusterTime"]
+        time = ClusterTime(stamp.time, stamp.inc)
+        if time > self._time:
+            self._whole_behind(self._time, self._token)
+            self._index = 0
+        else:
+            self._index += 1
+        op = _OPS.get(change["operationType"])
+        collection = change.get("ns", {}).get("coll", "")
+        self._time, self._token = time, change["_id"]["_data"]
+        sequence = sequence_of(time, self._index)
+        if sequence <= self._last:
+            raise DataDamaged(
+                "two changes have one number, so a change that comes again could not be told",
+                operation="capture",
+                object=f"{self._server.database}.{collection}",
+                expected="times that rise from one transaction to the next",
+                observed=f"time {time}, change {self._index} of it",
+                hint="transactions of fewer changes; then capture into a new topic",
+            )
+        self._last = sequence
+        if op is not None and self._wanted(collection):
+            self._gathered.append(_Change(sequence, time, change))
+
+    def _whole(self, token: str | None) -> ClusterTime | None:
+        """Note that the stream has nothing more up to a token, and return its time.
+
+        The token is the last event's, or it says a time of the log at which no event was found yet. It lies before those of that very time.
+        """
+        time = None if token is None else time_of_token(token)
+        if time is None:
+            return None
+        whole = time if token == self._token else before(time)
+        if whole >= self._time:
+            self._whole_behind(whole, token)
+        return time
+
+    def _whole_behind(self, time: ClusterTime, token: str | None) -> None:
+        offset = json.dumps({**time._asdict(), "token": token}, separators=(",", ":"))
+        self._boundary = Boundary(offset, between(time, self._reading, last=self._last))
+
+    def _flush(self, now_s: float) -> None:
+        gathered, self._gathered = self._gathered, []
+        found = self._looked_up([change for change in gathered if change.has_no_image])
+        records = [record for change in gathered if (record := self._record(change, found)) is not None]
+        if self._outbox.add(records, self._boundary, now_s) or self._outbox.tick(now_s):
+            self._reached("batch sent")
+
+    def _looked_up(self, changes: list[_Change]) -> dict[int, Mapping[str, Any]]:
+        """The documents as they are now, by the sequences of these changes. Later changes, which they have already, come again behind them: until
+        then the topic equals the source at no place.
+        """
+        by_collection: dict[str, list[_Change]] = {}
+        for change in changes:
+            by_collection.setdefault(change.collection, []).append(change)
+        found: dict[int, Mapping[str, Any]] = {}
+        for collection, several in by_collection.items():
+            documents = self._server.lookup(
+                collection, [change.said["documentKey"]["_id"] for change in several], since=changes[-1].time
+            )
+            by_id = {key_of(document["_id"]): document for document in documents}
+            for change in several:
+                if (document := by_id.get(key_of(change.said["documentKey"]["_id"]))) is not None:
+                    found[change.sequence] = document
+        if changes:
+            self._outbox.raise_whole_from(between(self._server.now(), self._reading))
+        return found
+
+    def _record(self, change: _Change, found: Mapping[int, Mapping[str, Any]]) -> Record | None:
+        """None: the document is gone meanwhile, which a later change tells."""
+        said, op = change.said, _OPS[change.said["operationType"]]
+        document = found.get(change.sequence) if change.has_no_image else said.get("fullDocument")
+        if op in "cu" and document is None:
+            return None
+        wall = said.get("wallTime")
+        return record_of(
+            op,
+            (self._server.database, change.collection),
+            said.get("documentKey", {}).get("_id"),
+            document if op in "cu" else None,
+            sequence=change.sequence,
+            position=change.sequence,
+            made_ms=change.time.sec * 1000 if wall is None else int(wall.timestamp() * 1000),
+            name=self._name,
+        )
+
+    # --- The state ----------------------------------------------------------------------------------------------------------------
+
+    def _finish(self, now_s: float) -> None:
+        self._flush(now_s)
+        self._outbox.settle(wait=True)
+        self._say()
+
+    def _read_next(self, state: EngineState, now_s: float, collections: Sequence[str], *, empty: bool) -> EngineState:
+        """The state in which these collections are read next, and all that came before the newest event's time is behind."""
+        if empty:  # a rename has a time of its own
+            self._whole_behind(self._time, self._token)
+        self._finish(now_s)
+        state = replace(
+            state,
+            offset=self._outbox.offset or state.offset,
+            pending=tuple(dict.fromkeys((*state.pending, *collections))),
+            emptied=tuple(dict.fromkeys((*state.emptied, *(collections if empty else ())))),
+        )
+        self._states.save(state)
+        self._reached("signal taken")
+        return state
+
+    def _save(self, state: EngineState, now_s: float | None) -> EngineState:
+        """Store the place to go on, now and then. None: now."""
+        offset = self._outbox.offset
+        if offset is not None and offset != state.offset and (now_s is None or now_s - self._saved_s >= _SAVE_S):
+            self._reached("batch durable")
+            state = replace(state, offset=offset)
+            self._states.save(state)
+            self._saved_s = now_s or self._saved_s
+            self._reached("place saved")
+        if now_s is not None and now_s - self._told_s >= _TELL_S:
+            self._told_s = now_s
+            self._say()
+        return state
+
+    def _say(self) -> None:
+        events, duplicates = self._outbox.events, self._outbox.duplicates
+        place = None if self._outbox.offset is None else json.loads(self._outbox.offset)
+        self._tell(
+            events=events - self._told[0],
+            duplicates=duplicates - self._told[1],
+            position=None if place is None else f"{place['sec']}:{place['ord']}",
+        )
+        self._told = (events, duplicates)

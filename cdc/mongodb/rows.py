@@ -1,0 +1,121 @@
+"""The documents that collections have, read in the order of their ids, and sent chunk by chunk.
+
+A chunk is one batch of the topic, whole or not at all, and is recorded before it is sent. So after a kill the producer's last sequence tells
+whether it is there, and reading goes on behind it or with it, at a later time. That is harmless: changes up to then come again behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...log.produce.producer import Producer
+from ...log.runtime.runtime import Clock
+from ..debezium.outbox import table_of
+from ..debezium.positions import rows_go_on_at
+from ..debezium.records import Record
+from ..debezium.state import EngineState, EngineStates, RowsChunk
+from .documents import key_of, record_of, value_of
+from .positions import ClusterTime, read_at
+from .server import MongoServer
+
+CHUNK_ROWS_MAX = 10_000
+CHUNK_BYTES_MAX = 4 * 1024 * 1024
+
+
+class DocumentsReader:
+    """Reads the pending collections of a state."""
+
+    def __init__(
+        self,
+        server: MongoServer,
+        name: str,
+        producer: Producer,
+        states: EngineStates,
+        clock: Clock,
+        *,
+        since: ClusterTime,
+        followed: int,
+        reached: Callable[[str], None],
+    ) -> None:
+        """``since``: documents have all changes up to it. ``followed``: the last sequence of the changes."""
+        self._server, self._name, self._producer, self._states, self._clock = server, name, producer, states, clock
+        self._since, self._reached = since, reached
+        self._next = rows_go_on_at(producer.last_sequence, followed)
+
+    def read(self, state: EngineState, stopped: Callable[[], bool], tell: Callable[[int], None]) -> EngineState:
+        """Send the documents of all pending collections; ``tell`` is told how many. Ends early when it is told to stop."""
+        for collection in state.pending:
+            after = self._left_at(state, collection)
+            if after is None and state.chunk is not None and state.chunk.table == collection:
+                # Its last chunk may be there, and what that has goes with the truncate.
+                state = replace(state, emptied=tuple(dict.fromkeys((*state.emptied, collection))))
+            records = [self._record("t", collection, None, None)] if after is None and collection in state.emptied else []
+            size_bytes, last = 0, after
+            begin = None if after is None else value_of(after)
+            for document in self._server.documents(collection, after=begin, since=self._since):
+                if stopped():
+                    return state
+                record = self._record("r", collection, document["_id"], document)
+                records.append(record)
+                size_bytes += len(record.body)
+                last = key_of(document["_id"])
+                if len(records) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
+                    state = self._send(state, collection, after, last, records, tell)
+                    records, size_bytes, after = [], 0, last
+            if records:
+                state = self._send(state, collection, after, last, records, tell)
+            state = replace(
+                state,
+                pending=tuple(one for one in state.pending if one != collection),
+                emptied=tuple(one for one in state.emptied if one != collection),
+                chunk=None,
+            )
+            self._states.save(state)
+            self._reached("table done")
+        return state
+
+    def _left_at(self, state: EngineState, collection: str) -> str | None:
+        """The id behind which an earlier process would have gone on."""
+        chunk = state.chunk
+        if chunk is None or chunk.table != collection:
+            return None
+        behind = chunk.last if self._producer.last_sequence >= chunk.end else chunk.after
+        return None if behind is None else str(behind[0])
+
+    def _record(self, op: str, collection: str, identity: object, document: dict[str, object] | None) -> Record:
+        number, self._next = self._next, self._next + 1
+        return record_of(
+            op,
+            (self._server.database, collection),
+            identity,
+            document,
+            sequence=number,
+            position=read_at(self._since, emptied=op == "t"),
+            made_ms=self._clock.wall_ms(),
+            name=self._name,
+            is_read=True,
+        )
+
+    def _send(
+        self,
+        state: EngineState,
+        collection: str,
+        after: str | None,
+        last: str | None,
+        records: list[Record],
+        tell: Callable[[int], None],
+    ) -> EngineState:
+        def key(text: str | None) -> tuple[str] | None:
+            return None if text is None else (text,)
+
+        chunk = RowsChunk(collection, after is None, key(after), key(last), records[-1].sequence)
+        state = replace(state, chunk=chunk)
+        self._states.save(state)
+        self._reached("chunk planned")
+        receipt = self._producer.send_batch(table_of(records))
+        self._reached("chunk sent")
+        receipt.result()
+        self._reached("chunk durable")
+        tell(sum(record.op == "r" for record in records))
+        return state

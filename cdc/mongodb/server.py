@@ -1,0 +1,125 @@
+"""What is asked of a MongoDB: its clock, its collections, their documents, and its stream of changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...log.errors import InvalidArgument
+from .errors import load_pymongo, no_replica_set, translated
+from .positions import ClusterTime
+
+_ANSWER_MS = 10_000
+_AWAIT_MS = 100
+_BATCH = 2000
+_POST_IMAGES = (6, 0)
+
+
+class MongoServer:
+    """One database of a replica set, or of a sharded cluster."""
+
+    def __init__(self, url: str, *, password: str | None = None) -> None:
+        """``url`` names the database: ``mongodb://user@host:27017/shop?replicaSet=rs0``. Raises `InvalidArgument`, `MissingDependency`."""
+        self.where = re.sub(r"//[^/@]*@", "//", url).partition("?")[0]
+        pymongo = load_pymongo()
+        with translated(self.where):
+            parsed = pymongo.uri_parser.parse_uri(url, validate=True) if url.startswith("mongodb://") else {}
+        database = parsed.get("database") or urlsplit(url).path.strip("/")
+        if not database:
+            raise InvalidArgument(
+                "the URL names no database", operation="capture", object=self.where, expected="mongodb://user@host:27017/database"
+            )
+        self._url, self._password, self.database = url, password, database
+        self._open: Any = None
+
+    def close(self) -> None:
+        """End the connections."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @property
+    def _client(self) -> Any:  # noqa: ANN401 - PyMongo is an extra
+        if self._open is None:
+            more = {} if self._password is None else {"password": self._password}
+            self._open = load_pymongo().MongoClient(
+                self._url,
+                appname="penstock",
+                serverSelectionTimeoutMS=_ANSWER_MS,
+                connectTimeoutMS=_ANSWER_MS,
+                tz_aware=True,
+                **more,
+            )
+        return self._open
+
+    @property
+    def _db(self) -> Any:  # noqa: ANN401 - PyMongo is an extra
+        majority = load_pymongo().read_concern.ReadConcern("majority")
+        return self._client.get_database(self.database, read_concern=majority)
+
+    def check(self) -> None:
+        """Refuse a server without a log of changes, and a user who may not read it. Raises `InvalidArgument` and the errors of `translation`."""
+        with translated(self.where):
+            hello = self._client.admin.command("hello")
+            if "setName" not in hello and hello.get("msg") != "isdbgrid":
+                raise no_replica_set(self.where)
+            with self._db.watch(max_await_time_ms=1):
+                pass
+
+    def identity(self) -> str:
+        """What tells this cluster from others, and stays when it is restarted."""
+        with translated(self.where):
+            return f"{self._client.admin.command('hello').get('setName', 'sharded')} {self.database}"
+
+    def now(self) -> ClusterTime:
+        """The cluster's time: not before that of any change that somebody could have read."""
+        with translated(self.where):
+            return _time(self._db.command("ping")["operationTime"])
+
+    def collections(self) -> list[str]:
+        """The names of the database's collections, without its own and views."""
+        with translated(self.where):
+            found = self._db.list_collections(filter={"type": "collection"}, nameOnly=True)
+            return sorted(one["name"] for one in found if not one["name"].startswith("system."))
+
+    def documents(self, collection: str, *, after: Any, since: ClusterTime) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - of any type
+        """A collection's documents in the order of their ids, with all changes up to ``since``; those behind an id, if one is given."""
+        with self._since(since) as session, translated(self.where):
+            found = self._db[collection].find(batch_size=_BATCH, session=session).hint([("_id", 1)])
+            for document in found if after is None else found.min([("_id", after)]):
+                if after is None or document["_id"] != after:
+                    yield document
+
+    def lookup(self, collection: str, ids: Sequence[Any], *, since: ClusterTime) -> list[dict[str, Any]]:
+        """The documents with these ids that are there now, with all changes up to ``since``."""
+        with self._since(since) as session, translated(self.where):
+            return list(self._db[collection].find({"_id": {"$in": list(ids)}}, session=session))
+
+    @contextmanager
+    def _since(self, time: ClusterTime) -> Iterator[Any]:
+        with self._client.start_session(causal_consistency=True) as session:
+            session.advance_operation_time(_timestamp(time))
+            yield session
+
+    def watch(self, start: ClusterTime, token: str | None) -> Any:  # noqa: ANN401 - PyMongo is an extra
+        """The stream of the database's changes behind a time, or behind an event."""
+        with translated(self.where):
+            version = tuple(self._client.server_info()["versionArray"][:2])
+            begin: dict[str, Any] = {"start_after": {"_data": token}}
+            if token is None:
+                begin = {"start_at_operation_time": _timestamp(ClusterTime(start.sec, start.ord + 1))}
+            image = {"full_document": "whenAvailable"} if version >= _POST_IMAGES else {}
+            return self._db.watch(max_await_time_ms=_AWAIT_MS, batch_size=_BATCH, **begin, **image)
+
+
+def _time(timestamp: Any) -> ClusterTime:  # noqa: ANN401 - PyMongo is an extra
+    return ClusterTime(timestamp.time, timestamp.inc)
+
+
+def _timestamp(time: ClusterTime) -> Any:  # noqa: ANN401 - PyMongo is an extra
+    from bson.timestamp import Timestamp
+
+    return Timestamp(time.sec, time.ord)

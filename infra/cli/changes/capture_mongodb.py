@@ -1,0 +1,62 @@
+"""`penstock capture mongodb`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from ...console.session import Session
+from .capture_engine import EPILOG, PASSWORD, Shown, opened_topic, source_options
+
+_URL = "PENSTOCK_MONGODB"
+
+
+@click.command(epilog=EPILOG)
+@click.argument("url", envvar=_URL, metavar="URL")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="COLLECTION",
+    help="A collection; may be repeated. Default: all of the URL's database.",
+)
+@source_options
+def mongodb(
+    session: Session,
+    /,
+    *,
+    url: str,
+    topic: str,
+    tables: tuple[str, ...],
+    **chosen: Any,  # noqa: ANN401 - of options
+) -> None:
+    """Follow a database of a MongoDB into a topic by its change stream, as Debezium envelopes, exactly once.
+
+    URL is mongodb://user@host:27017/database?replicaSet=rs0. The documents that are there come first, then every change, in order by document. A
+    table has the columns _id and document, both JSON text. Needs a replica set, and the role read.
+    """
+    from ....cdc.mongodb import MongoCapture, MongoOptions, MongoServer
+
+    in_line = click.get_current_context().get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE
+    if in_line and _has_password(url):
+        raise click.UsageError(f"No password on the command line: set {PASSWORD}, or give the whole URL as {_URL}.")
+    options = MongoOptions(collections=tables, **chosen)
+    server = MongoServer(url, password=None if _has_password(url) else os.environ.get(PASSWORD))
+    try:
+        server.check()  # before anything is made
+        shown = Shown(session, topic)
+        with session.signals.held(), opened_topic(session, topic, options) as parts:
+            capture = MongoCapture(server, options, **parts)
+            shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))
+    finally:
+        server.close()
+
+
+def _has_password(url: str) -> bool:
+    try:
+        return urlsplit(url).password is not None
+    except ValueError:  # the driver says what is wrong with it
+        return False

@@ -1,0 +1,26 @@
+"""`penstock capture mongodb`, as its own process that writes down the points it reaches, and may kill itself at one of them.
+
+    python -m tests.cdc.mongodb.worker JOURNAL POINT:COUNT CHUNK_ROWS mongodb URL --topic …
+
+COUNT: the how manyeth time; POINT may be ``never``.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+
+from penstock.cdc import mongodb
+from penstock.cdc.mongodb import capture, follow, rows
+from penstock.infra.cli.main import main
+from tests.cdc.postgres.worker import Points
+
+if __name__ == "__main__":
+    journal, fatal, chunk_rows, *arguments = sys.argv[1:]
+    rows.CHUNK_ROWS_MAX = int(chunk_rows)
+    follow._SAVE_S = 0.1
+    follow._GATHERED_MAX = 20
+    points = Points(Path(journal), fatal)
+    mongodb.MongoCapture = functools.partial(capture.MongoCapture, reached=points.reached)  # type: ignore[assignment,misc]
+    main(["capture", *arguments])
