@@ -61,9 +61,10 @@ def record_of(
     name: str,
     is_read: bool = False,
 ) -> Record:
-    """The message of a change: c(reate), u(pdate), d(elete), r(ead) of a document, or t(runcate) of a collection. ``where``: the database and the
-    collection. ``document``: as it is behind the change. ``position``: its place in the log, as `positions` has it; ``made_ms``: its time. ``is_read``: whether it
-    is of a reading of documents.
+    """The message of a change: c(reate), u(pdate), d(elete), r(ead) of a document, or t(runcate) of a collection.
+
+    ``where``: the database and the collection. ``document``: as it is behind the change. ``position``: its place in the log, as `positions` has
+    it; ``made_ms``: its time. ``is_read``: whether a reading of documents sends it.
     """
     database, collection = where
     said = None if op == "t" else json_text(identity)
