@@ -24,7 +24,7 @@ CLASSES := $(VENV)/.classes
 # One more than there are cores: many tests wait for servers, processes or Spark.
 WORKERS ?= $(shell expr $$(nproc 2> /dev/null || sysctl -n hw.ncpu) + 1)
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-QUICK := not slow and not spark and not s3 and not versitygw and not dynamodb and not dynoxide and not postgres and not processes and not simulation
+QUICK := not slow and not spark and not s3 and not versitygw and not dynamodb and not dynoxide and not postgres and not mariadb and not mongodb and not processes and not simulation
 
 ARGS ?=
 FIRST_SEED ?= 0
@@ -40,7 +40,7 @@ help: ## this list
 		/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(INSTALLED) java chromium servers sdks postgres mariadb $(CLASSES) ## .venv, Java, Chromium, Spark's JARs and classes, the test servers and SDKs (all cached)
+setup: $(INSTALLED) java chromium servers sdks postgres mariadb mongodb $(CLASSES) ## .venv, Java, Chromium, Spark's JARs and classes, the test servers and SDKs (all cached)
 
 .PHONY: demo
 demo: $(INSTALLED) java $(CLASSES) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
@@ -140,8 +140,9 @@ gateway-chaos: $(INSTALLED) java sdks ## three gateways killed, stopped and cut 
 	$(PY) -m tests.gateway.chaos.play --messages $(or $(MESSAGES),1000000) $(ARGS)
 
 .PHONY: capture-kills
-capture-kills: $(INSTALLED) java mariadb ## a capture of a MariaDB by Debezium's engine, and the server, killed beneath writers; every row compared (KILLS=100, ARGS="--seed 7")
+capture-kills: $(INSTALLED) java mariadb mongodb ## captures of a MariaDB and of a MongoDB, and the servers, killed beneath writers; every row compared (KILLS=100, ARGS="--seed 7")
 	$(PY) -m tests.cdc.debezium.killing --kills $(or $(KILLS),100) $(ARGS)
+	$(PY) -m tests.cdc.mongodb.killing --kills $(or $(KILLS),100) $(ARGS)
 
 .PHONY: soak
 soak: $(INSTALLED) servers ## the same for long (MINUTES=60)
@@ -220,6 +221,10 @@ postgres: | $(INSTALLED)
 .PHONY: mariadb
 mariadb: | $(INSTALLED) java
 	@scripts/setup_mariadb.sh
+
+.PHONY: mongodb
+mongodb: | $(INSTALLED)
+	@scripts/setup_mongodb.sh
 
 $(JARS): | $(INSTALLED) java
 	@echo "setup: Spark's JARs into $(PENSTOCK_CACHE)"

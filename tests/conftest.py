@@ -18,6 +18,7 @@ from tests.figures import Figures
 from tests.gateway.sdk import GO, JAVA, NODE, PYTHON
 from tests.infra.web.journeys.found import CHROMIUM, MISSING
 from tests.mariadb_server import find_mariadb_and_driver
+from tests.mongodb_server import find_mongod
 from tests.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.racing import Racers
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
@@ -46,6 +47,7 @@ SERVERS = {
     "dynoxide": (DYNOXIDE, "Rust"),
     "postgres": (find_postgres(), "PostgreSQL"),
     "mariadb": (find_mariadb_and_driver(), "MariaDB and its JDBC driver"),
+    "mongodb": (find_mongod(), "MongoDB"),
     "go_sdk": (GO, "Go"),
     "java_sdk": (JAVA, "Maven and a JDK"),
     "node_sdk": (NODE, "npm"),
@@ -71,7 +73,7 @@ WHOLE_TREE = ("tests/test_layout.py", "tests/test_reference.py", "tests/test_tid
 LONG = ("slow", "spark", "processes", "simulation")
 
 # Marks of tests that wait for other processes. These take many times as long on a machine that is busy with other things.
-OF_MANY_PROCESSES = ("spark", "mariadb", "postgres", "processes")
+OF_MANY_PROCESSES = ("spark", "mariadb", "mongodb", "postgres", "processes")
 PATIENCE_S = 600
 
 

@@ -185,7 +185,7 @@ class SourceCapture(ABC):
                 observed=self._kind,
                 hint="give this capture another --name, or another topic",
             )
-        if state is not None and state.server != server:
+        if state is not None and _differ(state.server, server):
             raise SourceReplaced(
                 "the topic has changes of another server under this name: positions in their logs say nothing beside each other",
                 operation="capture",
@@ -208,3 +208,8 @@ class SourceCapture(ABC):
         self._rows, self._events, self._duplicates = self._rows + rows, self._events + events, self._duplicates + duplicates
         self._position = position or self._position
         self._tell(self.progress)
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether two identities are of different servers: one may have fewer words, where the user may not ask for all."""
+    return any(mine != theirs for mine, theirs in zip(one.split(), other.split(), strict=False))

@@ -70,9 +70,17 @@ class MongoServer:
                 pass
 
     def identity(self) -> str:
-        """What tells this cluster from others, and stays when it is restarted."""
+        """What tells this cluster from others, and stays when it is restarted. Its last word, the replica set's id, is there only for a user who
+        may ask for it (the role clusterMonitor).
+        """
+        operation_failure = load_pymongo().errors.OperationFailure
         with translated(self.where):
-            return f"{self._client.admin.command('hello').get('setName', 'sharded')} {self.database}"
+            admin = self._client.admin
+            name = f"{admin.command('hello').get('setName', 'sharded')} {self.database}"
+            try:
+                return f"{name} {admin.command('replSetGetConfig')['config']['settings']['replicaSetId']}"
+            except operation_failure:  # not allowed, or a sharded cluster
+                return name
 
     def now(self) -> ClusterTime:
         """The cluster's time: not before that of any change that somebody could have read."""

@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _BODY_BYTES = 16 * 1024 * 1024
 _LINE_EVERY_S = 10.0
-PASSWORD = "PENSTOCK_DATABASEPASSWORD"  # noqa: S105 - a variable's name
+PASSWORD = "PENSTOCK_DATABASE_PASSWORD"  # noqa: S105 - a variable's name
 EPILOG = (
     f"The password comes from {PASSWORD}, or from the whole URL in the variable; never from the command line. Runs until Ctrl-C or SIGTERM, which "
     "ends in order; run again, it goes on where it ended."

@@ -1,0 +1,117 @@
+"""`penstock capture mongodb` on a real server: what is in the topic, and in the tables that a sync makes of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from tests.cdc.mongodb.conftest import TOPIC, Capturing
+
+pytestmark = [pytest.mark.mongodb, pytest.mark.timeout(300)]
+
+
+def synced(capture: Capturing, folder: Path) -> dict[str, dict[str, Any]]:
+    """The documents of the newest cut by collection and id."""
+    capture.command("sync", TOPIC, "--into", str(folder), "--engine", "deltalake", "--cuts", "--once")
+    tables = {name: table.to_pylist() for name, table in dict(penstock.at_cut(folder)).items()}
+    return {name: {row["_id"]: json.loads(row["document"]) for row in rows} for name, rows in tables.items()}
+
+
+def ids(tables: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """The ids of each collection."""
+    return {name: sorted(rows) for name, rows in tables.items()}
+
+
+def test_documents_changes_and_a_transaction(capture: Capturing, tmp_path: Path) -> None:
+    from bson import Decimal128, ObjectId
+
+    db, number = capture.db, ObjectId()
+    db.orders.insert_many(
+        [{"_id": one, "amount": Decimal128("12.50"), "at": datetime(2026, 11, 27, tzinfo=UTC)} for one in range(5)]
+    )
+    db.people.insert_many([{"_id": number, "name": "Ä"}, {"_id": "s"}, {"_id": {"a": 1}}])
+    assert json.loads(capture("--heartbeat"))["snapshot_rows"] == 8
+    db.orders.update_one({"_id": 1}, {"$set": {"who": "you"}})
+    db.orders.delete_one({"_id": 3})
+    db.orders.replace_one({"_id": 2}, {"z": [1, None, 2.5]})
+    with capture.server.client() as client, client.start_session() as session, session.start_transaction():
+        orders = client[db.name].orders
+        for one in range(100, 103):
+            orders.insert_one({"_id": one}, session=session)
+        orders.update_one({"_id": 100}, {"$set": {"paid": True}}, session=session)
+    capture("--heartbeat")
+    said = {"$date": "2026-11-27T00:00:00Z"}
+    kept = {"amount": {"$numberDecimal": "12.50"}, "at": said}
+    assert synced(capture, tmp_path / "into") == {
+        "orders": {
+            "0": {"_id": 0, **kept},
+            "1": {"_id": 1, **kept, "who": "you"},
+            "2": {"_id": 2, "z": [1, None, 2.5]},
+            "4": {"_id": 4, **kept},
+            "100": {"_id": 100, "paid": True},
+            "101": {"_id": 101},
+            "102": {"_id": 102},
+        },
+        "people": {
+            f'{{"$oid":"{number}"}}': {"_id": {"$oid": str(number)}, "name": "Ä"},
+            '"s"': {"_id": "s"},
+            '{"a":1}': {"_id": {"a": 1}},
+        },
+    }
+
+
+def test_a_collection_that_goes_that_gets_another_name_and_a_database_made_again(capture: Capturing, tmp_path: Path) -> None:
+    db = capture.db
+    db.gone.insert_one({"_id": 1})
+    db.old.insert_one({"_id": 2})
+    db.new.insert_one({"_id": 3})
+    capture()
+    db.gone.drop()
+    db.old.rename("new", dropTarget=True)
+    db.new.insert_one({"_id": 4})
+    capture("--heartbeat")
+    assert ids(synced(capture, tmp_path / "into")) == {
+        "gone": [],
+        "old": [],
+        "new": ["2", "4"],
+    }
+    capture.db.client.drop_database(db.name)
+    db.new.insert_one({"_id": 5})
+    capture("--heartbeat")
+    assert ids(synced(capture, tmp_path / "into")) == {"gone": [], "old": [], "new": ["5"]}
+
+
+def test_nothing_comes_twice_and_a_signal_reads_again(capture: Capturing) -> None:
+    capture.db.orders.insert_many([{"_id": one} for one in range(3)])
+    capture()
+    capture.db.orders.insert_one({"_id": 3})
+    capture()
+    before = capture.events()
+    assert json.loads(capture())["events"] == 0
+    assert capture.events() == before
+    capture.command("capture", "signal", f"{capture.db.name}.orders", "--topic", TOPIC)
+    assert json.loads(capture())["snapshot_rows"] == 4
+    assert json.loads(capture())["snapshot_rows"] == 0
+
+
+def test_some_collections_and_none_of_their_documents(capture: Capturing) -> None:
+    capture.db.a.insert_one({"_id": 1})
+    capture.db.b.insert_one({"_id": 1})
+    capture("--table", "a", "--snapshot", "never")
+    capture.db.a.insert_one({"_id": 2})
+    capture.db.b.insert_one({"_id": 2})
+    capture("--table", "a")
+    assert [(one.collection, one.op, one.identity) for one in capture.events()] == [("a", "c", "2")]
+
+
+def test_all_is_read_again(capture: Capturing, tmp_path: Path) -> None:
+    capture.db.a.insert_many([{"_id": 1}, {"_id": 2}])
+    capture()
+    capture.db.a.delete_one({"_id": 1})
+    assert json.loads(capture("--snapshot", "again", "--heartbeat"))["snapshot_rows"] == 1
+    assert synced(capture, tmp_path / "into") == {"a": {"2": {"_id": 2}}}

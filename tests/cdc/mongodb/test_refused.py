@@ -1,0 +1,82 @@
+"""What keeps a capture of a MongoDB from going on: each says what it is, and what to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cdc.mongodb.errors import translation
+from penstock.infra.cli import main
+from penstock.log.errors import InternalError, PermissionDenied
+from tests.cdc.mongodb.conftest import Capturing
+from tests.mongodb_server import mongodb_server
+
+pytestmark = [pytest.mark.mongodb, pytest.mark.timeout(300)]
+
+
+def test_a_server_in_no_replica_set(capture: Capturing) -> None:
+    with mongodb_server(is_set=False) as alone:
+        said = capture.error(url=alone.url("shop"))
+    assert (said["error"], said["expected"]) == ("invalid_argument", "a replica set; one server may be a set of its own")
+    assert "rs.initiate()" in said["hint"]
+
+
+def test_a_url_without_a_database(capture: Capturing) -> None:
+    said = capture.error(url=f"mongodb://127.0.0.1:{capture.server.port}/")
+    assert said["message"] == "the URL names no database"
+
+
+def test_no_url(capture: Capturing) -> None:
+    assert capture.error(url="nosql://shop")["error"] == "invalid_argument"
+
+
+def test_a_password_on_the_command_line(capture: Capturing) -> None:
+    result = CliRunner().invoke(
+        main, ["capture", "mongodb", "mongodb://me:secret@127.0.0.1/shop", "--topic", "t", "--lake", capture.lake]
+    )
+    assert result.exit_code == 2
+    assert "PENSTOCK_DATABASE_PASSWORD" in result.output
+    assert "secret" not in result.output
+
+
+def test_no_such_collection(capture: Capturing) -> None:
+    said = capture.error("--table", "orders")
+    assert said["message"] == "there is no such collection"
+    assert said["object"].endswith(": orders")
+
+
+def test_an_oplog_that_has_lost_changes(capture: Capturing) -> None:
+    capture.db.a.insert_one({"_id": 1})
+    capture()
+    capture.db.a.insert_one({"_id": 2})
+    capture()
+    state = json.loads(capture.state().read_text())
+    offset = json.loads(state["offset"])
+    offset["token"] = f"826B000000{offset['token'][10:]}"  # an event that the log does not have
+    capture.state().write_text(json.dumps({**state, "offset": json.dumps(offset)}))
+    said = capture.error()
+    assert said["error"] == "oplog_lost"
+    assert "--snapshot again" in said["hint"]
+    capture("--snapshot", "again")
+    assert [one.op for one in capture.events() if one.identity == "1"] == ["r", "r"]
+
+
+def test_another_server_of_the_same_name(capture: Capturing) -> None:
+    capture.db.a.insert_one({"_id": 1})
+    capture("--heartbeat")
+    with mongodb_server() as other, other.client() as client:
+        client[capture.db.name].a.insert_one({"_id": 2})
+        said = capture.error(url=other.url(capture.db.name))
+    assert said["error"] == "source_replaced"
+    assert "into a new topic" in said["hint"]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(13, PermissionDenied), (18, PermissionDenied), (11600000, InternalError)])
+def test_what_the_driver_says(code: int, kind: type[Exception]) -> None:
+    from pymongo.errors import OperationFailure
+
+    error = translation(OperationFailure("not allowed", code), "db:27017/shop")
+    assert type(error) is kind
+    assert "not allowed" in str(error)
