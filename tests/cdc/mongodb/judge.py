@@ -31,6 +31,7 @@ class Told:
     identity: str | None
     is_whole: bool
     """Whether it tells the document behind it, where it leaves one."""
+    document: str | None
 
 
 def told_by(server: MongoDBServer, begin: ClusterTime) -> list[Told]:
@@ -54,8 +55,9 @@ def told_by(server: MongoDBServer, begin: ClusterTime) -> list[Told]:
                 counted[time] += 1
                 if (op := _OPS.get(change["operationType"])) is not None:
                     identity = json_text(change["documentKey"]["_id"]) if "documentKey" in change else None
-                    is_whole = op in "td" or change["fullDocument"] is not None
-                    found.append(Told(sequence, time, op, change["ns"]["coll"], identity, is_whole))
+                    document = None if change.get("fullDocument") is None else json_text(change["fullDocument"])
+                    is_whole = op in "td" or document is not None
+                    found.append(Told(sequence, time, op, change["ns"]["coll"], identity, is_whole, document))
     return found
 
 

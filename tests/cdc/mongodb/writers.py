@@ -28,8 +28,9 @@ def load(server: MongoDBServer) -> None:
 class Writers:
     """Threads that write until they are stopped. A server that is away is waited for."""
 
-    def __init__(self, server: MongoDBServer, *, count: int, seed: int) -> None:
-        self._server = server
+    def __init__(self, server: MongoDBServer, *, count: int, seed: int, imaged: bool = False) -> None:
+        """``imaged``: change only documents whose changes tell them as they are then."""
+        self._server, self._imaged = server, imaged
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=self._write, args=(number, random.Random(seed + number))) for number in range(count)
@@ -68,7 +69,7 @@ class Writers:
 
     def _once(self, client: Any, writer: int, count: int, chance: random.Random) -> None:
         db = client[DATABASE]
-        match chance.randrange(12):
+        match chance.choice((0, 3, 4, 5, 11)) if self._imaged else chance.randrange(12):
             case 0 | 1 | 2:
                 db.orders.update_one({"_id": chance.randrange(250)}, {"$inc": {"version": 1}})
             case 3:
