@@ -108,7 +108,8 @@ def connector_of(properties: Mapping[str, str]) -> Connector:
             object="connector.class",
             expected=" or ".join(CONNECTORS),
             observed=name,
-            hint="for a PostgreSQL there is `penstock capture postgres`; others' events come by Debezium's server and a Kafka",
+            hint="for a PostgreSQL and a MongoDB there are `penstock capture postgres` and `mongodb`; others' events come by Debezium's server and a "
+            "Kafka",
         )
     return found
 

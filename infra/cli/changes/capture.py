@@ -27,7 +27,22 @@ _BODY_BYTES = 16 * 1024 * 1024
 _LINE_EVERY_S = 10.0
 
 
-@click.group()
+_ELSEWHERE = ("sqlserver", "oracle", "db2", "cassandra", "vitess", "spanner")
+
+
+class _Databases(click.Group):
+    """The databases that are captured; of others that Debezium knows it says what to do."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _ELSEWHERE:
+            raise click.UsageError(
+                f"No capture of {cmd_name}: the order of its positions is not known here, so a change could be in the topic twice, or not at all. "
+                "Debezium Server brings its events to a Kafka, and Spark from there: see docs/guides/other-databases.md."
+            )
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Databases)
 def command() -> None:
     """Follow a database's changes into a topic."""
 

@@ -41,6 +41,14 @@ def test_a_password_on_the_command_line(capture: Capturing) -> None:
     assert "secret" not in result.output
 
 
+@pytest.mark.parametrize("database", ["sqlserver", "oracle"])
+def test_a_database_that_is_not_captured(database: str) -> None:
+    result = CliRunner().invoke(main, ["capture", database, "somewhere", "--topic", "t"])
+    assert result.exit_code == 2
+    assert f"No capture of {database}" in result.output
+    assert "Debezium Server" in result.output
+
+
 def test_no_such_collection(capture: Capturing) -> None:
     said = capture.error("--table", "orders")
     assert said["message"] == "there is no such collection"
