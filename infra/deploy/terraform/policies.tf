@@ -890,6 +890,7 @@ data "aws_iam_policy_document" "capture" {
     actions = ["s3:DeleteObject"]
     resources = [
       "${local.lake}captures/*/debezium/*/signals/*",
+      "${local.lake}captures/*/mongodb/*/signals/*",
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",

@@ -165,6 +165,9 @@ class World:
         assert engines.history(1) == b"{}\n"
         engines.signal("once", ["shop.orders"])
         engines.forget_signals(engines.signals())
+        documents = EngineStates(store, _at_once, topic="shop", name="penstock", kind="mongodb")
+        documents.signal("once", ["shop.orders"])
+        documents.forget_signals(documents.signals())
         self.stores[Role.CAPTURE].allowed += store.allowed
         self.stores[Role.CAPTURE].refused += store.refused
 
