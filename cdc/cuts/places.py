@@ -41,6 +41,10 @@ def is_capture(producer: str) -> bool:
     return bool(slash) and kind in KINDS
 
 
+def _is_of_rows(producer: str) -> bool:
+    return producer.endswith(ROWS) and producer.count("/") == 2  # a capture may be called rows itself
+
+
 def place_of(producer: str, position: int) -> str | None:
     """The place that a capture's last sequence names; None amid a transaction, or where nothing tells that it is whole."""
     return KINDS[producer.partition("/")[0]](position)
@@ -51,7 +55,7 @@ def captures_between(named: Mapping[str, int]) -> dict[str, int] | None:
     read from its tables. None otherwise, or while there is none.
     """
     captures = {name: last for name, last in named.items() if is_capture(name)}
-    streams = {name: last for name, last in captures.items() if not name.endswith(ROWS)}
+    streams = {name: last for name, last in captures.items() if not _is_of_rows(name)}
     if any(place_of(name, last) is None for name, last in streams.items()):
         return None
     for name in captures.keys() - streams.keys():

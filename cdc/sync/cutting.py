@@ -9,7 +9,7 @@ from ...consumers.ranges.offsets import TopicSnapshot
 from ...coordinator.lakes import lakes
 from ...log.errors import InvalidArgument, ReopenError
 from ..cuts.align import Alignment, Standing
-from ..cuts.cut import Cut, check_captures
+from ..cuts.cut import Cut, NoCut, check_captures
 from ..cuts.log import CutLog, open_cuts
 from ..targets import Owner, Progress
 from .backend import TargetTables
@@ -43,12 +43,20 @@ class Cutting:
         return None if self._alignment is None else self._alignment.newest
 
     def begin(
-        self, owner: Owner, standing: TopicSnapshot, position: Mapping[int, int], *, source_us: int | None, exact: bool
+        self,
+        owner: Owner,
+        standing: TopicSnapshot,
+        position: Mapping[int, int],
+        *,
+        source_us: int | None,
+        exact: bool,
+        partial: bool,
     ) -> None:
         """Look what is recorded. ``standing``: the topic, looked at since the driver has its lease. ``source_us``: the time of the newest change
-        that is applied. Unless it is ``exact``, a target may be another one than that of the newest cut, with as many commits.
+        that is applied. Unless it is ``exact``, a target may be another one than that of the newest cut, with as many commits. ``partial``:
+        whether events of the tables may have been removed before they were read.
 
-        Raises `NoCut` for a topic without a capture, `InvalidArgument`, and the errors of the place where the cuts are.
+        Raises `NoCut` for a topic without a capture, or whose beginning is gone, `InvalidArgument`, and the errors of the place where the cuts are.
         """
         options = self._options
         check_captures(standing, options.topic)
@@ -60,6 +68,15 @@ class Cutting:
                 expected="policy='stop' (--policy stop), and no table of rejected events",
                 observed="another policy" if options.keeps_aside else self._tables.path(options.rejected),
                 hint="sync with cuts into a new folder",
+            )
+        if partial:
+            raise NoCut(
+                "the topic's beginning is gone, so tables that are made of the rest lack rows",
+                operation="sync",
+                object=options.topic,
+                expected="all events since the capture began, or a sync that goes on where it was",
+                observed="events that retention has removed",
+                hint="capture into a new topic and sync that; and let topics of captures keep events for longer (retention)",
             )
         place = lakes.open(options.place)
         cuts = CutLog(

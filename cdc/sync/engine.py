@@ -84,6 +84,8 @@ class Engine:
         self._owner: Owner | None = None
         self._record: SyncRecord | None = None
         """The record as this driver found it; None: there was none for this topic."""
+        self._partial = False
+        """Whether events of the tables may have been removed before this sync read them."""
         self._earliest: dict[int, int] = {}
         """Where every queue began when this driver did."""
         self._truncated: dict[Source, int] = {}
@@ -122,7 +124,15 @@ class Engine:
             if options.cuts:
                 # Looked at once more: the driver before may have gone further than what was seen before the lease was this one's.
                 self._standing = self._view.refresh()
-                self._cutting.begin(self._own, self._standing, self._position, source_us=self._source_us, exact=self._exact)
+                exact = self._exact and self._record is not None and not options.adopt
+                self._cutting.begin(
+                    self._own,
+                    self._standing,
+                    self._position,
+                    source_us=self._source_us,
+                    exact=exact,
+                    partial=self._partial,
+                )
             self.halving.halve(max(halved, self._lease.halved + (AFTER_DEATH if self._lease.after_death else 0)))
         except BaseException:
             self.close()
@@ -138,6 +148,7 @@ class Engine:
     def _begin(self, standing: TopicSnapshot) -> None:
         self._earliest = {queue: kept[0] for queue, kept in standing.kept.items()}
         self._position = dict(self._earliest)
+        self._partial = any(self._earliest.values())
         data = self._held.record
         record = None if data is None else decode_record(data, where=record_key(self._options.topic, self._options.name))
         if record is None or record.life != standing.life:
@@ -153,7 +164,7 @@ class Engine:
         self._check_names()
         again = self._made_again()
         if not again and covers(record.chosen, self._options.tables):
-            self._position = position
+            self._position, self._partial = position, record.partial
         for table, stops in lost.items():
             schema, _, name = table.rpartition(".")
             self._stopped.keep(record.sources.get(table, Source(schema or None, name)), stops, record.resume.get(table, {}))
@@ -465,6 +476,7 @@ class Engine:
             sources=self._stopped.sources,
             types={name: self._types[name] for name in self._names.values() if name in self._types},
             exact=self._options.cuts and self._exact,
+            partial=self._partial,
             source_us=self._source_us,
         )
         lease = self._held
@@ -488,8 +500,9 @@ class Engine:
             if source not in self._stopped and wanted(self._options.tables, source):
                 known = exact or source in self._targets
                 yield Standing(name, self._progress[name].commits if known and name in self._progress else None)
+        sources = self._stopped.sources
         for table, stops in self.stopped.items():
-            yield Standing(table, None, stops[0].reason if stops else "it stands still")
+            yield Standing(self._names.get(sources[table], table), None, stops[0].reason if stops else "it stands still")
 
     @property
     def newest_cut(self) -> Cut | None:

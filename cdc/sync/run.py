@@ -196,6 +196,10 @@ class SyncRun:
                 )
                 return
 
+    def _is_before(self, ends: Mapping[int, int]) -> bool:
+        position = self._engine.position
+        return any(position[queue] < end for queue, end in ends.items())
+
     def _warn(self, batch: Batch) -> None:
         before = self._last.behind if self._last is not None else {}
         if tables := sorted(batch.behind.keys() - before.keys()):
@@ -207,6 +211,7 @@ class SyncRun:
 
     def _apply_held(self) -> None:
         engine, ends = self._engine, self._ends
+        position: dict[int, int] | None = None
         while not self._stop.is_set():
             batch = engine.step(ends)
             if batch is not None:
@@ -218,9 +223,13 @@ class SyncRun:
                 self._nulled.update(batch.nulled)
                 if self._listener is not None:
                     self._listener(batch)
-                if batch.lag and (ends is None or any(engine.position[queue] < end for queue, end in ends.items())):
+                if batch.lag and (ends is None or self._is_before(ends)):
                     continue
             if self._pause_s is None:
+                if batch is None and ends is not None and engine.position != position and self._is_before(ends):
+                    position = engine.position  # a cut was due: what lies behind it is the next one's
+                    engine.look()
+                    continue
                 return
             if not self._stop.wait(self._pause_s):
                 engine.look()

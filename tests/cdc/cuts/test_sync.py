@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ from penstock import CutTooOld, InvalidArgument, NoCut, TableNotInCut
 from penstock.cdc.cuts import segment
 from penstock.cdc.cuts.reading import kept_cuts
 from penstock.cdc.debezium.positions import between, sequence_of
+from penstock.cdc.sync.engine import Engine
+from penstock.consumers.ranges.offsets import TopicSnapshot
+from penstock.consumers.ranges.topic_view import TopicView
 from penstock.spark import sync
 from tests.cdc.cuts.topics import TOPIC, numbers, rows, shop, synced
 from tests.cdc.sync.losing import Loses
@@ -161,8 +166,8 @@ def test_a_table_that_stands_still_is_named_and_comes_back(tmp_path: Path) -> No
         assert "public.b" in stopped.stopped
         found = cut_of(tmp_path)
         assert [*found] == ["a"]
-        assert "somebody else has changed" in found.cut.incomplete["public.b"]
-        with pytest.raises(TableNotInCut, match="not in this cut"):
+        assert "somebody else has changed" in found.cut.incomplete["b"]
+        with pytest.raises(TableNotInCut, match="somebody else has changed"):
             found["b"]
         DeltaTable(str(tmp_path / "into" / "b")).restore(1)
         synced(tmp_path, adopt=True)
@@ -182,6 +187,79 @@ def test_a_table_that_was_added_later_is_not_in_earlier_cuts(tmp_path: Path) -> 
     with pytest.raises(KeyError):
         cut_of(tmp_path, 1)["late"]
     assert rows(cut_of(tmp_path, 2), "late") == {1: 1}
+
+
+def test_a_table_that_others_make_again_and_that_is_adopted_is_read_as_it_is_now(tmp_path: Path) -> None:
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1), ("b", 1, 1))
+        synced(tmp_path)
+        there = DeltaTable(str(tmp_path / "into" / "a")).to_pyarrow_table()
+        shutil.rmtree(tmp_path / "into" / "a")
+        write_deltalake(str(tmp_path / "into" / "a"), there)
+        for value, adopt in ((2, True), (3, False)):
+            source.send(("a", 1, value))
+            synced(tmp_path, adopt=adopt)
+            assert rows(cut_of(tmp_path), "a") == {1: value}
+
+
+def test_a_sync_to_the_end_goes_beyond_the_cut_that_was_due_when_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1))
+        really, sent = Engine.look, list[int]()
+
+        def look(engine: Engine) -> int:
+            if not sent:
+                sent.append(source.send(("a", 2, 2)))
+            return really(engine)
+
+        monkeypatch.setattr(Engine, "look", look)
+        synced(tmp_path)
+    assert rows(cut_of(tmp_path), "a") == {1: 1, 2: 2}
+
+
+@pytest.mark.parametrize("gone", [2, 3], ids=["a part", "all"])
+def test_a_topic_whose_beginning_is_gone_has_no_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: int) -> None:
+    with shop(tmp_path, queues=1) as source:
+        source.send(("a", 1, 1), ("b", 1, 1), ("b", 2, 1))
+        _forget(monkeypatch, gone)
+        with pytest.raises(NoCut, match="the topic's beginning is gone") as error:
+            synced(tmp_path)
+        assert "capture into a new topic" in str(error.value.hint)
+        source.send(("b", 3, 2))
+        assert synced(tmp_path, cuts=False).stopped == {}
+        with pytest.raises(NoCut, match="the topic's beginning is gone"):
+            synced(tmp_path)
+
+
+def test_a_table_that_is_asked_for_when_the_topic_s_beginning_is_gone_has_no_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shop(tmp_path, queues=1) as source:
+        source.send(("a", 1, 1), ("b", 1, 1), ("b", 2, 1))
+        synced(tmp_path, tables=["a"])
+        _forget(monkeypatch, 2)
+        source.send(("a", 1, 2))
+        synced(tmp_path, tables=["a"])
+        with pytest.raises(NoCut, match="the topic's beginning is gone"):
+            synced(tmp_path)
+
+
+def _forget(monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
+    """Let retention have removed what lies before an offset."""
+    really = TopicView.refresh
+
+    def refresh(view: TopicView) -> TopicSnapshot:
+        standing = really(view)
+        return replace(standing, kept={queue: (max(first, offset), end) for queue, (first, end) in standing.kept.items()})
+
+    monkeypatch.setattr(TopicView, "refresh", refresh)
+
+
+@pytest.mark.parametrize("name", ["rows", "row"])
+def test_a_capture_of_any_name_has_cuts(tmp_path: Path, name: str) -> None:
+    with shop(tmp_path, name=f"postgres/{name}") as source:
+        source.send(("a", 1, 1))
+        assert synced(tmp_path).status.cut is not None
 
 
 def test_a_topic_without_a_capture_is_refused(tmp_path: Path) -> None:
