@@ -66,6 +66,7 @@ class CutLog:
         self._store, self._topic, self._sync, self._keep_ms, self._name = store, topic, sync, keep_ms, name
         self._segment: Segment | None = None
         self._version: Version | None = None
+        self._bytes_max = BYTES_MAX
 
     @property
     def newest(self) -> Cut | None:
@@ -75,8 +76,13 @@ class CutLog:
         """Look what is there. Raises `InvalidArgument` for another topic's cuts, `DataDamaged`, and the store's errors."""
         self._segment = self._version = None
         for key in reversed(await keys_of(self._store, self._sync)):
-            found = await self._store.get(key)
+            try:
+                found = await self._store.get(key)
+            except ObjectMissing:  # another driver has gone on since they were listed, and removed it
+                return await self.load()
             self._segment, self._version = decode(found.data, where=key), found.version
+            first = replace(self._segment, cuts=self._segment.cuts[:1])
+            self._bytes_max = max(BYTES_MAX, 2 * len(encode(first)))
             if self._segment.topic != self._topic:
                 raise InvalidArgument(
                     "a sync of this name, of another topic, keeps its cuts here",
@@ -86,7 +92,7 @@ class CutLog:
                     observed=self._segment.topic,
                     hint="give this one a name of its own: name=… (--name)",
                 )
-            return
+            return None
 
     async def add(self, cut: Cut) -> Cut | None:
         """Write a cut behind the newest one, under the next number. None: it is not behind it, because another driver has gone further."""
@@ -94,7 +100,7 @@ class CutLog:
             numbered = replace(cut, number=1 if self.newest is None else self.newest.number + 1)
             longer = None if self._segment is None else with_cut(self._segment, numbered)
             data = b"" if longer is None else encode(longer)
-            if longer is None or len(data) > BYTES_MAX:
+            if longer is None or len(data) > self._bytes_max:
                 longer = Segment(self._topic, self._sync, (numbered,))
                 data = encode(longer)
             begins = longer.first == numbered.number
@@ -110,6 +116,7 @@ class CutLog:
                 continue
             self._segment = longer
             if begins:
+                self._bytes_max = max(BYTES_MAX, 2 * len(data))
                 await self._trim(cut.at_ms)
             return numbered
         return None

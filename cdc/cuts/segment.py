@@ -13,7 +13,7 @@ from ...log.format.stored_json import Number, Stored, damaged, parse_stored
 from .cut import Cut, TableVersion
 
 CUTS_MAX, BYTES_MAX = 256, 256 * 1024
-"""What an object holds at most; the cut that makes it larger is its last."""
+"""What an object holds at most, but for cuts that are larger: of these it holds what two of them take."""
 _FORMAT = 1
 _WHAT = "a record of cuts"
 

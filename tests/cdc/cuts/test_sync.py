@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from dataclasses import replace
 from datetime import timedelta
@@ -15,11 +16,14 @@ from deltalake import DeltaTable, write_deltalake
 import penstock
 from penstock import CutTooOld, InvalidArgument, NoCut, TableNotInCut
 from penstock.cdc.cuts import segment
+from penstock.cdc.cuts.cut import Cut, TableVersion
+from penstock.cdc.cuts.log import CutLog, keys_of
 from penstock.cdc.cuts.reading import kept_cuts
 from penstock.cdc.debezium.positions import between, sequence_of
 from penstock.cdc.sync.engine import Engine
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.consumers.ranges.topic_view import TopicView
+from penstock.log.stores import open_store
 from penstock.spark import sync
 from tests.cdc.cuts.topics import TOPIC, numbers, rows, shop, synced
 from tests.cdc.sync.losing import Loses
@@ -407,3 +411,18 @@ def test_a_time_chooses_the_newest_cut_that_has_nothing_later(tmp_path: Path) ->
         cut_of(tmp_path, at[0] - timedelta(milliseconds=1))
     with pytest.raises(InvalidArgument, match="a time needs a zone"):
         cut_of(tmp_path, datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+def test_cuts_of_thousands_of_tables_share_objects(tmp_path: Path) -> None:
+    tables = {f"schema.table_{number:05}": TableVersion(1, 1, "0" * 36) for number in range(3500)}
+    store = open_store(str(tmp_path / "cuts"))
+
+    async def added() -> int:
+        for number in range(1, 7):
+            cuts = CutLog(store, topic="t", sync="s", keep_ms=10**9, name="n")
+            await cuts.load()
+            there = {**tables, "schema.table_00000": TableVersion(number, number, "0" * 36)}
+            await cuts.add(Cut(0, 1, number, number, {0: number}, {"postgres/p": number << 20}, there))
+        return len(await keys_of(store, "s"))
+
+    assert asyncio.run(added()) == 1
