@@ -79,7 +79,8 @@ class CutLog:
             try:
                 found = await self._store.get(key)
             except ObjectMissing:  # another driver has gone on since they were listed, and removed it
-                return await self.load()
+                await self.load()
+                return
             self._segment, self._version = decode(found.data, where=key), found.version
             first = replace(self._segment, cuts=self._segment.cuts[:1])
             self._bytes_max = max(BYTES_MAX, 2 * len(encode(first)))
@@ -92,7 +93,7 @@ class CutLog:
                     observed=self._segment.topic,
                     hint="give this one a name of its own: name=… (--name)",
                 )
-            return None
+            return
 
     async def add(self, cut: Cut) -> Cut | None:
         """Write a cut behind the newest one, under the next number. None: it is not behind it, because another driver has gone further."""

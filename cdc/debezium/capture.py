@@ -28,7 +28,7 @@ from .lives import SourceCapture, SourceOptions
 from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of
 from .rows import RowsReader
 from .source import Server
-from .state import EngineState, EngineStates
+from .state import CHOOSING, EngineState, EngineStates
 
 _BEGIN_LOOK_S = 0.25
 
@@ -70,6 +70,7 @@ class EngineCapture(SourceCapture):
             clock=clock,
             pause=pause,
             reached=reached,
+            chosen=tuple((name, properties[name]) for name in CHOOSING if name in properties),
         )
 
     def _run(self, stopped: Callable[[], bool]) -> None:

@@ -80,14 +80,11 @@ OURS = (
 """Properties, and beginnings of names of properties, that a capture sets itself, as what it promises hangs on them."""
 DEFAULTS = {
     "bigint.unsigned.handling.mode": "precise",
-    "provide.transaction.metadata": "true",
     "include.schema.changes": "true",
     "max.batch.size": "2048",
     "max.queue.size": "4096",  # what waits there outlives Java's young objects, which costs
     "extended.headers.enabled": "false",
     "poll.interval.ms": "100",
-    "heartbeat.interval.ms": "100",  # one tells where a transaction has ended
-    "connect.keep.alive.interval.ms": "250",  # the server's own come after 0.8 of it
 }
 
 
@@ -170,6 +167,10 @@ def for_stream(
         "offset.flush.interval.ms": "3600000",
         "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
         "schema.history.internal.file.filename": str(history),
+        # A configuration for Kafka Connect may have others of these, which say nothing of what is captured.
+        "heartbeat.interval.ms": "100",  # one tells where a transaction has ended
+        "connect.keep.alive.interval.ms": "250",  # the server's own come after 0.8 of it
+        "provide.transaction.metadata": "true",
         "tombstones.on.delete": "false",
         "skipped.operations": "none",
         "key.converter.schemas.enable": "false",

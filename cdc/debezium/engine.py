@@ -11,7 +11,7 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -198,8 +198,14 @@ class Engine:
         self._engine = None
 
     def _close(self) -> None:
-        with self._attached(), contextlib.suppress(self._jpype.JException):  # it has ended by itself
-            self._engine.close()
+        with self._attached():
+            while not self._ended.is_set():
+                try:
+                    self._engine.close()
+                except self._jpype.JException:  # it is still starting, and does not take it; or has ended by itself
+                    self._ended.wait(_LOOK_S)
+                else:
+                    return
 
 
 class _Functions:
@@ -287,6 +293,3 @@ def offsets_file(path: Path, name: str, offset: Mapping[str, Any]) -> None:
     stream = jpype.JClass("java.io.ObjectOutputStream")(jpype.JClass("java.io.FileOutputStream")(str(path)))
     stream.writeObject(offsets)
     stream.close()
-
-
-Reached = Callable[[str], None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ...log.errors import CallError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied, RetryError
@@ -117,8 +116,3 @@ def binlog_lost(where: str, observed: str) -> BinlogLost:
         observed=observed,
         hint="begin again with a new snapshot of the tables: --snapshot again; and keep the binlog longer (binlog_expire_logs_seconds)",
     )
-
-
-def secrets_out(text: str) -> str:
-    """A text without the passwords that a URL may have."""
-    return re.sub(r"(://[^:/@\s]+):[^@/\s]+@", r"\1:***@", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar, Literal, Protocol
 
@@ -15,12 +15,14 @@ from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from ..postgres.errors import SourceUnavailable
 from .errors import ConnectorStopped, SourceReplaced
-from .state import EngineState, EngineStates
+from .state import Chosen, EngineState, EngineStates, choice_text, may_overlap, name_of
 
 log = logging.getLogger("penstock.cdc.debezium")
 
 _LOOK_S = 0.1
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.2, 5.0
+_STEADY_S = 60.0
+"""A life that lasted for so long was a good one, also where the source had nothing to tell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,13 +104,13 @@ class SourceCapture(ABC):
         clock: Clock,
         pause: Callable[[float], None],
         reached: Callable[[str], None] = lambda point: None,
+        chosen: Chosen = (),
     ) -> None:
-        """``kind``: of the database, as the state names it."""
-        self._kind, self._source, self._options = kind, source, options
+        """``kind``: of the database, as the state names it. ``chosen``: what chooses the tables; nothing: all of the server."""
+        self._kind, self._source, self._options, self._chosen = kind, source, options, chosen
         self._producer, self._rows_producer, self._states, self._life = producer, rows_producer, states, life
         self._clock, self._pause, self._reached = clock, pause, reached
         self._renewed = False
-        self._answered_s = clock.monotonic_s()
         self._rows = self._events = self._duplicates = 0
         self._position: str | None = None
         self._tell: Callable[[SourceProgress], None] = lambda progress: None
@@ -126,6 +128,11 @@ class SourceCapture(ABC):
         """The capture's progress."""
         return SourceProgress(self._rows, self._events, self._duplicates, self._position)
 
+    @property
+    def _moved(self) -> tuple[int, int, str | None]:
+        """What changes as a capture gets on. What came once more does not count."""
+        return self._rows, self._events, self._position
+
     def run(
         self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[SourceProgress], None] = lambda progress: None
     ) -> SourceProgress:
@@ -137,7 +144,8 @@ class SourceCapture(ABC):
         """
         self._tell = tell
         pause_s = _PAUSE_FIRST_S
-        self._answered_s = self._clock.monotonic_s()
+        failing_since_s = self._clock.monotonic_s()
+        reached = self._moved
         try:
             while True:
                 began_s = self._clock.monotonic_s()
@@ -146,10 +154,10 @@ class SourceCapture(ABC):
                     return self.progress
                 except (SourceUnavailable, ConnectorStopped) as error:
                     now_s = self._clock.monotonic_s()
-                    if now_s - self._answered_s > self._options.patience.total_seconds():
+                    if self._moved != reached or now_s - began_s >= _STEADY_S:
+                        pause_s, failing_since_s, reached = _PAUSE_FIRST_S, now_s, self._moved
+                    if now_s - failing_since_s > self._options.patience.total_seconds():
                         raise
-                    if self._answered_s > began_s:
-                        pause_s = _PAUSE_FIRST_S
                     log.warning("the database is waited for: %s", error)
                 self._wait(pause_s, stopped)
                 if stopped():
@@ -195,16 +203,42 @@ class SourceCapture(ABC):
                 hint="connect to that server, or capture this one into a new topic",
             )
         again = self._options.snapshot == "again" and not self._renewed
+        if state is not None and state.chosen not in (None, self._chosen) and not again:
+            raise InvalidArgument(
+                "the capture has begun with another choice of tables, and the rows of those that it adds would be missing",
+                operation="capture",
+                object=self._options.name,
+                expected=choice_text(state.chosen or ()),
+                observed=choice_text(self._chosen),
+                hint="--snapshot again reads all tables of the new choice; or capture the others under another --name",
+            )
+        if state is not None and state.chosen is None:
+            state = replace(state, chosen=self._chosen)
+            self._states.save(state)
         if state is None or again:
+            self._check_alone(server)
             self._check_beginning()
-            state = EngineState(self._life, self._kind, server, opened=opened)
+            state = EngineState(self._life, self._kind, server, opened=opened, chosen=self._chosen)
             self._states.save(state)
             self._renewed = True
             self._reached("renewed")
         return state
 
+    def _check_alone(self, server: str) -> None:
+        """Raise `InvalidArgument` where another capture sends the changes of the same tables: all would be there twice."""
+        for key, other in self._states.others().items():
+            same = (other.life, other.connector) == (self._life, self._kind) and not _differ(other.server, server)
+            if same and may_overlap(other.chosen or (), self._chosen):
+                raise InvalidArgument(
+                    "another capture sends changes of these tables to this topic",
+                    operation="capture",
+                    object=choice_text(self._chosen),
+                    expected="one --name for a table and a topic",
+                    observed=f"{name_of(key)} sends {choice_text(other.chosen or ())}",
+                    hint=f"go on with that one (--name {name_of(key)}), remove the object {key} if it was given up, or capture into another topic",
+                )
+
     def _say(self, *, rows: int = 0, events: int = 0, duplicates: int = 0, position: str | None = None) -> None:
-        self._answered_s = self._clock.monotonic_s()
         self._rows, self._events, self._duplicates = self._rows + rows, self._events + events, self._duplicates + duplicates
         self._position = position or self._position
         self._tell(self.progress)

@@ -89,6 +89,7 @@ class Server:
             ("binlog_format", ("ROW",), "binlog_format = ROW"),
             ("binlog_row_image", ("FULL", None), "binlog_row_image = FULL"),
             ("binlog_transaction_compression", ("OFF", None), "binlog_transaction_compression = OFF"),
+            ("binlog_row_value_options", ("", None), "binlog_row_value_options to nothing"),  # PARTIAL_JSON has no whole rows
         )
         for name, good, setting in wanted:
             if (value := self._variable(name)) not in good:
@@ -96,7 +97,7 @@ class Server:
                     "the server's binlog does not have what a capture needs",
                     operation="capture",
                     object=self.where,
-                    expected=f"{name} = {good[0]}",
+                    expected=f"{name} = {good[0] or 'nothing'}",
                     observed=f"{name} = {value}",
                     hint=f"set {setting} in the server's configuration, and restart it",
                 )

@@ -25,6 +25,25 @@ KINDS = ("debezium", "mongodb")
 _TAKE_OVERS_MAX = 5
 
 
+Chosen = tuple[tuple[str, str], ...]
+"""Properties that choose tables, as `CHOOSING` has them."""
+CHOOSING = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
+
+
+def choice_text(chosen: Chosen) -> str:
+    """A choice of tables, for people."""
+    return ", ".join(f"{name}={value}" for name, value in chosen) or "all tables"
+
+
+def may_overlap(one: Chosen, other: Chosen) -> bool:
+    """Whether two choices may have a table in both. Lists are of patterns, so only those without a common entry are told apart."""
+    mine, theirs = dict(one), dict(other)
+    for name in ("table.include.list", "database.include.list"):
+        if name in mine and name in theirs and not {*mine[name].split(",")} & {*theirs[name].split(",")}:
+            return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class RowsChunk:
     """Rows of a table that are sent as one batch. Written before the batch is sent."""
@@ -57,6 +76,8 @@ class EngineState:
     emptied: tuple[str, ...] = ()
     """Pending tables that are emptied in the topic before their rows come."""
     chunk: RowsChunk | None = None
+    chosen: Chosen | None = None
+    """What chooses the tables; None: an earlier release did not note it."""
     opened: tuple[int, int] = (0, 0)
     """Where the process whose state it is opened its producer in the topic's log: one that did later takes it over, and none that did earlier."""
 
@@ -102,6 +123,7 @@ class _Form(Stored, frozen=True):
     emptied: tuple[str, ...] = ()
     chunk: _ChunkForm | None = None
     opened: tuple[Number, Number] = (0, 0)
+    chosen: tuple[tuple[str, str], ...] | None = None
 
 
 class EngineStates:
@@ -124,6 +146,14 @@ class EngineStates:
             return None
         self._version = found.version
         return parse_engine_state(found.data, self.key)
+
+    def others(self) -> dict[str, EngineState]:
+        """The states of other captures of this kind into this topic, by their keys. Raises as `load` does."""
+        kind = self._folder.removesuffix("/").rpartition("/")[0]
+        keys = [
+            one.key for one in self._run(lambda: self._store.list(f"{kind}/")) if one.key.endswith("/state") and one.key != self.key
+        ]
+        return {key: parse_engine_state(self._run(partial(self._store.get, key)).data, key) for key in keys}
 
     def take_over(self, life: str, opened: tuple[int, int]) -> EngineState | None:
         """The stored state, which no process that opened its producer earlier writes from now on. Raises `FencedError` when one that did so later
@@ -252,7 +282,16 @@ def parse_engine_state(data: bytes, where: str) -> EngineState:
     said = form.chunk
     chunk = None if said is None else RowsChunk(said.table, said.begins, said.after, said.last, said.end)
     return EngineState(
-        form.life, form.connector, form.server, form.offset, form.history, form.pending, form.emptied, chunk, form.opened
+        form.life,
+        form.connector,
+        form.server,
+        form.offset,
+        form.history,
+        form.pending,
+        form.emptied,
+        chunk,
+        form.chosen,
+        form.opened,
     )
 
 

@@ -62,6 +62,7 @@ class MongoCapture(SourceCapture):
             clock=clock,
             pause=pause,
             reached=reached,
+            chosen=(("table.include.list", ",".join(sorted(self._named))),) if self._named else (),
         )
 
     def _wanted(self, collection: str) -> bool:

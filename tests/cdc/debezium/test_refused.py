@@ -166,6 +166,8 @@ class TestOnAServer:
         state.write_text(json.dumps({**said, "offset": json.dumps(offset)}))
         found = capture.error()
         assert found["error"] == "binlog_lost", found
+        assert found["message"].startswith("the binlog is lost")
+        assert "--snapshot again" in found["hint"]
 
     def test_a_history_that_is_lost(self, capture: Capturing) -> None:
         capture.run(*THINGS)
@@ -222,6 +224,24 @@ class TestOnAServer:
         assert json.loads(said.read_text().splitlines()[-1])["error"] == "fenced", said.read_text()
         capture()
         assert counted(capture.events()) == {"r": 2, "c": 1}
+
+    def test_two_captures_of_one_source(self, capture: Capturing) -> None:
+        capture.run(*THINGS)
+        capture()
+        said = capture.error("--name", "other")
+        assert said["message"] == "another capture sends changes of these tables to this topic"
+        assert "--name penstock" in said["hint"]
+
+    def test_another_choice_of_tables(self, capture: Capturing) -> None:
+        things, others = f"{capture.database}.things", f"{capture.database}.others"
+        capture.run(*THINGS, "CREATE TABLE others (id INT PRIMARY KEY)", "INSERT INTO others VALUES (1)")
+        capture("--table", things)
+        said = capture.error("--table", things, "--table", others)
+        assert said["message"].startswith("the capture has begun with another choice of tables")
+        assert "--snapshot again" in said["hint"]
+        capture("--table", others, "--name", "others")
+        capture("--table", things)
+        assert counted(capture.events()) == {"r": 3}
 
     def test_another_server(self, capture: Capturing) -> None:
         capture.run(*THINGS)

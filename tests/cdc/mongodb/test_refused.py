@@ -88,3 +88,13 @@ def test_what_the_driver_says(code: int, kind: type[Exception]) -> None:
     error = translation(OperationFailure("not allowed", code), "db:27017/shop")
     assert type(error) is kind
     assert "not allowed" in str(error)
+
+
+def test_two_captures_of_one_source_and_another_choice(capture: Capturing) -> None:
+    capture.db.a.insert_one({"_id": 1})
+    capture.db.b.insert_one({"_id": 1})
+    capture("--table", "a")
+    assert capture.error("--name", "other")["message"] == "another capture sends changes of these tables to this topic"
+    assert "another choice of tables" in capture.error("--table", "a", "--table", "b")["message"]
+    capture("--table", "b", "--name", "other")
+    capture("--snapshot", "again", "--table", "a")

@@ -163,6 +163,7 @@ class World:
         engines.add_history(0, b"{}\n")
         engines.save(EngineState("1", "mariadb", "7 x", '{"file":"binlog.000001","pos":4}', 1))
         assert engines.history(1) == b"{}\n"
+        assert not engines.others()
         engines.signal("once", ["shop.orders"])
         engines.forget_signals(engines.signals())
         documents = EngineStates(store, _at_once, topic="shop", name="penstock", kind="mongodb")

@@ -1,0 +1,147 @@
+"""What captures have in common: how long they wait for a source, whose the tables are, and an engine that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from penstock.cdc.debezium.capture import EngineOptions
+from penstock.cdc.debezium.configuration import MARIADB, MYSQL, for_stream
+from penstock.cdc.debezium.engine import Engine
+from penstock.cdc.debezium.errors import ConnectorStopped
+from penstock.cdc.debezium.lives import SourceCapture
+from penstock.cdc.debezium.source import Server
+from penstock.cdc.debezium.state import may_overlap
+from penstock.log.errors import InvalidArgument
+from penstock.log.runtime.runtime import Clock
+
+PATIENCE_S = 60.0
+
+
+class Times:
+    """A clock that goes on only by what a test says."""
+
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def pass_by(self, time_s: float) -> None:
+        self.now_s += time_s
+
+
+class Failing(SourceCapture):
+    """A capture whose connector stops by itself in each of its lives."""
+
+    def __init__(self, life: Callable[[Failing], None], times: Times) -> None:
+        self.times, self.life, self.lives = times, life, 0
+        nothing = cast("Any", None)
+        super().__init__(
+            "mariadb",
+            cast("Any", SimpleNamespace(where="db:3306", close=lambda: None)),
+            EngineOptions(patience=timedelta(seconds=PATIENCE_S)),
+            producer=nothing,
+            rows_producer=nothing,
+            states=nothing,
+            life="1",
+            clock=cast("Clock", times),
+            pause=times.pass_by,
+        )
+
+    def _run(self, stopped: Callable[[], bool]) -> None:
+        self.lives += 1
+        self.life(self)
+        raise ConnectorStopped("the connector has stopped by itself", operation="capture", observed="parsing 'ALTER …'")
+
+    def _check_beginning(self) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("life_s", [0.3, 1.5, 20.0])
+def test_a_connector_that_stops_in_each_life_is_told_when_patience_is_over(life_s: float) -> None:
+    """Also where it says each second where it is, and is there already."""
+    times = Times()
+
+    def life(capture: Failing) -> None:
+        times.pass_by(life_s)
+        capture._say(duplicates=3, position="binlog.000007:4")
+
+    with pytest.raises(ConnectorStopped, match="stopped by itself") as error:
+        Failing(life, times).run()
+    assert "ALTER" in str(error.value)
+    assert PATIENCE_S < times.now_s < 2 * PATIENCE_S + 2 * life_s
+
+
+def test_a_capture_that_gets_on_or_was_well_for_long_has_patience_anew() -> None:
+    times = Times()
+
+    def life(capture: Failing) -> None:
+        if capture.lives < 50:  # it gets on in each
+            times.pass_by(10)
+            capture._say(events=1)
+        elif capture.lives < 60:  # nothing happens for long
+            times.pass_by(600)
+
+    capture = Failing(life, times)
+    with pytest.raises(ConnectorStopped):
+        capture.run()
+    assert capture.lives > 60
+
+
+def test_an_engine_that_does_not_take_its_end_while_it_starts_is_told_again() -> None:
+    engine = Engine({})
+
+    class Starting:
+        asked = 0
+
+        def close(self) -> None:
+            self.asked += 1
+            if self.asked < 3:
+                raise RuntimeError("Cannot stop engine while tasks are starting")
+            engine._ended.set()
+
+    starting = engine._engine = Starting()
+    engine._jpype = SimpleNamespace(JException=RuntimeError)
+    engine._attached = nullcontext  # type: ignore[method-assign, assignment]
+    engine.close()
+    assert starting.asked == 3
+
+
+def test_what_holding_back_and_places_hang_on_is_not_the_configuration_s(tmp_path: Any) -> None:
+    given = {"heartbeat.interval.ms": "60000", "provide.transaction.metadata": "false", "decimal.handling.mode": "string"}
+    found = for_stream(given, name="n", server_id=1, offsets=tmp_path, history=tmp_path, more={})
+    assert (found["heartbeat.interval.ms"], found["provide.transaction.metadata"]) == ("100", "true")
+    assert found["decimal.handling.mode"] == "string"
+
+
+def test_a_server_that_tells_parts_of_documents_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_value_options": "PARTIAL_JSON"}
+    monkeypatch.setattr(Server, "_variable", lambda server, name: said.get(name))
+    monkeypatch.setattr(Server, "_check_rights", lambda server: None)
+    with pytest.raises(InvalidArgument, match="does not have what a capture needs") as error:
+        Server(MYSQL, {}).check()
+    assert error.value.expected == "binlog_row_value_options = nothing"
+    assert error.value.observed == "binlog_row_value_options = PARTIAL_JSON"
+    said["binlog_row_value_options"] = ""
+    Server(MARIADB, {}).check()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "may"),
+    [
+        ({}, {}, True),
+        ({"table.include.list": "d.a"}, {}, True),
+        ({"table.include.list": "d.a,d.b"}, {"table.include.list": "d.b"}, True),
+        ({"table.include.list": "d.a"}, {"table.include.list": "d.b"}, False),
+        ({"database.include.list": "d"}, {"database.include.list": "e", "table.include.list": "e.a"}, False),
+        ({"database.include.list": "d"}, {"database.include.list": "d", "table.include.list": "d.a"}, True),
+    ],
+)
+def test_which_captures_may_send_the_same_tables(one: dict[str, str], other: dict[str, str], may: bool) -> None:
+    assert may_overlap(tuple(one.items()), tuple(other.items())) is may
+    assert may_overlap(tuple(other.items()), tuple(one.items())) is may
