@@ -25,7 +25,7 @@ from .positions import ClusterTime, before, between, sequence_of, time_of_token
 from .server import MongoServer
 
 _SAVE_S, _TELL_S, _SIGNALS_S = 1.0, 1.0, 5.0
-_GATHERED_MAX = 2000
+_GATHERED_MAX, _GATHERED_BYTES_MAX, _LOOKED_UP_MAX = 2000, 4 * 1024 * 1024, 100
 _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t", "rename": "t"}
 
 
@@ -79,7 +79,9 @@ class ChangeFollower:
         self._saved_s = self._told_s = now_s
         self._signals_s = now_s - _SIGNALS_S
         self._told = (0, 0)
-        self._gathered: list[_Change] = []
+        self._gathered: list[tuple[_Change, Record | None]] = []
+        """Changes that were not sent yet, in their order; those without a record are looked up."""
+        self._gathered_bytes = 0
         self._time = ClusterTime(0, 0)
         """The time of the newest event, or that behind which the stream begins."""
         self._token: str | None = None
@@ -109,7 +111,7 @@ class ChangeFollower:
                         stream.close()
                         stream = self._server.watch(start, self._token)
                 reached = None
-                if change is None or len(self._gathered) >= _GATHERED_MAX:
+                if change is None or self._is_full:
                     reached = self._whole(None if newest is None else newest["_data"]) if change is None else None
                     self._flush(now_s)
                 self._outbox.settle()
@@ -155,7 +157,10 @@ class ChangeFollower:
             )
         self._last = sequence
         if op is not None and self._wanted(collection):
-            self._gathered.append(_Change(sequence, time, change))
+            found = _Change(sequence, time, change)
+            record = None if found.has_no_image else self._record(found, change.get("fullDocument"))
+            self._gathered.append((found, record))
+            self._gathered_bytes += 0 if record is None else len(record.body)
 
     def _whole(self, token: str | None) -> ClusterTime | None:
         """Note that the stream has nothing more up to a token, and return its time.
@@ -174,45 +179,46 @@ class ChangeFollower:
         offset = json.dumps({**time._asdict(), "token": token}, separators=(",", ":"))
         self._boundary = Boundary(offset, between(time, self._reading, last=self._last))
 
+    @property
+    def _is_full(self) -> bool:
+        return len(self._gathered) >= _GATHERED_MAX or self._gathered_bytes >= _GATHERED_BYTES_MAX
+
     def _flush(self, now_s: float) -> None:
-        gathered, self._gathered = self._gathered, []
-        found = self._looked_up([change for change in gathered if change.has_no_image])
-        records = [record for change in gathered if (record := self._record(change, found)) is not None]
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        found = self._looked_up([change for change, record in gathered if record is None])
+        records = [one for change, record in gathered if (one := record or found.get(change.sequence)) is not None]
         if self._outbox.add(records, self._boundary, now_s) or self._outbox.tick(now_s):
             self._reached("batch sent")
 
-    def _looked_up(self, changes: list[_Change]) -> dict[int, Mapping[str, Any]]:
-        """The documents as they are now, by the sequences of these changes. Later changes, which they have already, come again behind them: until
-        then the topic equals the source at no place.
+    def _looked_up(self, changes: list[_Change]) -> dict[int, Record]:
+        """The records of these changes, with the documents as they are now, by sequence; none where a document is gone, which a later change tells.
+
+        Later changes, which the documents have already, come again behind them: until then the topic equals the source at no place.
         """
         by_collection: dict[str, list[_Change]] = {}
         for change in changes:
             by_collection.setdefault(change.collection, []).append(change)
-        found: dict[int, Mapping[str, Any]] = {}
-        for collection, several in by_collection.items():
-            documents = self._server.lookup(
-                collection, [change.said["documentKey"]["_id"] for change in several], since=changes[-1].time
-            )
-            by_id = {key_of(document["_id"]): document for document in documents}
-            for change in several:
-                if (document := by_id.get(key_of(change.said["documentKey"]["_id"]))) is not None:
-                    found[change.sequence] = document
+        found: dict[int, Record] = {}
+        for collection, those in by_collection.items():
+            for several in (those[place : place + _LOOKED_UP_MAX] for place in range(0, len(those), _LOOKED_UP_MAX)):
+                ids = [change.said["documentKey"]["_id"] for change in several]
+                documents = self._server.lookup(collection, ids, since=changes[-1].time)
+                by_id = {key_of(document["_id"]): document for document in documents}
+                for change, identity in zip(several, ids, strict=True):
+                    if (document := by_id.get(key_of(identity))) is not None:
+                        found[change.sequence] = self._record(change, document)
         if changes:
             self._outbox.raise_whole_from(between(self._server.now(), self._reading))
         return found
 
-    def _record(self, change: _Change, found: Mapping[int, Mapping[str, Any]]) -> Record | None:
-        """None: the document is gone meanwhile, which a later change tells."""
+    def _record(self, change: _Change, document: Mapping[str, Any] | None) -> Record:
         said, op = change.said, _OPS[change.said["operationType"]]
-        document = found.get(change.sequence) if change.has_no_image else said.get("fullDocument")
-        if op in "cu" and document is None:
-            return None
         wall = said.get("wallTime")
         return record_of(
             op,
             (self._server.database, change.collection),
             said.get("documentKey", {}).get("_id"),
-            document if op in "cu" else None,
+            document,
             sequence=change.sequence,
             position=change.sequence,
             made_ms=change.time.sec * 1000 if wall is None else int(wall.timestamp() * 1000),

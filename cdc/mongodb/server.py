@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...log.errors import InvalidArgument
+from ...log.errors import InvalidArgument, NotSupported
 from .errors import load_pymongo, no_replica_set, translated
 from .positions import ClusterTime
 
@@ -19,7 +19,7 @@ _POST_IMAGES = (6, 0)
 
 
 class MongoServer:
-    """One database of a replica set, or of a sharded cluster."""
+    """One database of a replica set."""
 
     def __init__(self, url: str, *, password: str | None = None) -> None:
         """``url`` names the database: ``mongodb://user@host:27017/shop?replicaSet=rs0``. Raises `InvalidArgument`, `MissingDependency`."""
@@ -64,7 +64,16 @@ class MongoServer:
         """Refuse a server without a log of changes, and a user who may not read it. Raises `InvalidArgument` and the errors of `translation`."""
         with translated(self.where):
             hello = self._client.admin.command("hello")
-            if "setName" not in hello and hello.get("msg") != "isdbgrid":
+            if hello.get("msg") == "isdbgrid":
+                raise NotSupported(
+                    "nothing tells the order of changes that several shards make at one time, so one could be in the topic twice, or not at all",
+                    operation="capture",
+                    object=self.where,
+                    expected="a replica set",
+                    observed="a sharded cluster",
+                    hint="a database that lies on one shard may be captured from that shard's replica set",
+                )
+            if "setName" not in hello:
                 raise no_replica_set(self.where)
             with self._db.watch(max_await_time_ms=1):
                 pass
@@ -76,10 +85,10 @@ class MongoServer:
         operation_failure = load_pymongo().errors.OperationFailure
         with translated(self.where):
             admin = self._client.admin
-            name = f"{admin.command('hello').get('setName', 'sharded')} {self.database}"
+            name = f"{admin.command('hello')['setName']} {self.database}"
             try:
                 return f"{name} {admin.command('replSetGetConfig')['config']['settings']['replicaSetId']}"
-            except operation_failure:  # not allowed, or a sharded cluster
+            except operation_failure:  # not allowed
                 return name
 
     def now(self) -> ClusterTime:

@@ -23,6 +23,16 @@ def test_a_server_in_no_replica_set(capture: Capturing) -> None:
     assert "rs.initiate()" in said["hint"]
 
 
+def test_a_sharded_cluster(capture: Capturing, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pymongo.database import Database
+
+    really = Database.command
+    said = {"msg": "isdbgrid", "isWritablePrimary": True}
+    monkeypatch.setattr(Database, "command", lambda db, *words, **more: said if words == ("hello",) else really(db, *words, **more))
+    found = capture.error()
+    assert (found["error"], found["observed"]) == ("not_supported", "a sharded cluster")
+
+
 def test_a_url_without_a_database(capture: Capturing) -> None:
     said = capture.error(url=f"mongodb://127.0.0.1:{capture.server.port}/")
     assert said["message"] == "the URL names no database"
