@@ -24,7 +24,7 @@ from .errors import translated
 from .positions import ClusterTime, before, between, sequence_of, time_of_token
 from .server import MongoServer
 
-_SAVE_S, _TELL_S, _SIGNALS_S = 1.0, 1.0, 5.0
+_SAVE_S, _TELL_S, _SIGNALS_S, _GATHER_S = 1.0, 1.0, 5.0, 0.1
 _GATHERED_MAX, _GATHERED_BYTES_MAX, _LOOKED_UP_MAX = 2000, 4 * 1024 * 1024, 100
 _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t", "rename": "t"}
 
@@ -76,7 +76,7 @@ class ChangeFollower:
 
         self._outbox = RecordOutbox(producer, whole_from=between(whole_from, reading), heartbeat=beat if heartbeats else None)
         now_s = clock.monotonic_s()
-        self._saved_s = self._told_s = now_s
+        self._saved_s = self._told_s = self._flushed_s = now_s
         self._signals_s = now_s - _SIGNALS_S
         self._told = (0, 0)
         self._gathered: list[tuple[_Change, Record | None]] = []
@@ -88,6 +88,8 @@ class ChangeFollower:
         self._index = 0
         self._last = -1
         self._boundary = Boundary("", 0)
+        self._told_until = ClusterTime(0, 0)
+        """The time until which the stream has told everything."""
 
     def run(self, state: EngineState, stopped: Callable[[], bool], *, until: ClusterTime | None) -> tuple[EngineState, bool]:
         """Follow until ``stopped()``, until all up to ``until`` is in the topic, or until documents are to be read: those of a collection that was
@@ -110,20 +112,21 @@ class ChangeFollower:
                     if change["operationType"] == "invalidate":  # the stream ends with the database, which may be made again
                         stream.close()
                         stream = self._server.watch(start, self._token)
-                reached = None
-                if change is None or self._is_full:
-                    reached = self._whole(None if newest is None else newest["_data"]) if change is None else None
-                    self._flush(now_s)
+                    if not self._is_full and now_s - self._flushed_s < _GATHER_S:
+                        continue
+                else:
+                    self._whole(None if newest is None else newest["_data"])
+                self._flush(now_s)
                 self._outbox.settle()
                 state = self._save(state, now_s)
-                if change is None and now_s - self._signals_s >= _SIGNALS_S:
+                if now_s - self._signals_s >= _SIGNALS_S:
                     self._signals_s = now_s
                     if asked := self._states.signals():
                         collections = [table.partition(".")[2] for key in sorted(asked) for table in asked[key]]
                         state = self._read_next(state, now_s, collections, empty=False)
                         self._states.forget_signals(asked)
                         return state, True
-                if until is not None and reached is not None and reached >= until:
+                if until is not None and self._told_until >= until:
                     break
             self._finish(self._clock.monotonic_s())
             return self._save(state, None), False
@@ -162,20 +165,21 @@ class ChangeFollower:
             self._gathered.append((found, record))
             self._gathered_bytes += 0 if record is None else len(record.body)
 
-    def _whole(self, token: str | None) -> ClusterTime | None:
-        """Note that the stream has nothing more up to a token, and return its time.
+    def _whole(self, token: str | None) -> None:
+        """Note that the stream has nothing more up to a token.
 
         The token is the last event's, or it says a time of the log at which no event was found yet. It lies before those of that very time.
         """
         time = None if token is None else time_of_token(token)
         if time is None:
-            return None
+            return
         whole = time if token == self._token else before(time)
         if whole >= self._time:
             self._whole_behind(whole, token)
-        return time
+        self._told_until = max(self._told_until, time)
 
     def _whole_behind(self, time: ClusterTime, token: str | None) -> None:
+        self._told_until = max(self._told_until, time)
         offset = json.dumps({**time._asdict(), "token": token}, separators=(",", ":"))
         self._boundary = Boundary(offset, between(time, self._reading, last=self._last))
 
@@ -185,6 +189,7 @@ class ChangeFollower:
 
     def _flush(self, now_s: float) -> None:
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        self._flushed_s = now_s
         found = self._looked_up([change for change, record in gathered if record is None])
         records = [one for change, record in gathered if (one := record or found.get(change.sequence)) is not None]
         if self._outbox.add(records, self._boundary, now_s) or self._outbox.tick(now_s):

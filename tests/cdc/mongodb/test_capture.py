@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,26 @@ def test_all_is_read_again(capture: Capturing, tmp_path: Path) -> None:
     capture.db.a.delete_one({"_id": 1})
     assert json.loads(capture("--snapshot", "again", "--heartbeat"))["snapshot_rows"] == 1
     assert synced(capture, tmp_path / "into") == {"a": {"2": {"_id": 2}}}
+
+
+def test_a_capture_to_the_end_ends_beside_a_writer_that_does_not(capture: Capturing) -> None:
+    """Changes that come one by one are sent soon, and signals are taken."""
+    capture.db.a.insert_one({"_id": 0})
+    capture()
+    capture.command("capture", "signal", f"{capture.db.name}.a", "--topic", TOPIC)
+    stopped = threading.Event()
+
+    def write() -> None:
+        for number in range(1, 2000):
+            if stopped.wait(0.02):
+                return
+            capture.db.a.insert_one({"_id": number})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert json.loads(capture().splitlines()[-1])["snapshot_rows"] > 0
+        assert writer.is_alive()
+    finally:
+        stopped.set()
+        writer.join()
