@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -45,7 +46,7 @@ def translated(where: str) -> Iterator[None]:
 def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMongo is an extra
     """The `PenstockError` for an error of the driver's."""
     errors = load_pymongo().errors
-    observed = str(error).partition(", full error")[0][:300]
+    observed = re.split(r", full error| \(configured timeouts", str(error))[0][:300]
     facts: dict[str, Any] = {"operation": "capture", "object": where, "observed": observed}
     code = getattr(error, "code", None)
     if code in _DENIED:
@@ -63,7 +64,9 @@ def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMo
     if code == _NO_REPLICAS:
         return no_replica_set(where)
     if isinstance(error, errors.ConfigurationError | errors.InvalidURI):
-        return InvalidArgument("the driver refuses the URL", **facts)
+        return InvalidArgument(
+            "the driver refuses the URL", hint="a user's password comes from PENSTOCK_DATABASE_PASSWORD", **facts
+        )
     if isinstance(error, errors.ConnectionFailure) or error.has_error_label("ResumableChangeStreamError"):
         return SourceUnavailable("the database does not answer", **facts)
     return InternalError("the driver failed", **facts)

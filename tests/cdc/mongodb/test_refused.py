@@ -38,6 +38,12 @@ def test_a_url_without_a_database(capture: Capturing) -> None:
     assert said["message"] == "the URL names no database"
 
 
+def test_a_user_without_a_password(capture: Capturing) -> None:
+    said = capture.error(url=f"mongodb://me@127.0.0.1:{capture.server.port}/shop")
+    assert (said["error"], said["observed"]) == ("invalid_argument", "A password is required")
+    assert "PENSTOCK_DATABASE_PASSWORD" in said["hint"]
+
+
 def test_no_url(capture: Capturing) -> None:
     assert capture.error(url="nosql://shop")["error"] == "invalid_argument"
 
