@@ -192,7 +192,8 @@ class Mutation:
 def functions_of(code: CodeType) -> list[FunctionType]:
     """The living functions that this is the code of, in any form of it."""
     gc.unfreeze()  # what is frozen is not among the objects: pytest's configuration freezes all modules
-    return [one for one in gc.get_objects() if isinstance(one, FunctionType) and _place(one.__code__) == _place(code)]
+    # isinstance would ask a proxy for the class of an object that may be gone.
+    return [one for one in gc.get_objects() if type(one) is FunctionType and _place(one.__code__) == _place(code)]
 
 
 def _passes(item: pytest.Function, following: pytest.Function | None) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from pathlib import Path
+
+import pytest
 
 from tests.mutation.__main__ import equivalents
 from tests.mutation.mutants import changed_function, mutants_of
@@ -47,6 +50,17 @@ def test_functions_are_found_that_the_collector_passes_over() -> None:
         assert functions_of(changed_function.__code__) == [changed_function]
     finally:
         gc.freeze()
+
+
+def test_a_proxy_of_what_is_gone_is_passed_over() -> None:
+    proxy = weakref.proxy(_Gone())
+    assert functions_of(changed_function.__code__) == [changed_function]
+    with pytest.raises(ReferenceError):
+        bool(proxy)
+
+
+class _Gone:
+    """What nothing refers to any more."""
 
 
 def test_equivalents_name_mutants_that_there_are() -> None:
