@@ -164,7 +164,8 @@ class Engine:
         self._check_names()
         again = self._made_again()
         if not again and covers(record.chosen, self._options.tables):
-            self._position, self._partial = position, record.partial
+            self._position = position
+            self._partial = self._partial if record.partial is None else record.partial
         for table, stops in lost.items():
             schema, _, name = table.rpartition(".")
             self._stopped.keep(record.sources.get(table, Source(schema or None, name)), stops, record.resume.get(table, {}))

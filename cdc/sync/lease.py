@@ -84,8 +84,8 @@ class SyncRecord:
     """
     source_us: int | None = None
     """When the source committed the newest change up to the offsets, as far as events tell."""
-    partial: bool = False
-    """Whether events of the tables may have been removed before the sync read them."""
+    partial: bool | None = None
+    """Whether events of the tables may have been removed before the sync read them; None: an earlier release did not note it."""
 
 
 def sync_group(name: str) -> str:
@@ -123,8 +123,8 @@ def encode_record(record: SyncRecord) -> bytes:
         document["types"] = {name: list(types) for name, types in record.types.items()}
     if record.exact:
         document["exact"] = True
-    if record.partial:
-        document["partial"] = True
+    if record.partial is not None:
+        document["partial"] = record.partial
     if record.source_us is not None:
         document["source_us"] = record.source_us
     return json.dumps(document).encode()
@@ -150,7 +150,7 @@ class _Form(Stored, frozen=True):
     sources: dict[str, Source] = msgspec.field(default_factory=dict)
     types: dict[str, NamedTypes] = msgspec.field(default_factory=dict)
     exact: bool = False
-    partial: bool = False
+    partial: bool | None = None
     source_us: int | None = None
 
 

@@ -20,6 +20,7 @@ from penstock.cdc.cuts.cut import Cut, TableVersion
 from penstock.cdc.cuts.log import CutLog, keys_of
 from penstock.cdc.cuts.reading import kept_cuts
 from penstock.cdc.debezium.positions import between, sequence_of
+from penstock.cdc.sync import lease
 from penstock.cdc.sync.engine import Engine
 from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.consumers.ranges.topic_view import TopicView
@@ -246,6 +247,25 @@ def test_a_table_that_is_asked_for_when_the_topic_s_beginning_is_gone_has_no_cut
         synced(tmp_path, tables=["a"])
         with pytest.raises(NoCut, match="the topic's beginning is gone"):
             synced(tmp_path)
+
+
+@pytest.mark.parametrize("gone", [0, 2])
+def test_a_sync_of_an_earlier_release_has_cuts_only_while_the_topic_has_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: int
+) -> None:
+    with shop(tmp_path, queues=1) as source:
+        source.send(("a", 1, 1), ("b", 1, 1), ("b", 2, 1))
+        _forget(monkeypatch, gone)
+        with monkeypatch.context() as earlier:
+            encode = lease.encode_record
+            earlier.setattr(lease, "encode_record", lambda record: encode(replace(record, partial=None)))
+            synced(tmp_path, cuts=False)
+        source.send(("b", 3, 2))
+        if gone:
+            with pytest.raises(NoCut, match="the topic's beginning is gone"):
+                synced(tmp_path)
+        else:
+            assert synced(tmp_path).status.cut is not None
 
 
 def _forget(monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
