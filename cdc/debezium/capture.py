@@ -14,21 +14,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from ...log.errors import InvalidArgument, PenstockError
-from ...log.produce.producer import Producer
-from ...log.runtime.runtime import Clock
 from .configuration import Connector, for_stream
 from .engine import Engine, offsets_file
 from .errors import HistoryLost, SourceReplaced, binlog_lost, engine_error
 from .follow import Follower, boundary
 from .history import History
-from .lives import SourceCapture, SourceOptions
+from .lives import Parts, SourceCapture, SourceOptions
 from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of
 from .rows import RowsReader
 from .source import Server
-from .state import CHOOSING, EngineState, EngineStates
+from .state import CHOOSING, EngineState
 
 _BEGIN_LOOK_S = 0.25
 
@@ -48,14 +46,7 @@ class EngineCapture(SourceCapture):
         connector: Connector,
         properties: Mapping[str, str],
         options: EngineOptions,
-        *,
-        producer: Producer,
-        rows_producer: Producer,
-        states: EngineStates,
-        life: str,
-        clock: Clock,
-        pause: Callable[[float], None],
-        reached: Callable[[str], None] = lambda point: None,
+        **parts: Unpack[Parts],
     ) -> None:
         self._connector, self._properties = connector, dict(properties)
         self._server = Server(connector, properties)
@@ -63,13 +54,7 @@ class EngineCapture(SourceCapture):
             connector.name,
             self._server,
             options,
-            producer=producer,
-            rows_producer=rows_producer,
-            states=states,
-            life=life,
-            clock=clock,
-            pause=pause,
-            reached=reached,
+            **parts,
             chosen=tuple((name, properties[name]) for name in CHOOSING if name in properties),
         )
 

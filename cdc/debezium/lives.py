@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, NotRequired, Protocol, TypedDict
 
 from ...log.errors import InvalidArgument
 from ...log.limits import WAIT_MAX, DurationField, field_default, set_durations
@@ -86,6 +86,19 @@ class Source(Protocol):
     def close(self) -> None:
         """End the connection."""
         ...
+
+
+class Parts(TypedDict):
+    """What a capture works with in the lake."""
+
+    producer: Producer
+    rows_producer: Producer
+    states: EngineStates
+    life: str
+    """The life of the topic."""
+    clock: Clock
+    pause: Callable[[float], None]
+    reached: NotRequired[Callable[[str], None]]
 
 
 class SourceCapture(ABC):

@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from ...log.errors import InvalidArgument
-from ...log.produce.producer import Producer
-from ...log.runtime.runtime import Clock
 from ..debezium.errors import SourceReplaced
-from ..debezium.lives import SourceCapture, SourceOptions
+from ..debezium.lives import Parts, SourceCapture, SourceOptions
 from ..debezium.positions import reading_of
-from ..debezium.state import EngineState, EngineStates
+from ..debezium.state import EngineState
 from .follow import ChangeFollower
 from .positions import time_of
 from .rows import DocumentsReader
@@ -40,14 +38,7 @@ class MongoCapture(SourceCapture):
         self,
         server: MongoServer,
         options: MongoOptions,
-        *,
-        producer: Producer,
-        rows_producer: Producer,
-        states: EngineStates,
-        life: str,
-        clock: Clock,
-        pause: Callable[[float], None],
-        reached: Callable[[str], None] = lambda point: None,
+        **parts: Unpack[Parts],
     ) -> None:
         self._server = server
         self._named = {name.removeprefix(f"{server.database}.") for name in options.collections}
@@ -55,13 +46,7 @@ class MongoCapture(SourceCapture):
             "mongodb",
             server,
             options,
-            producer=producer,
-            rows_producer=rows_producer,
-            states=states,
-            life=life,
-            clock=clock,
-            pause=pause,
-            reached=reached,
+            **parts,
             chosen=(("table.include.list", ",".join(sorted(self._named))),) if self._named else (),
         )
 

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -19,10 +19,9 @@ from ...console.session import Session, command_options
 
 if TYPE_CHECKING:
     from ....aio import Lake
-    from ....cdc.debezium import EngineCapture, EngineOptions, EngineStates, SourceProgress
-    from ....cdc.debezium.lives import SourceOptions
+    from ....cdc.debezium import EngineCapture, EngineOptions, SourceProgress
+    from ....cdc.debezium.lives import Parts, SourceOptions
     from ....log.produce.producer import Producer
-    from ....log.runtime.runtime import Clock
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -214,17 +213,6 @@ def _opened(
         server.close()
     with opened_topic(session, topic, options) as parts:
         yield EngineCapture(connector, properties, options, **parts)
-
-
-class Parts(TypedDict):
-    """What a capture works with in the lake."""
-
-    producer: Producer
-    rows_producer: Producer
-    states: EngineStates
-    life: str
-    clock: Clock
-    pause: Callable[[float], None]
 
 
 @contextmanager
