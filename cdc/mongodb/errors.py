@@ -13,6 +13,8 @@ from ..postgres.errors import SourceUnavailable
 _DENIED = (13, 18)
 _LOST = (136, 222, 280, 286)
 """CappedPositionLost, CloseChangeStream, ChangeStreamFatalError, ChangeStreamHistoryLost."""
+_ENDED = (43, 175, 237)
+"""CursorNotFound, QueryPlanKilled (its collection was dropped or renamed), CursorKilled."""
 _NO_REPLICAS = 40573
 
 
@@ -69,6 +71,8 @@ def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMo
         )
     if isinstance(error, errors.ConnectionFailure) or error.has_error_label("ResumableChangeStreamError"):
         return SourceUnavailable("the database does not answer", **facts)
+    if code in _ENDED:
+        return SourceUnavailable("the server has ended a reading", **facts)  # the next one finds what is there
     return InternalError("the driver failed", **facts)
 
 

@@ -122,7 +122,9 @@ class ChangeFollower:
                 if now_s - self._signals_s >= _SIGNALS_S:
                     self._signals_s = now_s
                     if asked := self._states.signals():
-                        collections = [table.partition(".")[2] for key in sorted(asked) for table in asked[key]]
+                        named = [table.partition(".") for key in sorted(asked) for table in asked[key]]
+                        # Of others no changes follow, so what is read of them would be no cut's.
+                        collections = [name for db, _, name in named if db == self._server.database and self._wanted(name)]
                         state = self._read_next(state, now_s, collections, empty=False)
                         self._states.forget_signals(asked)
                         return state, True

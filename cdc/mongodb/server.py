@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...log.errors import InvalidArgument, NotSupported
+from .documents import key_of
 from .errors import load_pymongo, no_replica_set, translated
 from .positions import ClusterTime
 
@@ -106,9 +107,11 @@ class MongoServer:
         """A collection's documents in the order of their ids, with all changes up to ``since``; those behind an id, if one is given."""
         with self._since(since) as session, translated(self.where):
             found = self._db[collection].find(batch_size=_BATCH, session=session).hint([("_id", 1)])
-            for document in found if after is None else found.min([("_id", after)]):
-                if after is None or document["_id"] != after:
-                    yield document
+            if after is None:
+                yield from found
+                return
+            behind = key_of(after)  # Python's own idea of equality is wider: True is 1, and the order of fields is no matter
+            yield from (document for document in found.min([("_id", after)]) if key_of(document["_id"]) != behind)
 
     def lookup(self, collection: str, ids: Sequence[Any], *, since: ClusterTime) -> list[dict[str, Any]]:
         """The documents with these ids that are there now, with all changes up to ``since``."""

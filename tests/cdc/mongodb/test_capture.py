@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.cdc.mongodb import rows, server
+from penstock.cdc.mongodb.documents import key_of
+from penstock.cdc.mongodb.server import MongoServer
 from tests.cdc.mongodb.conftest import TOPIC, Capturing
 
 pytestmark = [pytest.mark.mongodb, pytest.mark.timeout(300)]
@@ -108,6 +111,54 @@ def test_some_collections_and_none_of_their_documents(capture: Capturing) -> Non
     capture.db.b.insert_one({"_id": 2})
     capture("--table", "a")
     assert [(one.collection, one.op, one.identity) for one in capture.events()] == [("a", "c", "2")]
+
+
+def test_a_signal_reads_no_collection_that_is_not_captured(capture: Capturing) -> None:
+    """Its changes would not follow, so no cut would be true of it."""
+    capture.db.a.insert_one({"_id": 1})
+    capture.db.b.insert_one({"_id": 1})
+    capture("--table", "a")
+    for table in (f"{capture.db.name}.b", "elsewhere.a"):
+        capture.command("capture", "signal", table, "--topic", TOPIC)
+    assert json.loads(capture("--table", "a"))["snapshot_rows"] == 0
+    assert [(one.collection, one.op) for one in capture.events()] == [("a", "r")]
+
+
+@pytest.mark.parametrize("goes", ["drop", "rename"])
+def test_a_collection_that_goes_while_it_is_read(
+    capture: Capturing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes: str
+) -> None:
+    monkeypatch.setattr(server, "_BATCH", 10)
+    monkeypatch.setattr(rows, "CHUNK_ROWS_MAX", 5)
+    capture.db.a.insert_many([{"_id": one} for one in range(30)])
+    capture.db.b.insert_one({"_id": 1})
+    really = rows.DocumentsReader._send
+
+    def send(reader: rows.DocumentsReader, *given: Any) -> Any:
+        state = really(reader, *given)
+        if "a" in capture.db.list_collection_names():
+            _ = capture.db.a.drop() if goes == "drop" else capture.db.a.rename("c")
+        return state
+
+    monkeypatch.setattr(rows.DocumentsReader, "_send", send)
+    capture("--heartbeat")
+    there = {"c": sorted(str(one) for one in range(30))} if goes == "rename" else {}
+    assert ids(synced(capture, tmp_path / "into")) == {"a": [], "b": ["1"], **there}
+
+
+def test_reading_goes_on_behind_an_id_also_where_python_finds_others_equal(capture: Capturing) -> None:
+    from bson import SON
+
+    ids = [1, SON([("a", 1), ("b", 2)]), SON([("b", 2), ("a", 1)]), True]  # in MongoDB's order
+    capture.db.things.insert_many([{"_id": one} for one in ids])
+    there = MongoServer(capture.server.url(capture.db.name))
+    try:
+        now = there.now()
+        for place, after in enumerate(ids):
+            found = [key_of(one["_id"]) for one in there.documents("things", after=after, since=now)]
+            assert found == [key_of(one) for one in ids[place + 1 :]]
+    finally:
+        there.close()
 
 
 def test_all_is_read_again(capture: Capturing, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cdc.mongodb.errors import translation
+from penstock.cdc.postgres import SourceUnavailable
 from penstock.infra.cli import main
 from penstock.log.errors import InternalError, PermissionDenied
 from tests.cdc.mongodb.conftest import Capturing
@@ -97,7 +98,10 @@ def test_another_server_of_the_same_name(capture: Capturing) -> None:
     assert "into a new topic" in said["hint"]
 
 
-@pytest.mark.parametrize(("code", "kind"), [(13, PermissionDenied), (18, PermissionDenied), (11600000, InternalError)])
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(13, PermissionDenied), (18, PermissionDenied), (43, SourceUnavailable), (237, SourceUnavailable), (11600000, InternalError)],
+)
 def test_what_the_driver_says(code: int, kind: type[Exception]) -> None:
     from pymongo.errors import OperationFailure
 
