@@ -169,6 +169,8 @@ def _given(settings: tuple[str, ...]) -> dict[str, str]:
         name, separator, value = setting.partition("=")
         if not separator or not name:
             raise click.UsageError(f"No property: expected --set NAME=VALUE, got {setting!r}")
+        if name == "database.password":
+            raise click.UsageError(f"No password on the command line: set {PASSWORD}.")
         found[name] = value
     return found
 

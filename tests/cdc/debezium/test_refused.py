@@ -103,6 +103,23 @@ def test_no_password_on_the_command_line(tmp_path: Path) -> None:
     assert "No password on the command line" in result.output
 
 
+def test_no_password_among_the_settings(tmp_path: Path) -> None:
+    arguments = ["capture", "mariadb", "mariadb://ann@127.0.0.1/shop", "--topic", "t", "--lake", str(tmp_path / "lake")]
+    result = CliRunner().invoke(main, [*arguments, "--set", "database.password=secret"])
+    assert result.exit_code == 2
+    assert "No password on the command line: set PENSTOCK_DATABASE_PASSWORD" in result.output
+    assert "secret" not in result.output
+
+
+def test_a_gap_in_the_gtids_says_what_to_do() -> None:
+    found = engine_error(
+        "Error: connecting slave requested to start from GTID 0-7-9, which is not in the master's binlog", "db:3306"
+    )
+    assert "(a gap in its GTIDs)" in str(found)
+    assert "0-7-9" in str(found.observed)
+    assert str(found.hint).startswith("capture into a new topic")
+
+
 @pytest.mark.parametrize(
     ("words", "kind"),
     [
