@@ -7,6 +7,7 @@ Parts of the history are durable before events that need them are sent, and the 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,6 +24,8 @@ FORMAT = 1
 KINDS = ("debezium", "mongodb")
 """The captures that keep such a state, by the folders of a topic that have theirs."""
 _TAKE_OVERS_MAX = 5
+_NO_NAME = re.compile(r"(?<!\\)[*+?()\[\]{}|^$]|\\\w")
+"""What a pattern has that means more than one name. A dot may mean any character, but lists of names have it without a backslash too."""
 
 
 Chosen = tuple[tuple[str, str], ...]
@@ -36,12 +39,21 @@ def choice_text(chosen: Chosen) -> str:
 
 
 def may_overlap(one: Chosen, other: Chosen) -> bool:
-    """Whether two choices may have a table in both. Lists are of patterns, so only those without a common entry are told apart."""
+    """Whether two choices may have a table in both. Only lists of plain names, without a common one, are told apart."""
     mine, theirs = dict(one), dict(other)
     for name in ("table.include.list", "database.include.list"):
-        if name in mine and name in theirs and not {*mine[name].split(",")} & {*theirs[name].split(",")}:
-            return False
+        if name in mine and name in theirs:
+            ours, others = _plain_names(mine[name]), _plain_names(theirs[name])
+            if ours is not None and others is not None and not ours & others:
+                return False
     return True
+
+
+def _plain_names(patterns: str) -> set[str] | None:
+    """The names that a list of patterns means, in small letters, as the connector minds none; None: it may mean others too."""
+    if _NO_NAME.search(patterns):
+        return None
+    return {pattern.strip().replace("\\", "").casefold() for pattern in patterns.split(",")}
 
 
 @dataclass(frozen=True, slots=True)

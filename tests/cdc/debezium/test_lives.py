@@ -140,6 +140,10 @@ def test_a_server_that_tells_parts_of_documents_only(monkeypatch: pytest.MonkeyP
         ({"table.include.list": "d.a"}, {"table.include.list": "d.b"}, False),
         ({"database.include.list": "d"}, {"database.include.list": "e", "table.include.list": "e.a"}, False),
         ({"database.include.list": "d"}, {"database.include.list": "d", "table.include.list": "d.a"}, True),
+        ({"table.include.list": r"d\.a"}, {"table.include.list": "d.b, D.a"}, True),
+        ({"table.include.list": r"d\.a\$,d\.b"}, {"table.include.list": "d.a"}, False),
+        ({"table.include.list": "d.a.*"}, {"table.include.list": "d.b"}, True),
+        ({"database.include.list": "d|e"}, {"database.include.list": "d"}, True),
     ],
 )
 def test_which_captures_may_send_the_same_tables(one: dict[str, str], other: dict[str, str], may: bool) -> None:
