@@ -124,7 +124,7 @@ class EngineCapture(SourceCapture):
         properties = for_stream(
             self._properties,
             name=self._options.name,
-            server_id=server_id_of(self._states.key, name),
+            server_id=server_id_of(self._states.key, self._life, name),
             offsets=offsets,
             history=history,
             more=more,
@@ -231,9 +231,12 @@ class EngineCapture(SourceCapture):
             return follower.run(state, stopped, until=until, ended=lambda: self._ended(engine))
 
 
-def server_id_of(key: str, life: str) -> int:
-    """The number under which the engine reads as a replica. The server ends one replica when another comes under its number."""
-    return 1 << 30 | int.from_bytes(blake2b(f"{key}/{life}".encode(), digest_size=4).digest()) & (1 << 30) - 1
+def server_id_of(key: str, topic: str, life: str) -> int:
+    """The number under which the engine reads as a replica. The server ends one replica when another comes under its number.
+
+    ``key``: of the capture's state; ``topic``: the life of its topic, as other lakes may have the same key.
+    """
+    return 1 << 30 | int.from_bytes(blake2b(f"{key}/{topic}/{life}".encode(), digest_size=4).digest()) & (1 << 30) - 1
 
 
 def said(offset: Mapping[str, Any]) -> str:

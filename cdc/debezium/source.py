@@ -106,7 +106,11 @@ class Server:
     def _check_rights(self) -> None:
         grants = " ".join(row[0] or "" for row in self.ask("SHOW GRANTS")).upper()
         said = grants.replace("BINLOG MONITOR", "REPLICATION CLIENT").replace("REPLICATION REPLICA", "REPLICATION SLAVE")
-        missing = [right for right in _RIGHTS if right not in said and "ALL PRIVILEGES ON *.*" not in said]
+        if "ALL PRIVILEGES ON *.*" in said:
+            return
+        if "ALL PRIVILEGES ON" in said:  # of a database, whose tables it may read then
+            said += " SELECT"
+        missing = [right for right in _RIGHTS if right not in said]
         if missing:
             raise engine_error(f"Access denied: the user has no {' and no '.join(missing)}", self.where)
 

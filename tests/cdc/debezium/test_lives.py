@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.cdc.debezium.capture import EngineOptions
+from penstock.cdc.debezium.capture import EngineOptions, server_id_of
 from penstock.cdc.debezium.configuration import MARIADB, MYSQL, for_stream
 from penstock.cdc.debezium.engine import Engine
 from penstock.cdc.debezium.errors import ConnectorStopped
 from penstock.cdc.debezium.lives import SourceCapture
 from penstock.cdc.debezium.source import Server
 from penstock.cdc.debezium.state import may_overlap
-from penstock.log.errors import InvalidArgument
+from penstock.log.errors import InvalidArgument, PermissionDenied
 from penstock.log.runtime.runtime import Clock
 
 PATIENCE_S = 60.0
@@ -129,6 +129,30 @@ def test_a_server_that_tells_parts_of_documents_only(monkeypatch: pytest.MonkeyP
     assert error.value.observed == "binlog_row_value_options = PARTIAL_JSON"
     said["binlog_row_value_options"] = ""
     Server(MARIADB, {}).check()
+
+
+@pytest.mark.parametrize(
+    ("grants", "missing"),
+    [
+        (
+            ["GRANT RELOAD, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO `p`@`%`", "GRANT ALL PRIVILEGES ON `shop`.* TO `p`@`%`"],
+            None,
+        ),
+        (["GRANT ALL PRIVILEGES ON *.* TO `p`@`%` WITH GRANT OPTION"], None),
+        (["GRANT USAGE ON *.* TO `p`@`%`", "GRANT ALL PRIVILEGES ON `shop`.* TO `p`@`%`"], "RELOAD and no REPLICATION SLAVE"),
+        (["GRANT RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `p`@`%`"], "SELECT"),
+    ],
+)
+def test_which_rights_a_user_needs(monkeypatch: pytest.MonkeyPatch, grants: list[str], missing: str | None) -> None:
+    monkeypatch.setattr(Server, "ask", lambda server, query: [(grant,) for grant in grants])
+    with nullcontext() if missing is None else pytest.raises(PermissionDenied, match=f"the user has no {missing}"):
+        Server(MARIADB, {})._check_rights()
+
+
+def test_captures_of_one_name_into_two_lakes_are_two_replicas() -> None:
+    """The server ends one replica when another comes under its number."""
+    key = "captures/shop/debezium/penstock/state"
+    assert server_id_of(key, "one lake's topic", "stream") != server_id_of(key, "another's", "stream")
 
 
 @pytest.mark.parametrize(
