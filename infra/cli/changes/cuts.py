@@ -115,11 +115,14 @@ def export(session: Session, into: str, folder: Path, cut: Any, tables: tuple[st
 
     found = at_cut(into, cut, sync=name)
     wanted = tables or tuple(found)
-    for table in wanted:
-        found.cut.of(table)  # before anything is written
+    files = {table: folder / f"{table}.parquet" for table in wanted}
+    for table, file in files.items():  # before anything is written
+        found.cut.of(table)
+        if file.exists():
+            raise InvalidArgument("there is such a file", operation="export", object=str(file), hint="name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
-    for table in wanted:
-        rows = _export(found, table, folder / f"{table}.parquet")
+    for table, file in files.items():
+        rows = _export(found, table, file)
         if session.as_json:
             output.emit({"kind": "table", "table": table, "version": found.cut.tables[table].version, "rows": rows})
         else:
@@ -136,8 +139,6 @@ def export(session: Session, into: str, folder: Path, cut: Any, tables: tuple[st
 def _export(found: AtCut, table: str, file: Path) -> int:
     import pyarrow.parquet as pq
 
-    if file.exists():
-        raise InvalidArgument("there is such a file", operation="export", object=str(file), hint="name a new folder")
     dataset = found.delta_table(table).to_pyarrow_dataset()
     rows = 0
     with pq.ParquetWriter(file, dataset.schema) as writer:
@@ -151,8 +152,8 @@ def _document(cut: Cut) -> Mapping[str, object]:
     return {
         "number": cut.number,
         "places": cut.places,
-        "committed": None if cut.source_us is None else _time(cut.source_us / 1_000_000),
-        "recorded": _time(cut.at_ms / 1000),
+        "committed": None if cut.source_us is None else _time(cut.source_us),
+        "recorded": _time(1000 * cut.at_ms),
         "entry": cut.entry,
         "tables": {table: one.version for table, one in sorted(cut.tables.items())},
         "incomplete": dict(cut.incomplete),
@@ -162,9 +163,11 @@ def _document(cut: Cut) -> Mapping[str, object]:
 def _line(cut: Cut) -> tuple[str, str, str]:
     """Places, the time of the newest change, and when it was recorded."""
     places = ", ".join(f"{place} ({name})" for name, place in sorted(cut.places.items()))
-    committed = "" if cut.source_us is None else _time(cut.source_us / 1_000_000)
-    return places, committed, _time(cut.at_ms / 1000)
+    committed = "" if cut.source_us is None else _time(cut.source_us)
+    return places, committed, _time(1000 * cut.at_ms)
 
 
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _time(at_us: int) -> str:
+    """To the microsecond where that says more: the time names the cut."""
+    exact = "microseconds" if at_us % 1000 else "milliseconds"
+    return datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat(timespec=exact).replace("+00:00", "Z")

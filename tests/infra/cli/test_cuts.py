@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from penstock.cdc.cuts.cut import Cut
+from penstock.cdc.cuts.log import FOLDER, CutLog
 from penstock.infra.cli import main
+from penstock.log.stores import open_store
 from tests.cdc.cuts.topics import TOPIC, shop, synced
 
 
@@ -48,6 +52,30 @@ def test_list_and_show(into: str) -> None:
     assert "Cut 2 of" in run("cuts", "show", into, "1970-01-01T00:00:00.900Z", "--name", TOPIC)
     assert "no cut: a number, latest, or a time" in run("cuts", "show", into, "yesterday-ish", code=2)
     assert "expected:  1 to 3" in run("cuts", "show", into, "7", code=2)
+
+
+def test_the_time_that_is_shown_of_a_cut_names_it(tmp_path: Path) -> None:
+    """PostgreSQL tells microseconds."""
+    store = open_store(f"{tmp_path}/{FOLDER}")
+
+    async def recorded() -> None:
+        cuts = CutLog(store, topic="t", sync="s", keep_ms=10**9, name="n")
+        for number in (1, 2):
+            await cuts.add(
+                Cut(0, 1, number, number, {0: number}, {"postgres/p": number << 20}, {}, {}, 1_795_000_000_123_455 + number)
+            )
+
+    asyncio.run(recorded())
+    for one in documents(run("cuts", "list", str(tmp_path), "--json")):
+        assert f"Cut {one['number']} of" in run("cuts", "show", str(tmp_path), one["committed"])
+
+
+def test_an_export_that_would_replace_a_file_writes_none(into: str, tmp_path: Path) -> None:
+    folder = tmp_path / "day"
+    folder.mkdir()
+    (folder / "b.parquet").write_text("mine")
+    assert "there is such a file" in run("cuts", "export", into, str(folder), code=2)
+    assert [(file.name, file.read_text()) for file in folder.iterdir()] == [("b.parquet", "mine")]
 
 
 def test_export(into: str, tmp_path: Path) -> None:
