@@ -23,8 +23,8 @@ from .state import EngineState, EngineStates
 
 _SAVE_S, _TELL_S, _LOOK_S, _SIGNALS_S = 1.0, 1.0, 1.0, 5.0
 _IDLE_S, _BUSY_S = 0.25, 0.01
-_SILENT_S = 20.0
-"""A connector that lives tells so by a heartbeat, every second or so."""
+_SILENT_S, _START_S = 20.0, 600.0
+"""A connector that lives tells so by a heartbeat, every second or so. It connects once it has read the history of all tables' columns."""
 _OF_PLACE = ("ts_sec", "file", "pos", "gtids", "server_id")
 
 
@@ -82,7 +82,7 @@ class Follower:
         self._told = (0, 0)
         self._burst = Burst(now_s)
         self._reading_ends_ms: int | None = None
-        self._connected = False
+        self._connected = self._began = False
 
     def run(
         self,
@@ -118,7 +118,7 @@ class Follower:
             batch = self._engine.next(_BUSY_S if self._outbox.waiting else _IDLE_S)
             now_s = self._clock.monotonic_s()
             if batch is not None:
-                self._heard_s = now_s
+                self._heard_s, self._began = now_s, True
                 if self._take(batch, now_s) and until is not None:
                     self._outbox.finish(between(*until, self._reading))
                     break
@@ -178,10 +178,12 @@ class Follower:
     def _look(self, now_s: float, until: tuple[str, int] | None) -> None:
         """See whether the connector still has its connection, which it does not tell, and whether it has read far enough."""
         domain = self._connector.domain
-        connected = self._engine.metric(domain, "streaming", "Connected")
+        connected = bool(self._engine.metric(domain, "streaming", "Connected"))
         lost = self._connected and not connected
-        self._connected = bool(connected)
-        if lost or now_s - self._heard_s > _SILENT_S:
+        if connected and not self._began:
+            self._heard_s, self._began = now_s, True
+        self._connected = connected
+        if lost or now_s - self._heard_s > (_SILENT_S if self._began else _START_S):
             raise SourceUnavailable(
                 "the connector has lost its connection to the database", operation="capture", object=self._where
             )

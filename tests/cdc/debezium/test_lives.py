@@ -6,17 +6,19 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from penstock.cdc.debezium.capture import EngineOptions, server_id_of
 from penstock.cdc.debezium.configuration import MARIADB, MYSQL, for_stream
-from penstock.cdc.debezium.engine import Engine
+from penstock.cdc.debezium.engine import Engine, RecordBatch
 from penstock.cdc.debezium.errors import ConnectorStopped
+from penstock.cdc.debezium.follow import Follower
 from penstock.cdc.debezium.lives import SourceCapture
 from penstock.cdc.debezium.source import Server
-from penstock.cdc.debezium.state import may_overlap
+from penstock.cdc.debezium.state import EngineState, may_overlap
+from penstock.cdc.postgres import SourceUnavailable
 from penstock.log.errors import InvalidArgument, PermissionDenied
 from penstock.log.runtime.runtime import Clock
 
@@ -91,6 +93,53 @@ def test_a_capture_that_gets_on_or_was_well_for_long_has_patience_anew() -> None
     with pytest.raises(ConnectorStopped):
         capture.run()
     assert capture.lives > 60
+
+
+class Quiet:
+    """An engine that reads a long history before it connects, tells one heartbeat, and then nothing."""
+
+    ended = False
+    schemas: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, times: Times, connects_s: float) -> None:
+        self._times, self._connects_s, self._told = times, connects_s, False
+
+    def next(self, timeout_s: float) -> RecordBatch | None:
+        self._times.pass_by(timeout_s)
+        if self._told or self._times.now_s < self._connects_s + 5:
+            return None
+        self._told = True
+        return RecordBatch([b"{}"], [b'{"ts_ms":1}'], ["0"], {"file": "binlog.000007", "pos": 4})
+
+    def give_back(self) -> None:
+        """It has no memory of its own."""
+
+    def metric(self, domain: str, context: str, name: str) -> object:
+        return True if self._times.now_s >= self._connects_s else None
+
+
+@pytest.mark.parametrize(("connects_s", "lost_s"), [(0.0, 25.0), (300.0, 325.0), (1e9, 600.0)])
+def test_a_connector_that_says_nothing_has_lost_its_connection_once_it_had_one(connects_s: float, lost_s: float) -> None:
+    """Before that it reads the history of the tables' columns, which takes its time where there are thousands of tables."""
+    times, nothing = Times(), cast("Any", None)
+    kept: Any = SimpleNamespace(signals=dict, save=lambda state: None, keep=lambda: False, parts=1)
+    follower = Follower(
+        cast("Any", Quiet(times, connects_s)),
+        MARIADB,
+        cast("Any", SimpleNamespace(last_sequence=-1)),
+        kept,
+        kept,
+        cast("Clock", times),
+        reached=lambda point: None,
+        tell=lambda **progress: None,
+        where="db:3306",
+        reading=0,
+        whole_from=("binlog.000007", 4),
+        beats_as=None,
+    )
+    with pytest.raises(SourceUnavailable, match="lost its connection"):
+        follower.run(EngineState("life", "mariadb", "7 x", "{}", 1), lambda: False, until=None, ended=nothing)
+    assert lost_s < times.now_s < lost_s + 5
 
 
 def test_an_engine_that_does_not_take_its_end_while_it_starts_is_told_again() -> None:
