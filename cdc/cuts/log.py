@@ -24,8 +24,13 @@ _SUFFIX = ".json"
 
 def open_cuts(into: str, *, runtime: Runtime | None = None) -> ObjectStore:
     """The store of the cuts beside the targets in ``into``."""
+    return open_store(folder_in(into, FOLDER), runtime=runtime)
+
+
+def folder_in(into: str, name: str) -> str:
+    """The URL of a folder in ``into``, with the options that ``into`` has."""
     root, question, options = into.replace("s3a://", "s3://", 1).partition("?")
-    return open_store(f"{root.rstrip('/')}/{FOLDER}{question}{options}", runtime=runtime)
+    return f"{root.rstrip('/')}/{name}{question}{options}"
 
 
 def key_of(sync: str, first: int) -> str:

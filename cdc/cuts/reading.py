@@ -14,7 +14,7 @@ from ...log.stores.open import open_store
 from ...log.stores.protocol import ObjectStore
 from ..targets import check_into
 from .cut import Cut, CutTooOld, NoCut
-from .log import FOLDER, first_of, keys_of, open_cuts, segments_of
+from .log import FOLDER, first_of, folder_in, keys_of, open_cuts, segments_of
 from .segment import Segment
 
 T = TypeVar("T")
@@ -136,10 +136,10 @@ def _with_store(store: ObjectStore, work: Callable[[ObjectStore], Awaitable[T]])
         portal.stop()
 
 
-def files_in(folder: str) -> set[str]:
+def files_of(into: str, table: str) -> set[str]:
     """The names of the files of a table, wherever in its folder they lie."""
 
     async def look(store: ObjectStore) -> set[str]:
         return {one.key.rpartition("/")[2] for one in await store.list("") if not one.key.startswith("_delta_log/")}
 
-    return _with_store(open_store(folder.replace("s3a://", "s3://", 1)), look)
+    return _with_store(open_store(folder_in(into, table)), look)

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from ..delta.merging import Commit, version_with
 from ..targets import Owner
 from .cut import Cut, CutTooOld, TableVersion
-from .reading import Kept, files_in, kept_cuts, time_text
+from .reading import Kept, files_of, kept_cuts, time_text
 
 T = TypeVar("T")
 TablesT = TypeVar("TablesT", bound="Tables")
@@ -90,18 +90,18 @@ def readable_version(tables: Tables, kept: Kept, cut: Cut, name: str) -> int:
 
 
 def _readable(tables: Tables, kept: Kept, cut: Cut, name: str, wanted: TableVersion, newest: int) -> int | None:
-    if _is_readable(tables, name, wanted.version, newest):
+    if _is_readable(tables, kept, name, wanted.version, newest):
         return wanted.version
     # What has only put files together since has the same rows.
     alike = version_with(tables.commits(name), Owner(kept.topic, cut.life, kept.sync), wanted.commits)
-    return alike if alike is not None and alike > wanted.version and _is_readable(tables, name, alike, newest) else None
+    return alike if alike is not None and alike > wanted.version and _is_readable(tables, kept, name, alike, newest) else None
 
 
-def _is_readable(tables: Tables, name: str, version: int, newest: int) -> bool:
+def _is_readable(tables: Tables, kept: Kept, name: str, version: int, newest: int) -> bool:
     if version >= newest:
         return version == newest
     files = tables.files(name, version)
-    return files is not None and {*files} <= files_in(tables.path(name))
+    return files is not None and {*files} <= files_of(kept.into, name)
 
 
 def _first_readable(tables: Tables, kept: Kept, cuts: list[Cut], name: str, newest: int) -> Cut | None:

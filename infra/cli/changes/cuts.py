@@ -168,6 +168,6 @@ def _line(cut: Cut) -> tuple[str, str, str]:
 
 
 def _time(at_us: int) -> str:
-    """To the microsecond where that says more: the time names the cut."""
+    """A time for people and programs, to the microsecond where that says more: it names the cut."""
     exact = "microseconds" if at_us % 1000 else "milliseconds"
     return datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat(timespec=exact).replace("+00:00", "Z")
