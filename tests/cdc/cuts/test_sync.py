@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 from dataclasses import replace
 from datetime import timedelta
@@ -26,7 +27,7 @@ from penstock.consumers.ranges.offsets import TopicSnapshot
 from penstock.consumers.ranges.topic_view import TopicView
 from penstock.log.stores import open_store
 from penstock.spark import sync
-from tests.cdc.cuts.topics import TOPIC, numbers, rows, shop, synced
+from tests.cdc.cuts.topics import TOPIC, Change, numbers, rows, shop, synced
 from tests.cdc.sync.losing import Loses
 
 
@@ -116,6 +117,38 @@ def test_cuts_are_true_wherever_a_driver_ends(tmp_path: Path, step: str, moment:
     assert found[-1] == wanted[-1]
     assert all(one in wanted for one in found)
     assert [wanted.index(one) for one in found] == sorted(wanted.index(one) for one in found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_drawn_transactions_with_truncates_equal_a_plain_model(tmp_path: Path, seed: int) -> None:
+    """A truncate lies in another queue than the rows that it removes, and a table may be there first in any transaction."""
+    chance = random.Random(seed)
+    tables: dict[str, dict[int, int]] = {}
+    states: dict[str, dict[str, dict[int, int]]] = {}
+    with shop(tmp_path) as source:
+        for number in range(24):
+            changes: list[Change] = []
+            for _ in range(chance.choice((1, 2, 5))):
+                table, key, draw = chance.choice("abcd"[: 2 + number // 8]), chance.randrange(5), chance.random()
+                rows = tables.setdefault(table, {})
+                if draw < 0.15:
+                    changes.append((table, None, None))
+                    rows.clear()
+                elif draw < 0.3:
+                    changes.append((table, key, None))
+                    rows.pop(key, None)
+                else:
+                    changes.append((table, key, number))
+                    rows[key] = number
+            states[f"0/{source.send(*changes):X}"] = {table: dict(rows) for table, rows in tables.items()}
+            if chance.random() < 0.6:
+                synced(tmp_path, max_events_per_batch=chance.choice((1, 3, 100)))
+        synced(tmp_path)
+    kept = kept_cuts(str(tmp_path / "into")).cuts
+    assert len(kept) > 5
+    for cut, found in zip(kept, numbers(tmp_path), strict=True):
+        wanted = states[cut.places["postgres/penstock"]]
+        assert {table: rows for table, rows in found.items() if rows} == {table: rows for table, rows in wanted.items() if rows}
 
 
 class _First:

@@ -15,8 +15,8 @@ from penstock.cdc.postgres.positions import base_of, split
 from penstock.spark import SyncRun, sync
 
 TOPIC = "shop"
-Change = tuple[str, int, int | None]
-"""Table, key and value; None deletes the row."""
+Change = tuple[str, int | None, int | None]
+"""Table, key and value; without a value the row is deleted, and without a key all rows are."""
 
 
 class Source:
@@ -36,7 +36,7 @@ class Source:
         return end
 
 
-def _row(position: int, table: str, key: int, value: int | None) -> dict[str, Any]:
+def _row(position: int, table: str, key: int | None, value: int | None) -> dict[str, Any]:
     lsn, order = split(position)
     source = {
         "connector": "postgresql",
@@ -48,14 +48,14 @@ def _row(position: int, table: str, key: int, value: int | None) -> dict[str, An
     }
     row = {"id": key, "v": value}
     event = {
-        "before": None if value is not None else {"id": key},
+        "before": None if value is not None or key is None else {"id": key},
         "after": None if value is None else row,
-        "op": "d" if value is None else "c",
+        "op": "t" if key is None else "d" if value is None else "c",
         "source": source,
         "transaction": {"id": "1", "total_order": order},
     }
-    body = json.dumps({"key": {"id": key}, "value": event}).encode()
-    return {"body": body, "message_group": f"{table}-{key}", "sequence": position}
+    body = json.dumps({"key": None if key is None else {"id": key}, "value": event}).encode()
+    return {"body": body, "message_group": table if key is None else f"{table}-{key}", "sequence": position}
 
 
 @contextmanager
