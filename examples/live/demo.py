@@ -62,8 +62,9 @@ class Outcome:
 
     @property
     def well(self) -> bool:
-        """Whether all is as it should be."""
-        return not any(self.differences.values()) and not self.broken_at_cuts and all(one.holds for one in self.proofs)
+        """Whether all is as it should be, and at least one cut is proved."""
+        true = all(one.holds for one in self.proofs) and any(one.is_proved for one in self.proofs)
+        return true and not any(self.differences.values()) and not self.broken_at_cuts
 
 
 @dataclass

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import fields
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ import pytest
 from tests.tree import ROOT
 
 RUN_S = 300.0
-books, processes, proof = (importlib.import_module(f"examples.live.{name}") for name in ("books", "processes", "proof"))
+books, demo, processes, proof = (
+    importlib.import_module(f"examples.live.{name}") for name in ("books", "demo", "processes", "proof")
+)
 COMMAND = [sys.executable, "-m", "examples.live"]
 
 
@@ -84,6 +87,14 @@ def test_a_cut_that_differs_in_a_row_is_found_out() -> None:
     other = {**shop(), "customers": [(1, "eve", Decimal("19.00"))]}
     found = proof.prove(1, 20, "20", other, [seen(20, shop())])
     assert (found.broken, found.unequal, found.holds) == ([], ["customers"], False)
+
+
+def test_a_run_whose_cuts_met_no_snapshot_has_proved_nothing() -> None:
+    proved, unmet = (proof.prove(1, 20, "20", shop(), snapshots) for snapshots in ([seen(20, shop())], []))
+    facts: dict[str, Any] = {one.name: 0 for one in fields(demo.Outcome)}
+    facts |= {"differences": {"orders": []}}
+    assert demo.Outcome(**{**facts, "proofs": [unmet, proved]}).well
+    assert not demo.Outcome(**{**facts, "proofs": [unmet]}).well
 
 
 def test_both_are_killed_while_the_shop_is_open() -> None:
