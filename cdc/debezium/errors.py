@@ -51,8 +51,9 @@ _LOST = (
     "purged required binary logs",
     "purged binary logs containing GTIDs",
     "impossible position",
+    "position > file size",
 )
-_GAP = ("which is not in the master's binlog", "not in the master's binlog", "SLAVE has more GTIDs", "diverged")
+_GAP = ("not in the master's binlog", "has more GTIDs than the", "diverged")
 _DENIED = ("Access denied", "access denied", "command denied")
 _AWAY = (
     "Connection refused",

@@ -125,6 +125,9 @@ def test_a_gap_in_the_gtids_says_what_to_do() -> None:
     [
         ("Could not find first log file name in binary log index file Error code: 1236", errors.BinlogLost),
         ("Error: connecting slave requested to start from GTID 0-7-9, which is not in the master's binlog", errors.BinlogLost),
+        ("Replica has more GTIDs than the source has, using the source's SERVER_UUID.", errors.BinlogLost),
+        ("Slave has more GTIDs than the master has, using the master's SERVER_UUID.", errors.BinlogLost),
+        ("Client requested source to start replication from position > file size", errors.BinlogLost),
         ("Access denied for user 'ann'@'localhost'", PermissionDenied),
         ("Connector configuration is not valid. The 'x' value is invalid", InvalidArgument),
         ("Socket fail to connect to host:127.0.0.1", SourceUnavailable),
