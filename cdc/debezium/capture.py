@@ -172,7 +172,7 @@ class EngineCapture(SourceCapture):
         self._reached("place known")
         self._states.add_history(0, history.read_bytes())
         self._reached("history durable")
-        there = max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
+        there = state.renewed or max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
         wanted = () if self._options.snapshot == "never" else tuple(tables)
         state = replace(state, offset=said(offset), history=1, pending=wanted, emptied=wanted if there else (), chunk=None)
         self._states.save(state)

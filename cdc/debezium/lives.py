@@ -231,7 +231,15 @@ class SourceCapture(ABC):
         if state is None or again:
             self._check_alone(server)
             self._check_beginning()
-            state = EngineState(self._life, self._kind, server, opened=opened, chosen=self._chosen)
+            state = EngineState(
+                self._life,
+                self._kind,
+                server,
+                opened=opened,
+                chosen=self._chosen,
+                renewed=state is not None,
+                known=() if state is None else state.known,
+            )
             self._states.save(state)
             self._renewed = True
             self._reached("renewed")

@@ -90,6 +90,10 @@ class EngineState:
     chunk: RowsChunk | None = None
     chosen: Chosen | None = None
     """What chooses the tables; None: an earlier release did not note it."""
+    renewed: bool = False
+    """Whether the topic may have rows of an earlier beginning, also where its producers' names are forgotten by now."""
+    known: tuple[str, ...] = ()
+    """Collections that the topic may have documents of, also where they are gone. Debezium's captures, which keep a dropped table, note none."""
     opened: tuple[int, int] = (0, 0)
     """Where the process whose state it is opened its producer in the topic's log: one that did later takes it over, and none that did earlier."""
 
@@ -122,6 +126,7 @@ class _ClusterTime(Stored, frozen=True):
     sec: Number
     ord: Number
     token: str | None = None
+    event: str | None = None
 
 
 class _Form(Stored, frozen=True):
@@ -136,6 +141,8 @@ class _Form(Stored, frozen=True):
     chunk: _ChunkForm | None = None
     opened: tuple[Number, Number] = (0, 0)
     chosen: tuple[tuple[str, str], ...] | None = None
+    renewed: bool = False
+    known: tuple[str, ...] = ()
 
 
 class EngineStates:
@@ -303,6 +310,8 @@ def parse_engine_state(data: bytes, where: str) -> EngineState:
         form.emptied,
         chunk,
         form.chosen,
+        form.renewed,
+        form.known,
         form.opened,
     )
 

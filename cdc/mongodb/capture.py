@@ -6,7 +6,7 @@ has. Each stream begins between two transactions before which everything is dura
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Unpack
@@ -17,9 +17,13 @@ from ..debezium.lives import Parts, SourceCapture, SourceOptions
 from ..debezium.positions import reading_of
 from ..debezium.state import EngineState
 from .follow import ChangeFollower
+from .places import StreamPlace
 from .positions import time_of
 from .rows import DocumentsReader
 from .server import MongoServer
+
+_OF_THE_SERVER = re.compile(r"system\.|tmp\.agg_out\.|tmp[A-Za-z0-9]{5}\.(convertToCapped|renameCollection)\.")
+"""The server's own collections, and those that it makes for a while, for $out and the like: they become others by a rename."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +55,7 @@ class MongoCapture(SourceCapture):
         )
 
     def _wanted(self, collection: str) -> bool:
-        return not collection.startswith("system.") and (not self._named or collection in self._named)
+        return _OF_THE_SERVER.match(collection) is None and (not self._named or collection in self._named)
 
     def _run(self, stopped: Callable[[], bool]) -> None:
         self._server.check()
@@ -70,7 +74,8 @@ class MongoCapture(SourceCapture):
 
     def _check_beginning(self) -> None:
         last = self._producer.last_sequence
-        if last >= 0 and (now := self._server.now()) < time_of(last):
+        # Seconds, for the last of many changes of one transaction has a number of a time behind that, though none of a later second.
+        if last >= 0 and (now := self._server.now()).sec < time_of(last).sec:
             raise SourceReplaced(
                 "the server's log ends before the last change in the topic: it has begun anew, as a restored server has it",
                 operation="capture",
@@ -82,7 +87,7 @@ class MongoCapture(SourceCapture):
 
     def _begin(self, state: EngineState) -> EngineState:
         """Learn the collections and a time before them: the beginning of all that follows."""
-        offset = json.dumps({**self._server.now()._asdict(), "token": None}, separators=(",", ":"))
+        place = StreamPlace(self._server.now())
         collections = tuple(filter(self._wanted, self._server.collections()))
         if not collections:
             raise InvalidArgument(
@@ -92,9 +97,11 @@ class MongoCapture(SourceCapture):
                 expected="a collection that is there",
             )
         self._reached("place known")
-        there = max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
-        pending = () if self._options.snapshot == "never" else collections
-        state = replace(state, offset=offset, pending=pending, emptied=pending if there else (), chunk=None)
+        there = state.renewed or max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
+        known = tuple(dict.fromkeys((*state.known, *collections)))
+        # Of those that went while nobody followed, the rows are to go too.
+        pending = () if self._options.snapshot == "never" else tuple(filter(self._wanted, known))
+        state = replace(state, offset=place.text, pending=pending, emptied=pending if there else (), chunk=None, known=known)
         self._states.save(state)
         self._reached("begun")
         return state

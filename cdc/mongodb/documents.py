@@ -1,12 +1,13 @@
 """Documents and changes of them as messages; pure.
 
 A collection is a table of two columns: ``_id``, and ``document``, the whole of it. Both are JSON text, as MongoDB's relaxed Extended JSON has it,
-for documents of one collection need not have the same fields.
+for documents of one collection need not have the same fields. Numbers in an ``_id`` are written alike where MongoDB takes them for equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from .positions import time_of, told
 
 CONNECTOR = "mongodb"
 _encode = msgspec.json.Encoder().encode
+_INT64 = 1 << 63
 
 
 def _struct(*fields: dict[str, Any]) -> dict[str, Any]:
@@ -35,11 +37,44 @@ def json_text(value: Any) -> str:  # noqa: ANN401 - of any of BSON's types
     return str(json_util.dumps(value, json_options=json_util.RELAXED_JSON_OPTIONS, ensure_ascii=False, separators=(",", ":")))
 
 
+def plain_id(value: Any) -> Any:  # noqa: ANN401 - of any of BSON's types
+    """An id with each number in the one form that stands for all that are equal to it: an int, else a float, else a Decimal128."""
+    from bson import Decimal128
+
+    if isinstance(value, dict):
+        return {name: plain_id(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [plain_id(one) for one in value]
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):  # of 64 bits, it is a class of its own
+        return int(value)
+    if isinstance(value, float):
+        return _plain_number(Decimal(value))
+    return _plain_number(value.to_decimal()) if isinstance(value, Decimal128) else value
+
+
+def _plain_number(number: Decimal) -> Any:  # noqa: ANN401 - an int, a float or a Decimal128
+    from bson import Decimal128
+    from bson.decimal128 import create_decimal128_context
+
+    if not number.is_finite():
+        return abs(float(number)) if number.is_nan() else float(number)
+    if -_INT64 <= number < _INT64 and number == number.to_integral_value():
+        return int(number)
+    nearest = float(number)
+    if Decimal(nearest) == number:
+        return nearest
+    return Decimal128(number.normalize(create_decimal128_context()))
+
+
 def value_of(text: str) -> Any:  # noqa: ANN401 - of any of BSON's types
     """The value that `key_of` made a text of."""
     from bson import json_util
+    from bson.codec_options import DatetimeConversion
 
-    return json_util.loads(text, json_options=json_util.CANONICAL_JSON_OPTIONS)
+    options = json_util.CANONICAL_JSON_OPTIONS.with_options(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+    return json_util.loads(text, json_options=options)
 
 
 def key_of(value: Any) -> str:  # noqa: ANN401 - of any of BSON's types
@@ -47,6 +82,11 @@ def key_of(value: Any) -> str:  # noqa: ANN401 - of any of BSON's types
     from bson import json_util
 
     return str(json_util.dumps(value, json_options=json_util.CANONICAL_JSON_OPTIONS, ensure_ascii=False, separators=(",", ":")))
+
+
+def told_apart_by(identity: Any) -> str:  # noqa: ANN401 - of any of BSON's types
+    """The text that two ids share if, and only if, MongoDB takes them for equal. Python's own idea is wider: True is 1, fields have no order."""
+    return key_of(plain_id(identity))
 
 
 def record_of(
@@ -67,7 +107,7 @@ def record_of(
     it; ``made_ms``: its time. ``is_read``: whether a reading of documents sends it.
     """
     database, collection = where
-    said = None if op == "t" else json_text(identity)
+    said = None if op == "t" else json_text(plain_id(identity))
     row = {"_id": said, "document": None if document is None else json_text(document)}
     commit, order = told(position)
     source = {

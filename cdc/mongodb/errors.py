@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...log.errors import CallError, InternalError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied
+from ...log.errors import (
+    CallError,
+    DataDamaged,
+    InternalError,
+    InvalidArgument,
+    LimitExceeded,
+    MissingDependency,
+    PenstockError,
+    PermissionDenied,
+)
+from ..debezium.errors import SourceReplaced
 from ..postgres.errors import SourceUnavailable
 
 _DENIED = (13, 18)
@@ -15,6 +25,7 @@ _LOST = (136, 222, 280, 286)
 """CappedPositionLost, CloseChangeStream, ChangeStreamFatalError, ChangeStreamHistoryLost."""
 _ENDED = (43, 175, 237)
 """CursorNotFound, QueryPlanKilled (its collection was dropped or renamed), CursorKilled."""
+_TOO_LARGE = 10334
 _NO_REPLICAS = 40573
 
 
@@ -39,10 +50,16 @@ def load_pymongo() -> Any:  # noqa: ANN401 - a module
 def translated(where: str) -> Iterator[None]:
     """Raise the driver's errors inside as `PenstockError`."""
     errors = load_pymongo().errors
+    from bson.errors import BSONError
+
     try:
         yield
     except errors.PyMongoError as error:
         raise translation(error, where) from error
+    except BSONError as error:
+        raise DataDamaged(
+            "the driver cannot read what the server tells", operation="capture", object=where, observed=str(error)[:300]
+        ) from error
 
 
 def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMongo is an extra
@@ -57,10 +74,22 @@ def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMo
             hint="it needs the role read on the database: db.grantRolesToUser('penstock', [{role: 'read', db: 'shop'}])",
             **facts,
         )
+    if code in _LOST and "resume token was not found" in observed:
+        return SourceReplaced(
+            "the server's log does not have the last change: it has another history, as a restored server has it",
+            hint="begin again by reading all collections: --snapshot again",
+            **facts,
+        )
     if code in _LOST:
         return OplogLost(
             "the oplog is lost: the server has removed changes that are not in the topic",
             hint="begin again by reading all collections: --snapshot again; and keep the oplog longer (replSetResizeOplog, minRetentionHours)",
+            **facts,
+        )
+    if code == _TOO_LARGE:
+        return LimitExceeded(
+            "a change is too large for the server's stream of changes, which tells each as one document of at most 16 MiB",
+            hint="store less in one document; then begin again by reading all collections: --snapshot again",
             **facts,
         )
     if code == _NO_REPLICAS:

@@ -6,7 +6,8 @@ there lies a place between transactions, at which a later process may begin to c
 
 from __future__ import annotations
 
-import json
+import itertools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,13 +20,15 @@ from ..debezium.outbox import Boundary, RecordOutbox
 from ..debezium.records import Record, heartbeat
 from ..debezium.state import EngineState, EngineStates
 from ..postgres.errors import SourceUnavailable
-from .documents import key_of, record_of
+from .documents import record_of, told_apart_by
 from .errors import translated
+from .places import StreamPlace, parse_place, token_text
 from .positions import ClusterTime, before, between, sequence_of, time_of_token
 from .server import MongoServer
 
 _SAVE_S, _TELL_S, _SIGNALS_S, _GATHER_S = 1.0, 1.0, 5.0, 0.1
 _GATHERED_MAX, _GATHERED_BYTES_MAX, _LOOKED_UP_MAX = 2000, 4 * 1024 * 1024, 100
+log = logging.getLogger("penstock.cdc.mongodb")
 _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t", "rename": "t"}
 
 
@@ -82,12 +85,15 @@ class ChangeFollower:
         self._gathered: list[tuple[_Change, Record | None]] = []
         """Changes that were not sent yet, in their order; those without a record are looked up."""
         self._gathered_bytes = 0
+        self._looked_up_max = _LOOKED_UP_MAX
         self._time = ClusterTime(0, 0)
         """The time of the newest event, or that behind which the stream begins."""
         self._token: str | None = None
+        self._event: str | None = None
         self._index = 0
         self._last = -1
-        self._boundary = Boundary("", 0)
+        self._boundary = self._flushed = Boundary("", 0)
+        """The place behind all that was taken, and the one behind all that was sent."""
         self._told_until = ClusterTime(0, 0)
         """The time until which the stream has told everything."""
 
@@ -95,10 +101,12 @@ class ChangeFollower:
         """Follow until ``stopped()``, until all up to ``until`` is in the topic, or until documents are to be read: those of a collection that was
         renamed, or that a signal asks for. Then everything before the stored place is durable. Returns the state, and whether there are any.
         """
-        place = json.loads(state.offset or "{}")
-        self._time, self._token = start, token = ClusterTime(place["sec"], place["ord"]), place["token"]
-        self._whole_behind(start, token)
-        stream = self._server.watch(start, token)
+        assert state.offset is not None, "it has begun"
+        place = parse_place(state.offset)
+        self._time, self._token, self._event = place.time, place.token, place.event
+        self._whole_behind(place.time, place.token)
+        self._flushed = self._boundary
+        stream = self._server.watch(place)
         try:
             while not stopped():
                 with translated(self._server.where):
@@ -111,32 +119,37 @@ class ChangeFollower:
                         return self._read_next(state, now_s, (change["to"]["coll"],), empty=True), True
                     if change["operationType"] == "invalidate":  # the stream ends with the database, which may be made again
                         stream.close()
-                        stream = self._server.watch(start, self._token)
+                        stream = self._server.watch(StreamPlace(self._time, self._token))
                     if not self._is_full and now_s - self._flushed_s < _GATHER_S:
                         continue
                 else:
-                    self._whole(None if newest is None else newest["_data"])
-                self._flush(now_s)
+                    self._whole(newest)
+                state = self._flush(state, now_s)
                 self._outbox.settle()
                 state = self._save(state, now_s)
                 if now_s - self._signals_s >= _SIGNALS_S:
                     self._signals_s = now_s
                     if asked := self._states.signals():
-                        named = [table.partition(".") for key in sorted(asked) for table in asked[key]]
-                        # Of others no changes follow, so what is read of them would be no cut's.
-                        collections = [name for db, _, name in named if db == self._server.database and self._wanted(name)]
-                        state = self._read_next(state, now_s, collections, empty=False)
+                        tables = [table for key in sorted(asked) for table in asked[key]]
+                        state = self._read_next(state, now_s, list(filter(None, map(self._asked_for, tables))), empty=False)
                         self._states.forget_signals(asked)
                         return state, True
                 if until is not None and self._told_until >= until:
                     break
-            self._finish(self._clock.monotonic_s())
-            return self._save(state, None), False
+            return self._save(self._finish(state, self._clock.monotonic_s()), None), False
         except SourceUnavailable:
             self._outbox.settle(wait=True)  # the next life has to know what is there
             raise
         finally:
             stream.close()
+
+    def _asked_for(self, table: str) -> str | None:
+        """The collection that a signal names; None where none is captured, for changes would not follow what is read of it."""
+        database, _, collection = table.partition(".")
+        if database == self._server.database and self._wanted(collection):
+            return collection
+        log.warning("a signal asks for %s, which is not captured of %s: nothing is read", table, self._server.where)
+        return None
 
     def _take(self, change: Mapping[str, Any]) -> None:
         """Count an event, and gather it. Raises `DataDamaged`, `LimitExceeded`."""
@@ -149,7 +162,10 @@ class ChangeFollower:
             self._index += 1
         op = _OPS.get(change["operationType"])
         collection = change.get("ns", {}).get("coll", "")
-        self._time, self._token = time, change["_id"]["_data"]
+        self._time = time
+        self._token = token_text(change["_id"])
+        if change["operationType"] != "invalidate":  # which is told of the stream, and is not in the log
+            self._event = self._token
         sequence = sequence_of(time, self._index)
         if sequence <= self._last:
             raise DataDamaged(
@@ -165,16 +181,17 @@ class ChangeFollower:
             found = _Change(sequence, time, change)
             record = None if found.has_no_image else self._record(found, change.get("fullDocument"))
             self._gathered.append((found, record))
-            self._gathered_bytes += 0 if record is None else len(record.body)
+            self._gathered_bytes += 0 if record is None else len(record.body)  # what is looked up is bounded there
 
-    def _whole(self, token: str | None) -> None:
+    def _whole(self, newest: Mapping[str, Any] | None) -> None:
         """Note that the stream has nothing more up to a token.
 
         The token is the last event's, or it says a time of the log at which no event was found yet. It lies before those of that very time.
         """
-        time = None if token is None else time_of_token(token)
-        if time is None:
+        time = None if newest is None else time_of_token(newest["_data"])
+        if newest is None or time is None:
             return
+        token = token_text(newest)
         whole = time if token == self._token else before(time)
         if whole >= self._time:
             self._whole_behind(whole, token)
@@ -182,22 +199,44 @@ class ChangeFollower:
 
     def _whole_behind(self, time: ClusterTime, token: str | None) -> None:
         self._told_until = max(self._told_until, time)
-        offset = json.dumps({**time._asdict(), "token": token}, separators=(",", ":"))
-        self._boundary = Boundary(offset, between(time, self._reading, last=self._last))
+        self._boundary = Boundary(StreamPlace(time, token, self._event).text, between(time, self._reading, last=self._last))
 
     @property
     def _is_full(self) -> bool:
         return len(self._gathered) >= _GATHERED_MAX or self._gathered_bytes >= _GATHERED_BYTES_MAX
 
-    def _flush(self, now_s: float) -> None:
+    def _flush(self, state: EngineState, now_s: float) -> EngineState:
+        """Send what is gathered; the last part with the place behind it."""
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
         self._flushed_s = now_s
+        state = self._note_new(state, gathered)
+        while (count := self._fitting(gathered)) < len(gathered):
+            self._send(gathered[:count], self._flushed, now_s)
+            gathered = gathered[count:]
+        self._send(gathered, self._boundary, now_s)
+        self._flushed = self._boundary
+        return state
+
+    def _note_new(self, state: EngineState, gathered: Sequence[tuple[_Change, Record | None]]) -> EngineState:
+        """Note new collections before anything of them is sent: should the log be lost, and they be gone by then, it is to go from the topic too."""
+        new = dict.fromkeys(change.collection for change, _ in gathered if change.collection not in state.known)
+        if new:
+            state = replace(state, known=(*state.known, *new))
+            self._states.save(state)
+        return state
+
+    def _fitting(self, gathered: Sequence[tuple[_Change, Record | None]]) -> int:
+        """How many of the first ones are looked up together: their documents should fit into some MiB."""
+        looked_up = (place for place, (_, record) in enumerate(gathered) if record is None)
+        return next(itertools.islice(looked_up, self._looked_up_max, None), len(gathered))
+
+    def _send(self, gathered: Sequence[tuple[_Change, Record | None]], boundary: Boundary, now_s: float) -> None:
         found = self._looked_up([change for change, record in gathered if record is None])
         records = [one for change, record in gathered if (one := record or found.get(change.sequence)) is not None]
-        if self._outbox.add(records, self._boundary, now_s) or self._outbox.tick(now_s):
+        if self._outbox.add(records, boundary, now_s) or self._outbox.tick(now_s):
             self._reached("batch sent")
 
-    def _looked_up(self, changes: list[_Change]) -> dict[int, Record]:
+    def _looked_up(self, changes: Sequence[_Change]) -> dict[int, Record]:
         """The records of these changes, with the documents as they are now, by sequence; none where a document is gone, which a later change tells.
 
         Later changes, which the documents have already, come again behind them: until then the topic equals the source at no place.
@@ -207,15 +246,17 @@ class ChangeFollower:
             by_collection.setdefault(change.collection, []).append(change)
         found: dict[int, Record] = {}
         for collection, those in by_collection.items():
-            for several in (those[place : place + _LOOKED_UP_MAX] for place in range(0, len(those), _LOOKED_UP_MAX)):
-                ids = [change.said["documentKey"]["_id"] for change in several]
-                documents = self._server.lookup(collection, ids, since=changes[-1].time)
-                by_id = {key_of(document["_id"]): document for document in documents}
-                for change, identity in zip(several, ids, strict=True):
-                    if (document := by_id.get(key_of(identity))) is not None:
-                        found[change.sequence] = self._record(change, document)
+            ids = [change.said["documentKey"]["_id"] for change in those]
+            documents = self._server.lookup(collection, ids, since=changes[-1].time)
+            by_id = {told_apart_by(document["_id"]): document for document in documents}
+            for change, identity in zip(those, ids, strict=True):
+                if (document := by_id.get(told_apart_by(identity))) is not None:
+                    found[change.sequence] = self._record(change, document)
         if changes:
             self._outbox.raise_whole_from(between(self._server.now(), self._reading))
+        if found:
+            mean_bytes = sum(len(record.body) for record in found.values()) // len(found)
+            self._looked_up_max = max(1, min(_LOOKED_UP_MAX, _GATHERED_BYTES_MAX // mean_bytes))
         return found
 
     def _record(self, change: _Change, document: Mapping[str, Any] | None) -> Record:
@@ -234,18 +275,20 @@ class ChangeFollower:
 
     # --- The state ----------------------------------------------------------------------------------------------------------------
 
-    def _finish(self, now_s: float) -> None:
-        self._flush(now_s)
+    def _finish(self, state: EngineState, now_s: float) -> EngineState:
+        state = self._flush(state, now_s)
         self._outbox.settle(wait=True)
         self._say()
+        return state
 
     def _read_next(self, state: EngineState, now_s: float, collections: Sequence[str], *, empty: bool) -> EngineState:
         """The state in which these collections are read next, and all that came before the newest event's time is behind."""
         if empty:  # a rename has a time of its own
             self._whole_behind(self._time, self._token)
-        self._finish(now_s)
+        state = self._finish(state, now_s)
         state = replace(
             state,
+            known=tuple(dict.fromkeys((*state.known, *collections))),
             offset=self._outbox.offset or state.offset,
             pending=tuple(dict.fromkeys((*state.pending, *collections))),
             emptied=tuple(dict.fromkeys((*state.emptied, *(collections if empty else ())))),
@@ -270,10 +313,10 @@ class ChangeFollower:
 
     def _say(self) -> None:
         events, duplicates = self._outbox.events, self._outbox.duplicates
-        place = None if self._outbox.offset is None else json.loads(self._outbox.offset)
+        place = None if self._outbox.offset is None else str(parse_place(self._outbox.offset).time)
         self._tell(
             events=events - self._told[0],
             duplicates=duplicates - self._told[1],
-            position=None if place is None else f"{place['sec']}:{place['ord']}",
+            position=place,
         )
         self._told = (events, duplicates)

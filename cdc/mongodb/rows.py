@@ -45,6 +45,7 @@ class DocumentsReader:
 
     def read(self, state: EngineState, stopped: Callable[[], bool], tell: Callable[[int], None]) -> EngineState:
         """Send the documents of all pending collections; ``tell`` is told how many. Ends early when it is told to stop."""
+        there = set(self._server.collections())
         for collection in state.pending:
             after = self._left_at(state, collection)
             if after is None and state.chunk is not None and state.chunk.table == collection:
@@ -53,7 +54,9 @@ class DocumentsReader:
             records = [self._record("t", collection, None, None)] if after is None and collection in state.emptied else []
             size_bytes, last = 0, after
             begin = None if after is None else value_of(after)
-            for document in self._server.documents(collection, after=begin, since=self._since):
+            # A view, or what is gone by now, has no documents of its own.
+            found = self._server.documents(collection, after=begin, since=self._since) if collection in there else ()
+            for document in found:
                 if stopped():
                     return state
                 record = self._record("r", collection, document["_id"], document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,14 +10,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...log.errors import InvalidArgument, NotSupported
-from .documents import key_of
+from .documents import told_apart_by
 from .errors import load_pymongo, no_replica_set, translated
+from .places import StreamPlace, token_of
 from .positions import ClusterTime
 
 _ANSWER_MS = 10_000
 _AWAIT_MS = 100
 _BATCH = 2000
 _POST_IMAGES = (6, 0)
+_BAD_VALUE, _SHORTENED = 2, 286
+"""ChangeStreamHistoryLost: the log no longer goes back so far, so nothing can be said of that time."""
+_STAGES = [{"$unset": "updateDescription"}]
+"""What is not needed might make an event larger than the server can tell."""
 
 
 class MongoServer:
@@ -52,6 +58,8 @@ class MongoServer:
                 serverSelectionTimeoutMS=_ANSWER_MS,
                 connectTimeoutMS=_ANSWER_MS,
                 tz_aware=True,
+                datetime_conversion="DATETIME_AUTO",
+                unicode_decode_error_handler="replace",
                 **more,
             )
         return self._open
@@ -105,13 +113,20 @@ class MongoServer:
 
     def documents(self, collection: str, *, after: Any, since: ClusterTime) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - of any type
         """A collection's documents in the order of their ids, with all changes up to ``since``; those behind an id, if one is given."""
+        from bson import MaxKey
+
         with self._since(since) as session, translated(self.where):
             found = self._db[collection].find(batch_size=_BATCH, session=session).hint([("_id", 1)])
             if after is None:
                 yield from found
                 return
-            behind = key_of(after)  # Python's own idea of equality is wider: True is 1, and the order of fields is no matter
-            yield from (document for document in found.min([("_id", after)]) if key_of(document["_id"]) != behind)
+            if isinstance(after, MaxKey):
+                return
+            behind = told_apart_by(after)
+            last = self._db[collection].find({"_id": MaxKey()}, session=session)  # which `min` leaves out
+            for document in itertools.chain(found.min([("_id", after)]), last):
+                if told_apart_by(document["_id"]) != behind:
+                    yield document
 
     def lookup(self, collection: str, ids: Sequence[Any], *, since: ClusterTime) -> list[dict[str, Any]]:
         """The documents with these ids that are there now, with all changes up to ``since``."""
@@ -124,15 +139,34 @@ class MongoServer:
             session.advance_operation_time(_timestamp(time))
             yield session
 
-    def watch(self, start: ClusterTime, token: str | None) -> Any:  # noqa: ANN401 - PyMongo is an extra
-        """The stream of the database's changes behind a time, or behind an event."""
+    def watch(self, place: StreamPlace) -> Any:  # noqa: ANN401 - PyMongo is an extra
+        """The stream of the database's changes behind a place. Raises `OplogLost`, and `SourceReplaced` where the log has another history."""
         with translated(self.where):
-            version = tuple(self._client.server_info()["versionArray"][:2])
-            begin: dict[str, Any] = {"start_after": {"_data": token}}
-            if token is None:
-                begin = {"start_at_operation_time": _timestamp(ClusterTime(start.sec, start.ord + 1))}
-            image = {"full_document": "whenAvailable"} if version >= _POST_IMAGES else {}
-            return self._db.watch(max_await_time_ms=_AWAIT_MS, batch_size=_BATCH, **begin, **image)
+            if place.event not in (None, place.token):
+                self._check_event(place.event)
+            if place.token is None:
+                start = ClusterTime(place.time.sec, place.time.ord + 1)
+                begin: dict[str, Any] = {"start_at_operation_time": _timestamp(start)}
+            else:
+                begin = {"start_after": token_of(place.token)}
+            begin |= {"max_await_time_ms": _AWAIT_MS, "batch_size": _BATCH}
+            if tuple(self._client.server_info()["versionArray"][:2]) >= _POST_IMAGES:
+                try:
+                    return self._db.watch(_STAGES, full_document="whenAvailable", **begin)
+                except load_pymongo().errors.OperationFailure as error:
+                    if error.code != _BAD_VALUE:  # a server that still behaves as an earlier version
+                        raise
+            return self._db.watch(_STAGES, **begin)
+
+    def _check_event(self, event: str) -> None:
+        """Refuse a log without an event that it had. The time of a log says nothing of its history: it goes on with the clock."""
+        operation_failure = load_pymongo().errors.OperationFailure
+        try:
+            with self._db.watch(start_after=token_of(event), max_await_time_ms=1, batch_size=1) as stream:
+                stream.try_next()
+        except operation_failure as error:
+            if error.code != _SHORTENED:
+                raise
 
 
 def _time(timestamp: Any) -> ClusterTime:  # noqa: ANN401 - PyMongo is an extra

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -15,12 +17,16 @@ from penstock.cdc.debezium.configuration import MARIADB, MYSQL, for_stream
 from penstock.cdc.debezium.engine import Engine, RecordBatch
 from penstock.cdc.debezium.errors import ConnectorStopped
 from penstock.cdc.debezium.follow import Follower
-from penstock.cdc.debezium.lives import SourceCapture
+from penstock.cdc.debezium.lives import Parts, SourceCapture
 from penstock.cdc.debezium.source import Server
-from penstock.cdc.debezium.state import EngineState, may_overlap
+from penstock.cdc.debezium.state import EngineState, EngineStates, may_overlap
+from penstock.cdc.mongodb.capture import MongoCapture, MongoOptions
+from penstock.cdc.mongodb.positions import EPOCH_S, ClusterTime
 from penstock.cdc.postgres import SourceUnavailable
 from penstock.log.errors import InvalidArgument, PermissionDenied
+from penstock.log.runtime.portal import Portal
 from penstock.log.runtime.runtime import Clock
+from penstock.log.stores import open_store
 
 PATIENCE_S = 60.0
 
@@ -93,6 +99,33 @@ def test_a_capture_that_gets_on_or_was_well_for_long_has_patience_anew() -> None
     with pytest.raises(ConnectorStopped):
         capture.run()
     assert capture.lives > 60
+
+
+def test_what_is_read_again_is_emptied_also_where_the_topic_has_forgotten_the_names(tmp_path: Path, portal: Portal) -> None:
+    """Names are forgotten after a while, in which the source's log may have been lost."""
+    server: Any = SimpleNamespace(
+        where="db", database="shop", identity=lambda: "rs0 shop", now=lambda: ClusterTime(EPOCH_S, 1), collections=lambda: ["a"]
+    )
+
+    def begun(entry: int, known: tuple[str, ...], options: MongoOptions) -> EngineState:
+        producer: Any = SimpleNamespace(last_sequence=-1, epoch=SimpleNamespace(entry=entry, position=0))
+        states = EngineStates(open_store(str(tmp_path / "lake")), portal.run, topic="t", name="penstock", kind="mongodb")
+        nothing: Any = None
+        parts: Parts = {
+            "producer": producer,
+            "rows_producer": producer,
+            "states": states,
+            "life": "1",
+            "clock": nothing,
+            "pause": nothing,
+        }
+        capture = MongoCapture(server, options, **parts)
+        state = capture._begin(capture._prepared())
+        states.save(replace(state, known=known))
+        return state
+
+    assert begun(1, ("a", "gone"), MongoOptions()).emptied == ()
+    assert begun(2, (), MongoOptions(snapshot="again")).emptied == ("a", "gone")
 
 
 class Quiet:

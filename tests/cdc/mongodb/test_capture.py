@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.cdc.mongodb import rows, server
+from penstock.cdc.mongodb import follow, rows, server
 from penstock.cdc.mongodb.documents import key_of
 from penstock.cdc.mongodb.server import MongoServer
 from tests.cdc.mongodb.conftest import TOPIC, Capturing
@@ -147,9 +148,9 @@ def test_a_collection_that_goes_while_it_is_read(
 
 
 def test_reading_goes_on_behind_an_id_also_where_python_finds_others_equal(capture: Capturing) -> None:
-    from bson import SON
+    from bson import SON, MaxKey
 
-    ids = [1, SON([("a", 1), ("b", 2)]), SON([("b", 2), ("a", 1)]), True]  # in MongoDB's order
+    ids = [1, SON([("a", 1), ("b", 2)]), SON([("b", 2), ("a", 1)]), True, MaxKey()]  # in MongoDB's order
     capture.db.things.insert_many([{"_id": one} for one in ids])
     there = MongoServer(capture.server.url(capture.db.name))
     try:
@@ -190,3 +191,117 @@ def test_a_capture_to_the_end_ends_beside_a_writer_that_does_not(capture: Captur
     finally:
         stopped.set()
         writer.join()
+
+
+def test_ids_that_mongodb_takes_for_equal_are_one_row(capture: Capturing, tmp_path: Path) -> None:
+    from bson import Decimal128, Int64
+
+    capture.db.a.insert_many([{"_id": 1.0}, {"_id": {"n": Int64(2)}}, {"_id": 0.5}, {"_id": 4}])
+    capture("--heartbeat")
+    capture.db.a.replace_one({"_id": 1}, {"_id": 1, "x": 1})
+    capture.db.a.replace_one({"_id": {"n": 2}}, {"_id": {"n": Decimal128("2.0")}, "x": 2})
+    capture.db.a.update_one({"_id": Decimal128("0.50")}, {"$set": {"x": 3}})
+    capture.db.a.delete_one({"_id": Decimal128("4")})
+    capture("--heartbeat")
+    found = synced(capture, tmp_path / "into")["a"]
+    assert {key: row.get("x") for key, row in found.items()} == {"1": 1, '{"n":2}': 2, "0.5": 3}
+
+
+def test_a_capture_goes_on_behind_a_change_of_any_id(capture: Capturing) -> None:
+    """A resume token tells the types of some numbers apart from the rest."""
+    from bson import Decimal128
+
+    capture.db.a.insert_one({"_id": "first"})
+    capture()
+    for identity in ({"a": 1.5}, Decimal128("NaN"), 1e300, {"a": 1.5, "b": Decimal128("3")}):
+        capture.db.a.insert_one({"_id": identity})
+        assert json.loads(capture())["events"] == 1
+    capture.db.a.insert_one({"_id": "last"})
+    assert json.loads(capture())["events"] == 1
+
+
+@pytest.mark.parametrize("comes", ["by reading", "by changes"])
+def test_documents_that_others_cannot_read(capture: Capturing, tmp_path: Path, comes: str) -> None:
+    from bson import DatetimeMS, encode
+    from bson.raw_bson import RawBSONDocument
+
+    odd = RawBSONDocument(encode({"_id": 1, "s": "?"}).replace(b"?", b"\xff"))  # a string that is no UTF-8
+    late = {"_id": 2, "d": DatetimeMS(1 << 55)}  # a date in a million years
+    capture.db.a.insert_one({"_id": 0})
+    if comes == "by changes":
+        capture("--heartbeat")
+    for document in (odd, late):
+        capture.db.command("insert", "a", documents=[document])
+    capture("--heartbeat")
+    found = synced(capture, tmp_path / "into")["a"]
+    assert found["1"]["s"] == "\N{REPLACEMENT CHARACTER}"
+    assert found["2"]["d"] == {"$date": {"$numberLong": str(1 << 55)}}
+
+
+def test_what_went_while_nobody_followed_goes_when_all_is_read_again(capture: Capturing, tmp_path: Path) -> None:
+    capture.db.old.insert_one({"_id": 1})
+    capture("--heartbeat")
+    capture.db.new.insert_one({"_id": 1})  # known by its change only
+    capture("--heartbeat")
+    capture.db.old.drop()
+    capture.db.new.drop()
+    capture.db.other.insert_one({"_id": 1})
+    capture("--snapshot", "again", "--heartbeat")
+    assert ids(synced(capture, tmp_path / "into")) == {"old": [], "new": [], "other": ["1"]}
+
+
+def test_a_large_transaction_is_no_sign_of_another_server(capture: Capturing) -> None:
+    """The last of so many changes has a number of a later time."""
+    capture.db.a.insert_one({"_id": -1})
+    capture()
+    with capture.server.client() as client, client.start_session() as session, session.start_transaction():
+        client[capture.db.name].a.insert_many([{"_id": one} for one in range(20_000)], session=session)
+    assert json.loads(capture())["events"] == 20_000
+    assert json.loads(capture())["events"] == 0
+
+
+def test_a_change_that_is_larger_with_what_was_set(capture: Capturing) -> None:
+    """The server tells a change as one document, which has no room for both the whole and what was set of it."""
+    capture.db.create_collection("a", changeStreamPreAndPostImages={"enabled": True})
+    capture.db.a.insert_one({"_id": 1})
+    capture()
+    capture.db.a.update_one({"_id": 1}, {"$set": {"s": "x" * 9 * 1024 * 1024}})
+    assert json.loads(capture())["events"] == 1
+
+
+def test_many_documents_that_are_looked_up_are_not_in_memory_at_once(capture: Capturing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "_GATHERED_BYTES_MAX", 100_000)
+    sizes: list[int] = []
+    really = MongoServer.lookup
+
+    def lookup(server: MongoServer, collection: str, ids: Sequence[Any], *, since: Any) -> list[dict[str, Any]]:
+        sizes.append(len(ids))
+        return really(server, collection, ids, since=since)
+
+    monkeypatch.setattr(MongoServer, "lookup", lookup)
+    capture.db.a.insert_many([{"_id": one, "s": "x" * 10_000} for one in range(300)])
+    capture()
+    capture.db.a.update_many({}, {"$set": {"n": 1}})
+    assert json.loads(capture())["events"] == 300
+    assert (sizes[0], max(sizes[1:])) == (100, 9)
+
+
+def test_collections_that_the_server_makes_for_a_while_are_no_tables(capture: Capturing, tmp_path: Path) -> None:
+    capture.db.a.insert_many([{"_id": one} for one in range(3)])
+    capture("--heartbeat")
+    list(capture.db.a.aggregate([{"$match": {"_id": 1}}, {"$out": "chosen"}]))
+    capture.db.command("convertToCapped", "a", size=1_000_000)
+    capture("--heartbeat")
+    assert ids(synced(capture, tmp_path / "into")) == {"a": ["0", "1", "2"], "chosen": ["1"]}
+
+
+def test_a_signal_of_a_view_reads_nothing_and_what_comes_behind_goes_on(capture: Capturing) -> None:
+    capture.db.a.insert_one({"_id": 1})
+    capture.db.create_collection("seen", viewOn="a")
+    capture.db.create_collection("times", timeseries={"timeField": "t"})
+    capture()
+    for name in ("seen", "times", ""):
+        capture.command("capture", "signal", f"{capture.db.name}.{name}", "--topic", TOPIC)
+    assert json.loads(capture())["snapshot_rows"] == 0
+    capture.db.a.insert_one({"_id": 2})
+    assert json.loads(capture())["events"] == 1

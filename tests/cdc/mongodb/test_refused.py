@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from penstock.cdc.mongodb.errors import translation
+from penstock.cdc.mongodb.errors import OplogLost, translation
 from penstock.cdc.postgres import SourceUnavailable
 from penstock.infra.cli import main
-from penstock.log.errors import InternalError, PermissionDenied
+from penstock.log.errors import InternalError, LimitExceeded, PermissionDenied
 from tests.cdc.mongodb.conftest import Capturing
+from tests.cdc.mongodb.test_capture import ids, synced
 from tests.mongodb_server import mongodb_server
 
 pytestmark = [pytest.mark.mongodb, pytest.mark.timeout(300)]
@@ -72,7 +76,7 @@ def test_no_such_collection(capture: Capturing) -> None:
     assert said["object"].endswith(": orders")
 
 
-def test_an_oplog_that_has_lost_changes(capture: Capturing) -> None:
+def test_a_log_without_the_last_change(capture: Capturing) -> None:
     capture.db.a.insert_one({"_id": 1})
     capture()
     capture.db.a.insert_one({"_id": 2})
@@ -82,10 +86,34 @@ def test_an_oplog_that_has_lost_changes(capture: Capturing) -> None:
     offset["token"] = f"826B000000{offset['token'][10:]}"  # an event that the log does not have
     capture.state().write_text(json.dumps({**state, "offset": json.dumps(offset)}))
     said = capture.error()
-    assert said["error"] == "oplog_lost"
+    assert said["error"] == "source_replaced"
     assert "--snapshot again" in said["hint"]
     capture("--snapshot", "again")
     assert [one.op for one in capture.events() if one.identity == "1"] == ["r", "r"]
+
+
+def test_a_server_whose_log_has_another_history(tmp_path: Path) -> None:
+    """As where a backup was put back. The time of its log goes on with the clock, so it tells nothing."""
+    with mongodb_server() as server, server.client() as client:
+        capture = Capturing(server, client.shop, str(tmp_path / "lake"))
+        capture.db.a.insert_one({"_id": 1})
+        capture("--heartbeat")
+        server.stop(signal.SIGTERM)
+        shutil.copytree(server.folder, tmp_path / "backup")
+        server.start()
+        capture.db.a.insert_one({"_id": 2})
+        capture("--heartbeat")
+        client.elsewhere.a.insert_one({"_id": 1})
+        capture("--heartbeat")  # it rests at a time at which the log has nothing of its database
+        server.stop(signal.SIGTERM)
+        shutil.rmtree(server.folder)
+        shutil.move(tmp_path / "backup", server.folder)
+        server.start()
+        capture.db.a.insert_one({"_id": 3})
+        said = capture.error()
+        capture("--snapshot", "again", "--heartbeat")
+    assert (said["error"], said["hint"]) == ("source_replaced", "begin again by reading all collections: --snapshot again")
+    assert ids(synced(capture, tmp_path / "into")) == {"a": ["1", "3"]}
 
 
 def test_another_server_of_the_same_name(capture: Capturing) -> None:
@@ -98,9 +126,29 @@ def test_another_server_of_the_same_name(capture: Capturing) -> None:
     assert "into a new topic" in said["hint"]
 
 
+def test_a_server_that_still_behaves_as_an_earlier_version(tmp_path: Path) -> None:
+    """It has no post-images, so documents are looked up."""
+    with mongodb_server() as server, server.client() as client:
+        client.admin.command("setFeatureCompatibilityVersion", "5.0")
+        capture = Capturing(server, client.shop, str(tmp_path / "lake"))
+        capture.db.a.insert_one({"_id": 1})
+        capture()
+        capture.db.a.update_one({"_id": 1}, {"$set": {"x": 1}})
+        assert json.loads(capture())["events"] == 1
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(13, PermissionDenied), (18, PermissionDenied), (43, SourceUnavailable), (237, SourceUnavailable), (11600000, InternalError)],
+    [
+        (286, OplogLost),
+        (280, OplogLost),
+        (10334, LimitExceeded),
+        (13, PermissionDenied),
+        (18, PermissionDenied),
+        (43, SourceUnavailable),
+        (237, SourceUnavailable),
+        (11600000, InternalError),
+    ],
 )
 def test_what_the_driver_says(code: int, kind: type[Exception]) -> None:
     from pymongo.errors import OperationFailure

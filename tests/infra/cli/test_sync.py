@@ -87,6 +87,9 @@ def test_it_runs_until_told_to_end_and_its_status_names_what_stands_still(pensto
         "nulled": {},
         "stopped": {"public.bills": [stop]},
         "unmatched": [],
+        "cuts": False,
+        "cut": None,
+        "places": {},
     }
     assert rows(into / "lines") == [{"id": 1, "n": 1}]
     (status,) = penstock("sync", TOPIC, "--status", "--json", code=1).rows
