@@ -228,8 +228,8 @@ class SourceCapture(ABC):
         if state is not None and state.chosen is None:
             state = replace(state, chosen=self._chosen)
             self._states.save(state)
+        old = state
         if state is None or again:
-            self._check_alone(server)
             self._check_beginning()
             state = EngineState(
                 self._life,
@@ -243,6 +243,15 @@ class SourceCapture(ABC):
             self._states.save(state)
             self._renewed = True
             self._reached("renewed")
+        if state.offset is None:  # behind the write: of two captures that begin at once, one at least sees the other
+            try:
+                self._check_alone(server)
+            except InvalidArgument:
+                if old is None or old.offset is None:
+                    self._states.remove()
+                else:
+                    self._states.save(old)
+                raise
         return state
 
     def _check_alone(self, server: str) -> None:

@@ -209,6 +209,11 @@ class EngineStates:
                 raise FencedError("another capture of this name runs", operation="capture", object=self.key) from error
             self._version = found.version
 
+    def remove(self) -> None:
+        """Remove the state of a capture that did not begin."""
+        self._run(lambda: self._store.delete(self.key))
+        self._version = None
+
     def expect_history(self, number: int) -> None:
         """Look what is there under the number of the next part. A process that was killed before it noted a part has left it: what that said
         comes again, and replaces it.

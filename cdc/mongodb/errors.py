@@ -23,8 +23,8 @@ from ..postgres.errors import SourceUnavailable
 _DENIED = (13, 18)
 _LOST = (136, 222, 280, 286)
 """CappedPositionLost, CloseChangeStream, ChangeStreamFatalError, ChangeStreamHistoryLost."""
-_ENDED = (43, 175, 237)
-"""CursorNotFound, QueryPlanKilled (its collection was dropped or renamed), CursorKilled."""
+_ENDED = (43, 50, 175, 237)
+"""CursorNotFound, MaxTimeMSExpired, QueryPlanKilled (its collection was dropped or renamed), CursorKilled."""
 _TOO_LARGE = 10334
 _NO_REPLICAS = 40573
 

@@ -27,6 +27,8 @@ from .positions import ClusterTime, before, between, sequence_of, time_of_token
 from .server import MongoServer
 
 _SAVE_S, _TELL_S, _SIGNALS_S, _GATHER_S = 1.0, 1.0, 5.0, 0.1
+_REST_S = 60.0
+"""A place that is stored so late, where the log has nothing of the database: other databases let its time go on."""
 _GATHERED_MAX, _GATHERED_BYTES_MAX, _LOOKED_UP_MAX = 2000, 4 * 1024 * 1024, 100
 log = logging.getLogger("penstock.cdc.mongodb")
 _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t", "rename": "t"}
@@ -82,6 +84,7 @@ class ChangeFollower:
         self._saved_s = self._told_s = self._flushed_s = now_s
         self._signals_s = now_s - _SIGNALS_S
         self._told = (0, 0)
+        self._saved_events = 0
         self._gathered: list[tuple[_Change, Record | None]] = []
         """Changes that were not sent yet, in their order; those without a record are looked up."""
         self._gathered_bytes = 0
@@ -300,11 +303,13 @@ class ChangeFollower:
     def _save(self, state: EngineState, now_s: float | None) -> EngineState:
         """Store the place to go on, now and then. None: now."""
         offset = self._outbox.offset
-        if offset is not None and offset != state.offset and (now_s is None or now_s - self._saved_s >= _SAVE_S):
+        events = self._outbox.events + self._outbox.duplicates
+        due_s = self._saved_s + (_SAVE_S if events != self._saved_events else _REST_S)
+        if offset is not None and offset != state.offset and (now_s is None or now_s >= due_s):
             self._reached("batch durable")
             state = replace(state, offset=offset)
             self._states.save(state)
-            self._saved_s = now_s or self._saved_s
+            self._saved_s, self._saved_events = now_s or self._saved_s, events
             self._reached("place saved")
         if now_s is not None and now_s - self._told_s >= _TELL_S:
             self._told_s = now_s

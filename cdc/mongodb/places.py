@@ -13,7 +13,7 @@ from .positions import ClusterTime
 
 @dataclass(frozen=True, slots=True)
 class StreamPlace:
-    """Behind all changes up to a time."""
+    """A place that lies behind all changes up to a time."""
 
     time: ClusterTime
     token: str | None = None

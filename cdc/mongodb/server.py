@@ -15,10 +15,11 @@ from .errors import load_pymongo, no_replica_set, translated
 from .places import StreamPlace, token_of
 from .positions import ClusterTime
 
-_ANSWER_MS = 10_000
+_ANSWER_MS, _LOOKUP_MS = 10_000, 60_000
 _AWAIT_MS = 100
 _BATCH = 2000
 _POST_IMAGES = (6, 0)
+_OWN = ("admin", "config", "local")
 _BAD_VALUE, _SHORTENED = 2, 286
 """ChangeStreamHistoryLost: the log no longer goes back so far, so nothing can be said of that time."""
 _STAGES = [{"$unset": "updateDescription"}]
@@ -39,6 +40,10 @@ class MongoServer:
             raise InvalidArgument(
                 "the URL names no database", operation="capture", object=self.where, expected="mongodb://user@host:27017/database"
             )
+        if database in _OWN:
+            raise InvalidArgument(
+                "the database is the server's own", operation="capture", object=self.where, expected=f"none of {', '.join(_OWN)}"
+            )
         self._url, self._password, self.database = url, password, database
         self._open: Any = None
 
@@ -57,9 +62,6 @@ class MongoServer:
                 appname="penstock",
                 serverSelectionTimeoutMS=_ANSWER_MS,
                 connectTimeoutMS=_ANSWER_MS,
-                tz_aware=True,
-                datetime_conversion="DATETIME_AUTO",
-                unicode_decode_error_handler="replace",
                 **more,
             )
         return self._open
@@ -67,7 +69,13 @@ class MongoServer:
     @property
     def _db(self) -> Any:  # noqa: ANN401 - PyMongo is an extra
         majority = load_pymongo().read_concern.ReadConcern("majority")
-        return self._client.get_database(self.database, read_concern=majority)
+        from bson.codec_options import CodecOptions, DatetimeConversion
+
+        # What other drivers have written may be of any year, and no UTF-8.
+        odd = CodecOptions[dict[str, Any]](
+            tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="backslashreplace"
+        )
+        return self._client.get_database(self.database, read_concern=majority, codec_options=odd)
 
     def check(self) -> None:
         """Refuse a server without a log of changes, and a user who may not read it. Raises `InvalidArgument` and the errors of `translation`."""
@@ -116,6 +124,8 @@ class MongoServer:
         from bson import MaxKey
 
         with self._since(since) as session, translated(self.where):
+            # Fails where no majority answers, for which the reading itself would wait for ever.
+            self._db[collection].find_one({}, {"_id": 1}, session=session, max_time_ms=_ANSWER_MS)
             found = self._db[collection].find(batch_size=_BATCH, session=session).hint([("_id", 1)])
             if after is None:
                 yield from found
@@ -131,7 +141,7 @@ class MongoServer:
     def lookup(self, collection: str, ids: Sequence[Any], *, since: ClusterTime) -> list[dict[str, Any]]:
         """The documents with these ids that are there now, with all changes up to ``since``."""
         with self._since(since) as session, translated(self.where):
-            return list(self._db[collection].find({"_id": {"$in": list(ids)}}, session=session))
+            return list(self._db[collection].find({"_id": {"$in": list(ids)}}, session=session, max_time_ms=_LOOKUP_MS))
 
     @contextmanager
     def _since(self, time: ClusterTime) -> Iterator[Any]:

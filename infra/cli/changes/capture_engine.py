@@ -218,8 +218,11 @@ def _opened(
 
 
 @contextmanager
-def opened_topic(session: Session, topic: str, options: SourceOptions) -> Iterator[Parts]:
-    """A capture's topic, made when there is none, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema."""
+def opened_topic(session: Session, topic: str, options: SourceOptions, *, body_bytes: int = _BODY_BYTES) -> Iterator[Parts]:
+    """A capture's topic, made when there is none, and its producers, until the block ends. Raises `InvalidArgument` for a topic with a schema.
+
+    ``body_bytes``: the limit of a topic that is made.
+    """
     from ....cdc.debezium import EngineStates
     from ....log import InvalidArgument, MessageType, TopicLimits, TopicNotFound, TopicSettings
     from ....log.runtime.portal import Portal
@@ -231,7 +234,7 @@ def opened_topic(session: Session, topic: str, options: SourceOptions) -> Iterat
         try:
             record = (await lake.topic(topic)).record
         except TopicNotFound:
-            settings = TopicSettings(message_type=MessageType.FIFO, limits=TopicLimits(body_bytes=_BODY_BYTES))
+            settings = TopicSettings(message_type=MessageType.FIFO, limits=TopicLimits(body_bytes=body_bytes))
             record = await lake.create_topic(topic, settings, table=False)  # a capture may not write to tables
         if record.settings.schema is not None:
             raise InvalidArgument("the topic has a schema", operation="capture", object=topic, hint="capture into a new topic")

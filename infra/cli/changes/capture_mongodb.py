@@ -12,6 +12,8 @@ from ...console.session import Session
 from .capture_engine import EPILOG, PASSWORD, Shown, opened_topic, source_options
 
 _URL = "PENSTOCK_MONGODB"
+_BODY_BYTES = 68 * 1024 * 1024
+"""A document has at most 16 MiB, which as a JSON text within JSON may take four times as much."""
 
 
 @click.command(epilog=EPILOG)
@@ -48,7 +50,7 @@ def mongodb(
     try:
         server.check()  # before anything is made
         shown = Shown(session, topic)
-        with session.signals.held(), opened_topic(session, topic, options) as parts:
+        with session.signals.held(), opened_topic(session, topic, options, body_bytes=_BODY_BYTES) as parts:
             capture = MongoCapture(server, options, **parts)
             shown.end(capture.run(stopped=lambda: session.signals.received is not None, tell=shown.tell))
     finally:

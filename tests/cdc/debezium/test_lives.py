@@ -101,31 +101,50 @@ def test_a_capture_that_gets_on_or_was_well_for_long_has_patience_anew() -> None
     assert capture.lives > 60
 
 
-def test_what_is_read_again_is_emptied_also_where_the_topic_has_forgotten_the_names(tmp_path: Path, portal: Portal) -> None:
-    """Names are forgotten after a while, in which the source's log may have been lost."""
+def mongo_capture(tmp_path: Path, portal: Portal, entry: int, options: MongoOptions) -> MongoCapture:
+    """A capture of a server that only tells its time and its collection, into a topic that knows no names."""
     server: Any = SimpleNamespace(
         where="db", database="shop", identity=lambda: "rs0 shop", now=lambda: ClusterTime(EPOCH_S, 1), collections=lambda: ["a"]
     )
+    nothing: Any = None
+    producer: Any = SimpleNamespace(last_sequence=-1, epoch=SimpleNamespace(entry=entry, position=0))
+    parts: Parts = {
+        "producer": producer,
+        "rows_producer": producer,
+        "states": EngineStates(open_store(str(tmp_path / "lake")), portal.run, topic="t", name=options.name, kind="mongodb"),
+        "life": "1",
+        "clock": nothing,
+        "pause": nothing,
+    }
+    return MongoCapture(server, options, **parts)
+
+
+def test_what_is_read_again_is_emptied_also_where_the_topic_has_forgotten_the_names(tmp_path: Path, portal: Portal) -> None:
+    """Names are forgotten after a while, in which the source's log may have been lost."""
 
     def begun(entry: int, known: tuple[str, ...], options: MongoOptions) -> EngineState:
-        producer: Any = SimpleNamespace(last_sequence=-1, epoch=SimpleNamespace(entry=entry, position=0))
-        states = EngineStates(open_store(str(tmp_path / "lake")), portal.run, topic="t", name="penstock", kind="mongodb")
-        nothing: Any = None
-        parts: Parts = {
-            "producer": producer,
-            "rows_producer": producer,
-            "states": states,
-            "life": "1",
-            "clock": nothing,
-            "pause": nothing,
-        }
-        capture = MongoCapture(server, options, **parts)
+        capture = mongo_capture(tmp_path, portal, entry, options)
         state = capture._begin(capture._prepared())
-        states.save(replace(state, known=known))
+        capture._states.save(replace(state, known=known))
         return state
 
     assert begun(1, ("a", "gone"), MongoOptions()).emptied == ()
     assert begun(2, (), MongoOptions(snapshot="again")).emptied == ("a", "gone")
+
+
+def test_of_two_captures_that_begin_at_once_one_is_refused(tmp_path: Path, portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (mongo_capture(tmp_path, portal, entry, MongoOptions(name=name)) for entry, name in ((1, "one"), (2, "two")))
+    really = MongoCapture._check_alone
+
+    def check_alone(capture: MongoCapture, server: str) -> None:
+        really(capture, server)
+        monkeypatch.setattr(MongoCapture, "_check_alone", really)
+        with pytest.raises(InvalidArgument, match="another capture sends"):
+            two._prepared()
+
+    monkeypatch.setattr(MongoCapture, "_check_alone", check_alone)
+    assert one._begin(one._prepared()).offset is not None
+    assert two._states.load() is None
 
 
 class Quiet:

@@ -234,7 +234,7 @@ def test_documents_that_others_cannot_read(capture: Capturing, tmp_path: Path, c
         capture.db.command("insert", "a", documents=[document])
     capture("--heartbeat")
     found = synced(capture, tmp_path / "into")["a"]
-    assert found["1"]["s"] == "\N{REPLACEMENT CHARACTER}"
+    assert found["1"]["s"] == r"\xff"
     assert found["2"]["d"] == {"$date": {"$numberLong": str(1 << 55)}}
 
 
@@ -284,6 +284,30 @@ def test_many_documents_that_are_looked_up_are_not_in_memory_at_once(capture: Ca
     capture.db.a.update_many({}, {"$set": {"n": 1}})
     assert json.loads(capture())["events"] == 300
     assert (sizes[0], max(sizes[1:])) == (100, 9)
+
+
+def test_a_document_that_is_looked_up_may_be_newer_than_the_others_so_there_is_no_cut(
+    capture: Capturing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen() -> set[int]:
+        return {row["x"] for row in synced(capture, tmp_path / "into")["a"].values()}
+
+    capture.db.a.insert_many([{"_id": 1, "x": 0}, {"_id": 2, "x": 0}])
+    capture("--heartbeat")
+    assert seen() == {0}
+    really = MongoServer.lookup
+
+    def lookup(server: MongoServer, *given: Any, since: Any) -> list[dict[str, Any]]:
+        monkeypatch.setattr(MongoServer, "lookup", really)
+        capture.db.a.update_many({}, {"$set": {"x": 2}})
+        return really(server, *given, since=since)
+
+    monkeypatch.setattr(MongoServer, "lookup", lookup)
+    capture.db.a.update_one({"_id": 1}, {"$set": {"x": 1}})
+    capture("--heartbeat")
+    assert seen() in ({0}, {2})
+    capture("--heartbeat")
+    assert seen() == {2}
 
 
 def test_collections_that_the_server_makes_for_a_while_are_no_tables(capture: Capturing, tmp_path: Path) -> None:

@@ -43,6 +43,10 @@ def test_a_url_without_a_database(capture: Capturing) -> None:
     assert said["message"] == "the URL names no database"
 
 
+def test_the_server_s_own_database(capture: Capturing) -> None:
+    assert capture.error(url=capture.server.url("local"))["message"] == "the database is the server's own"
+
+
 def test_a_user_without_a_password(capture: Capturing) -> None:
     said = capture.error(url=f"mongodb://me@127.0.0.1:{capture.server.port}/shop")
     assert (said["error"], said["observed"]) == ("invalid_argument", "A password is required")
@@ -146,6 +150,7 @@ def test_a_server_that_still_behaves_as_an_earlier_version(tmp_path: Path) -> No
         (13, PermissionDenied),
         (18, PermissionDenied),
         (43, SourceUnavailable),
+        (50, SourceUnavailable),
         (237, SourceUnavailable),
         (11600000, InternalError),
     ],
