@@ -20,13 +20,14 @@ from ...log.errors import (
 from ..debezium.errors import SourceReplaced
 from ..postgres.errors import SourceUnavailable
 
-_DENIED = (13, 18)
+_DENIED, _NOT_KNOWN = 13, 18
 _LOST = (136, 222, 280, 286)
 """CappedPositionLost, CloseChangeStream, ChangeStreamFatalError, ChangeStreamHistoryLost."""
 _ENDED = (43, 50, 175, 237)
 """CursorNotFound, MaxTimeMSExpired, QueryPlanKilled (its collection was dropped or renamed), CursorKilled."""
 _TOO_LARGE = 10334
 _NO_REPLICAS = 40573
+_WHERE_FROM = "a user's password comes from PENSTOCK_DATABASE_PASSWORD"
 
 
 class OplogLost(CallError):
@@ -68,7 +69,9 @@ def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMo
     observed = re.split(r", full error| \(configured timeouts", str(error))[0][:300]
     facts: dict[str, Any] = {"operation": "capture", "object": where, "observed": observed}
     code = getattr(error, "code", None)
-    if code in _DENIED:
+    if code == _NOT_KNOWN:
+        return PermissionDenied("the database does not know the user by this password", hint=_WHERE_FROM, **facts)
+    if code == _DENIED:
         return PermissionDenied(
             "the database refused it to this user",
             hint="it needs the role read on the database: db.grantRolesToUser('penstock', [{role: 'read', db: 'shop'}])",
@@ -95,9 +98,7 @@ def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMo
     if code == _NO_REPLICAS:
         return no_replica_set(where)
     if isinstance(error, errors.ConfigurationError | errors.InvalidURI):
-        return InvalidArgument(
-            "the driver refuses the URL", hint="a user's password comes from PENSTOCK_DATABASE_PASSWORD", **facts
-        )
+        return InvalidArgument("the driver refuses the URL", hint=_WHERE_FROM, **facts)
     if isinstance(error, errors.ConnectionFailure) or error.has_error_label("ResumableChangeStreamError"):
         return SourceUnavailable("the database does not answer", **facts)
     if code in _ENDED:

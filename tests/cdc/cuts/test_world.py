@@ -68,7 +68,7 @@ def test_every_cut_equals_the_sources(monkeypatch: pytest.MonkeyPatch, first: in
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_cut_equals_the_sources_in_many_worlds(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with small_numbers(monkeypatch):
-        for seed in range(1_000, 3_000):
+        for seed in range(1_000, 1_400):
             played(seed, kind).check()
 
 

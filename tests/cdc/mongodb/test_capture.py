@@ -162,6 +162,33 @@ def test_reading_goes_on_behind_an_id_also_where_python_finds_others_equal(captu
         there.close()
 
 
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("point", ["chunk planned", "chunk sent", "chunk durable"])
+def test_a_reading_that_ends_goes_on_with_the_chunk_that_is_not_there(
+    capture: Capturing, monkeypatch: pytest.MonkeyPatch, point: str, nth: int
+) -> None:
+    monkeypatch.setattr(rows, "CHUNK_ROWS_MAX", 10)
+    capture.db.a.insert_many([{"_id": one} for one in range(25)])
+    really, left = rows.DocumentsReader.__init__, [nth]
+
+    def begin(reader: rows.DocumentsReader, *parts: Any, **more: Any) -> None:
+        def reached(where: str) -> None:
+            left[0] -= where == point
+            assert left[0] or where != point, "it ends here"
+
+        really(reader, *parts, **{**more, "reached": reached})
+
+    monkeypatch.setattr(rows.DocumentsReader, "__init__", begin)
+    capture(code=1)
+    capture()
+    events = [(one.op, one.identity) for one in capture.events()]
+    # Whether the first chunk is on its way is not known, so what there may be of it is to go.
+    emptied = (point, nth) == ("chunk planned", 1)
+    assert sorted(events, key=str) == sorted(
+        [*([("t", None)] if emptied else []), *(("r", str(one)) for one in range(25))], key=str
+    )
+
+
 def test_all_is_read_again(capture: Capturing, tmp_path: Path) -> None:
     capture.db.a.insert_many([{"_id": 1}, {"_id": 2}])
     capture()
