@@ -444,6 +444,8 @@ class Fold:
         if not self._asked_for(source):
             folded.ignored += 1
             return
+        if not known:
+            folded.unfolded.add(source)
         self._check_names(change)
         if known:
             folded.seen.setdefault(source, Seen()).note(change, place, known, unavailable)

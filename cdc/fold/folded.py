@@ -66,6 +66,8 @@ class Folded:
     truncates: dict[Source, Truncate] = field(default_factory=dict)
     """The truncate of the highest position, by table."""
     seen: dict[Source, Seen] = field(default_factory=dict)
+    unfolded: set[Source] = field(default_factory=set)
+    """Tables of which events were seen only, as they had no target then."""
     refused: dict[Source, dict[int, Refused]] = field(default_factory=dict)
     """The first event that cannot be applied, by table and queue."""
     broken: dict[int, Refused] = field(default_factory=dict)
@@ -96,6 +98,7 @@ def combined(parts: list[Folded]) -> Folded:
             whole.seen.setdefault(source, Seen()).join(seen)
         for source, refused in part.refused.items():
             whole.refused.setdefault(source, {}).update(refused)
+        whole.unfolded |= part.unfolded
         whole.partial |= part.partial
         for source, keys in part.moved.items():
             whole.moved.setdefault(source, set()).update(keys)

@@ -514,7 +514,8 @@ class Engine:
 
     def _took_in(self, folded: Folded) -> bool:
         """Give targets what they lack. False: they have everything that the events call for."""
-        changed = False
+        # Another task has met their targets since.
+        changed = any(source in self._targets and source not in self._stopped for source in folded.unfolded)
         for source, seen in sorted(folded.seen.items(), key=lambda one: one[1].place):  # however tasks shared them
             if source in self._stopped:
                 continue

@@ -11,9 +11,12 @@ import pytest
 
 from penstock.cdc.fold.fold import Meet
 from penstock.cdc.sync.local import FoundHere, LocalBackend
+from penstock.cdc.sync.options import Options
 from penstock.cdc.sync.scan import Scan
+from penstock.coordinator.lakes import LakePlace
 from penstock.spark import sync
-from tests.cdc.sync.streams import TOPIC, Row, event, rows, send
+from tests.cdc.sync.driving import drive_to_the_end
+from tests.cdc.sync.streams import TOPIC, Row, event, group_for, rows, send
 
 TYPES: Mapping[str, Mapping[str, str]] = {"a": {"id": "int", "x": "string"}, "b": {"id": "bigint"}}
 
@@ -72,6 +75,18 @@ def test_targets_that_a_run_before_made_cost_no_second_fold(tmp_path: Path, fold
     assert run(lake, into) == {}
     assert folds == [2]
     assert ids(into / "a") == ids(into / "b") == [0, 1, 2, 7]
+
+
+def test_events_that_one_task_has_seen_are_folded_where_another_task_has_met_their_target(tmp_path: Path) -> None:
+    """A truncate that comes first tells too little to find the target."""
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    here, there = (group_for(queue, 2) for queue in (0, 1))
+    send(lake, [event("c", "b", {"id": 1}, {"id": 1}, at=1)], groups=[here])
+    run(lake, into)
+    events = [event("t", "b", None, at=2), *(event("c", "b", {"id": n}, {"id": n}, at=n + 1) for n in (2, 3))]
+    send(lake, events, groups=[here, here, there])
+    drive_to_the_end(None, Options(place=LakePlace.of(lake), topic=TOPIC, into=str(into), name=TOPIC, tasks=2))
+    assert ids(into / "b") == [2, 3]
 
 
 def test_columns_that_come_later_are_given_to_the_target_then(tmp_path: Path, folds: list[int]) -> None:
