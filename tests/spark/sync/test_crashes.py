@@ -70,7 +70,7 @@ FEW_ENDS = [ENDS[0], ENDS[2], ENDS[5], ENDS[7]]
 def test_a_driver_that_ends_at_a_step_of_spark_leaves_targets_as_far_as_they_say_and_another_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path, blocks=6)
+    place = Place(tmp_path, blocks=thoroughly(12, 6))
     for step, moment, target, way in thoroughly(ENDS, FEW_ENDS):
         point = CrashAt(step, moment, target=target)
         with pytest.raises((Crash, Exception), match=f"{moment} {step}"):
