@@ -115,8 +115,8 @@ class Cut:
             operation="at_cut",
             object=table,
             expected=f"one of {', '.join(sorted(self.tables)[:20]) or 'no tables'}",
-            observed=f"it stood still: {why}" if why is not None else f"no such table when cut {self.number} was made",
-            hint="a table that was added later is in later cuts",
+            observed=f"it stood still: {why}" if why is not None else f"the sync had no such table when cut {self.number} was made",
+            hint="a table that the sync took up later is in later cuts",
         )
 
 

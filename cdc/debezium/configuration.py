@@ -133,7 +133,12 @@ def parse_properties(text: str, where: str) -> dict[str, str]:
         name, separator, value = fits.groups() if fits is not None else ("", "", "")
         if not separator or not name:
             raise InvalidArgument(
-                "this is no property", operation="capture", object=where, expected="name=value", observed=line.split("=")[0][:80]
+                "this is no property",
+                operation="capture",
+                object=where,
+                expected="name=value",
+                observed=line.split("=")[0][:80],
+                hint='of a Kafka Connect JSON file write what its "config" says, a line each' if line[0] == "{" else None,
             )
         found[name] = re.sub(r"\\(.)", r"\1", value)
     return found

@@ -141,10 +141,12 @@ def _export(found: AtCut, table: str, file: Path) -> int:
 
     dataset = found.delta_table(table).to_pyarrow_dataset()
     rows = 0
-    with pq.ParquetWriter(file, dataset.schema) as writer:
+    part = file.with_name(f".{file.name}.part")  # a process that is killed leaves nothing that looks whole
+    with pq.ParquetWriter(part, dataset.schema) as writer:
         for batch in dataset.to_batches():
             writer.write_batch(batch)
             rows += batch.num_rows
+    part.replace(file)
     return rows
 
 

@@ -52,6 +52,11 @@ def test_what_only_the_capture_may_set(tmp_path: Path) -> None:
     assert _configured(tmp_path, text)["object"] == "snapshot.mode, transforms.x.type"
 
 
+def test_a_configuration_of_kafka_connect_s() -> None:
+    with pytest.raises(InvalidArgument, match="Kafka Connect JSON"):
+        configuration.parse_properties('{\n"config": {}}', "shop.json")
+
+
 def test_properties_as_java_writes_them() -> None:
     text = "# a remark\n\n a.b = c = d \n! another\nlist=one,\\\n   two\ncolon: yes\nback=a\\\\b\n"
     assert configuration.parse_properties(text, "x") == {"a.b": "c = d", "list": "one,two", "colon": "yes", "back": "a\\b"}
