@@ -107,7 +107,7 @@ REPEATING_MUTANTS: Mapping[str, ReceivingMutant] = {
     "inherited": ReceivingMutant(
         guard="a new owner knows the receives that it found messages out to",
         patch=attribute(receive_processor, "attempts_out", lambda _: always(set())),
-        seeds=(4,),
+        seeds=(19,),
     ),
     "asked": ReceivingMutant(
         guard="a consumer knows the queues that it asked for a receive",
