@@ -142,7 +142,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         self.inherited = attempts_out(keeper.cell)
         """The attempt ids, as hashes, to which messages were out when the queue was taken."""
         self._unwinding: dict[asyncio.Future[None], int] = {}
-        """Receives under way, and what comes back of them, with the attempt id of each."""
+        """Receives under way, with the attempt id of each."""
 
     def _new_schedule(self, cell: QueueCell) -> ReceiveSchedule:
         return ReceiveSchedule(
@@ -172,7 +172,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
 
     def ask(self, most: int, invisible_ms: int, receive: Receive | None = None) -> asyncio.Future[list[MessageView]]:
         """Ask for up to ``most`` messages, given once it is durable that they are out, to ``receive`` if that has a name. If the future is
-        cancelled too late, they come back at once.
+        cancelled too late, `give_back` says what becomes of them.
         """
         loop = asyncio.get_running_loop()
         asked = _PendingReceive(most, invisible_ms, receive, loop.create_future(), loop.create_future())
@@ -185,7 +185,7 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return asked.given
 
     async def unwound(self, attempt: int) -> None:
-        """Wait until nothing is given to receives of this attempt id that were cancelled, and what they were given came back."""
+        """Wait until nothing is given any more to receives of this attempt id that were cancelled."""
         while pending := [over for over, of in self._unwinding.items() if of == attempt]:
             await asyncio.wait(pending)
 
@@ -207,13 +207,17 @@ class ReceiveProcessor(QueueProcessor[ReceiveSchedule]):
         return settling.done
 
     def give_back(self, messages: Sequence[MessageView], receive: Receive | None = None) -> None:
-        """Make messages visible again that were handed out to nobody, by this receive."""
+        """Make messages visible again that were handed out to nobody, by this receive.
+
+        Those of a receive with an attempt id stay out to it until they are due: it may be repeated, and another member may have given them again.
+        """
         self._around.in_flight.end(message.receipt_handle for message in messages)
+        if receive is not None and receive.attempt:
+            return
         for message in messages:
             handle = ReceiptHandle.decode(message.receipt_handle)
             settling = _Settling(partial(returned, handle=handle), handles=(handle,))
             settling.done.add_done_callback(_heard)
-            self._unwind(settling.done, receive)
             self._settling.append(settling)
         if self.ended.is_set():
             self._forsake((), self._settling)  # they come back when they are due

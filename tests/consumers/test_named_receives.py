@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -167,7 +168,7 @@ def test_after_a_reset_nothing_of_before_is_given_again(order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_a_cancelled_receive_was_being_given_is_not_given_to_its_repetition(order: str) -> None:
+def test_the_repetition_of_a_cancelled_receive_is_given_its_messages(order: str) -> None:
     """Whenever it is cancelled: before its write, while that is under way, or after."""
     scene = Scene()
 
@@ -195,6 +196,35 @@ def test_what_a_cancelled_receive_was_being_given_is_not_given_to_its_repetition
             await one.run(consumer.change_invisible_duration(again[0], NOTHING))
             if order == "CONCURRENT":
                 await one.run(consumer.change_invisible_duration(again[1], NOTHING))
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_repetition_of_a_cancelled_receive_is_given_nothing_beside_what_that_was_given(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order=order, max_attempts=None)
+        await one.send("a1", "b1", "c1")
+        await scene.let_pass(2)
+        consumer = one.consumer
+
+        async def cancelled_and_repeated(after_ms: int) -> None:
+            receive = partial(consumer.receive, 1, THIRTY, NOTHING, attempt_id=f"x{after_ms}")
+            first = asyncio.ensure_future(receive())
+            await scene.let_pass(after_ms / 1000)
+            first.cancel()
+            with suppress(asyncio.CancelledError):
+                await first
+            again = await receive()
+            assert len(again) == 1
+            assert bodies(await receive()) == bodies(again)
+            await consumer.change_invisible_duration(again[0], NOTHING)
+
+        for after_ms in range(20):
+            await one.run(cancelled_and_repeated(after_ms))
 
     scene.play(script)
 

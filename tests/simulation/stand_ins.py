@@ -166,7 +166,7 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "unwound": (
             "tests/consumers/test_named_receives.py",
-            "test_what_a_cancelled_receive_was_being_given_is_not_given_to_its_repetition",
+            "test_the_repetition_of_a_cancelled_receive_is_given_nothing_beside_what_that_was_given",
         ),
         "read": ("tests/consumers/test_named_receives.py", "test_what_was_acknowledged_beside_the_owner_is_not_given_again"),
         "due": ("tests/consumers/test_named_receives.py", "test_what_is_due_is_not_given_again_though_its_owner_sleeps"),
