@@ -32,9 +32,16 @@ def say(text: str) -> None:
 
 
 def write_text(text: str) -> None:
-    """Write text to standard output as it is."""
+    """Write text to standard output as it is, all of it."""
     with writing_output():
-        click.echo(text, nl=False)
+        raw = getattr(sys.stdout, "buffer", None)
+        if not isinstance(raw, io.RawIOBase):
+            click.echo(text, nl=False)
+            return
+        # PYTHONUNBUFFERED, as images for containers set it: of what a full pipe does not take at once Python would drop the rest.
+        left = memoryview(text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
+        while left:
+            left = left[raw.write(left) or 0 :]
 
 
 def program() -> str:

@@ -39,10 +39,9 @@ def lake(tmp_path: Path) -> Path:
 def start(lake: Path) -> Iterator[Start]:
     """Start `penstock` with arguments, all three streams piped."""
     started: list[subprocess.Popen[bytes]] = []
-    environment = {**os.environ, "PENSTOCK_LAKE": str(lake)}
 
     def call(*args: str, program: str = PROGRAM) -> subprocess.Popen[bytes]:
-        pipe = subprocess.PIPE
+        pipe, environment = subprocess.PIPE, {**os.environ, "PENSTOCK_LAKE": str(lake)}
         command = [sys.executable, "-c", program, *args]
         started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment))
         return started[-1]
@@ -168,7 +167,12 @@ def test_an_export_that_is_stopped_leaves_the_file_that_was_there(start: Start, 
     assert not list(tmp_path.glob(".out*"))
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(start: Start, lake: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_seen_enough_is_no_error(
+    start: Start, lake: Path, monkeypatch: pytest.MonkeyPatch, unbuffered: str
+) -> None:
+    """Also where Python writes without a buffer, and the pipe has taken a part of what is written."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     lines = b"".join(b'{"n": %d, "text": "%s"}\n' % (n, b"x" * 200) for n in range(2000))
     out, err = start("produce", "orders").communicate(lines, timeout=TIMEOUT_S)
     assert (out.startswith(b"2,000 messages"), err) == (True, b"")
