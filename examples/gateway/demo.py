@@ -268,6 +268,14 @@ class Demo:
             told = True
             time.sleep(1)
 
+    def shared(self) -> None:
+        """Wait until queues are a gateway's, too: a worker that has all of them would leave nothing to the one that comes through a gateway."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while len({one.owner for one in self.lake.describe_group(self.name).queues} - {""}) < 2:
+            if time.monotonic() > deadline_s:
+                raise DemoFailedError("the two workers do not share the group's queues")
+            time.sleep(0.2)
+
     def route(self, endpoints: str) -> list[str]:
         """The gateways that clients of the topic are told, the first one first."""
         request = pb.QueryRouteRequest(topic=pb.Resource(name=self.name), endpoints=pb.Endpoints())
@@ -287,6 +295,7 @@ class Demo:
         workers = self.workers(endpoints)
         for worker in workers:
             self.awaited(worker, "at work")
+        self.shared()
         self.say("✓", "two workers share a consumer group: one with RocketMQ's SDK for Python, one of Penstock's own")
         shop = self.shop(endpoints)
         self.awaited(shop, "the shop is open")
