@@ -21,8 +21,8 @@ JARS := $(PENSTOCK_CACHE)/stamps/jars-$(JARS_KEY)
 # An archive of classes is one environment's own: the JVM compares the paths of the JARs.
 CLASSES := $(VENV)/.classes
 
-# One more than there are cores: many tests wait for servers, processes or Spark.
-WORKERS ?= $(shell expr $$(nproc 2> /dev/null || sysctl -n hw.ncpu) + 1)
+# Two more than there are cores: many tests wait for servers, processes or Spark, and the cores were idle for two fifths of the time.
+WORKERS ?= $(shell expr $$(nproc 2> /dev/null || sysctl -n hw.ncpu) + 2)
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK := not slow and not spark and not s3 and not versitygw and not dynamodb and not dynoxide and not postgres and not mariadb and not mongodb and not processes and not simulation
 

@@ -135,7 +135,8 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
 
         They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable
         before this returns. Both durations are a `timedelta` or a number of seconds. ``message.delivery_attempt`` counts how often a message
-        was handed out. Several receives may wait at once. A cancelled receive gives back the messages it was just being given.
+        was handed out. Several receives may wait at once. A cancelled receive gives back the messages it was just being given, unless it has an
+        attempt id: they stay out to that.
 
         ``attempt_id`` makes a receive repeatable: draw one for each receive, and state it again if its answer was lost. As long as messages
         are out to it, the receive gives just these again, with the same handles and delivery attempts, however many they are. That counts as
