@@ -67,7 +67,15 @@ class MariaDBServer:
         """A connection of the superuser, whose statements are committed at once."""
         import pymysql  # all tests look for a server, few use one
 
-        return pymysql.connect(unix_socket=str(self._socket), user="root", autocommit=True, charset="utf8mb4", **options)
+        connection = pymysql.connect(user="root", autocommit=True, charset="utf8mb4", defer_connect=True, **options)
+        channel = socket.socket(socket.AF_UNIX)
+        try:
+            channel.connect(str(self._socket))
+        except OSError as error:  # pymysql's own attempt would leave its socket open
+            channel.close()
+            raise pymysql.err.OperationalError(2003, f"{self.kind} does not answer: {error}") from error
+        connection.connect(channel)
+        return connection
 
     @property
     def _socket(self) -> Path:
