@@ -172,9 +172,9 @@ class EngineCapture(SourceCapture):
         self._reached("place known")
         self._states.add_history(0, history.read_bytes())
         self._reached("history durable")
-        there = state.renewed or max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
         wanted = () if self._options.snapshot == "never" else tuple(tables)
-        state = replace(state, offset=said(offset), history=1, pending=wanted, emptied=wanted if there else (), chunk=None)
+        emptied = wanted if self._may_have_rows(state) else ()
+        state = replace(state, offset=said(offset), history=1, pending=wanted, emptied=emptied, chunk=None)
         self._states.save(state)
         self._reached("begun")
         return state

@@ -254,6 +254,10 @@ class SourceCapture(ABC):
                 raise
         return state
 
+    def _may_have_rows(self, state: EngineState) -> bool:
+        """Whether the topic may have rows of an earlier beginning, which are to go before tables are read."""
+        return state.renewed or max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
+
     def _check_alone(self, server: str) -> None:
         """Raise `InvalidArgument` where another capture sends the changes of the same tables: all would be there twice."""
         for key, other in self._states.others().items():

@@ -97,11 +97,11 @@ class MongoCapture(SourceCapture):
                 expected="a collection that is there",
             )
         self._reached("place known")
-        there = state.renewed or max(self._producer.last_sequence, self._rows_producer.last_sequence) >= 0
         known = tuple(dict.fromkeys((*state.known, *collections)))
         # Of those that went while nobody followed, the rows are to go too.
         pending = () if self._options.snapshot == "never" else tuple(filter(self._wanted, known))
-        state = replace(state, offset=place.text, pending=pending, emptied=pending if there else (), chunk=None, known=known)
+        emptied = pending if self._may_have_rows(state) else ()
+        state = replace(state, offset=place.text, pending=pending, emptied=emptied, chunk=None, known=known)
         self._states.save(state)
         self._reached("begun")
         return state

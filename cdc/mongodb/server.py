@@ -132,10 +132,10 @@ class MongoServer:
                 return
             if isinstance(after, MaxKey):
                 return
-            behind = told_apart_by(after)
             last = self._db[collection].find({"_id": MaxKey()}, session=session)  # which `min` leaves out
-            for document in itertools.chain(found.min([("_id", after)]), last):
-                if told_apart_by(document["_id"]) != behind:
+            for number, document in enumerate(itertools.chain(found.min([("_id", after)]), last)):
+                # Ids are unique, so only the first may be that one.
+                if number or told_apart_by(document["_id"]) != told_apart_by(after):
                     yield document
 
     def lookup(self, collection: str, ids: Sequence[Any], *, since: ClusterTime) -> list[dict[str, Any]]:

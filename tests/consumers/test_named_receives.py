@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -38,6 +38,15 @@ async def receive(
 async def deliveries(member: Member, holder: str = "client") -> list[Delivered]:
     found: list[Delivered] = await member.run(member.consumer.deliveries(holder))
     return found
+
+
+async def cancelled(scene: Scene, receiving: Coroutine[Any, Any, list[MessageView]], after_ms: int) -> None:
+    """A receive that is cancelled after so long."""
+    first = asyncio.ensure_future(receiving)
+    await scene.let_pass(after_ms / 1000)
+    first.cancel()
+    with suppress(asyncio.CancelledError):
+        await first
 
 
 def handles(messages: Iterable[MessageView]) -> list[tuple[str, int, str]]:
@@ -180,11 +189,7 @@ def test_the_repetition_of_a_cancelled_receive_is_given_its_messages(order: str)
         consumer = one.consumer
 
         async def cancelled_and_repeated(after_ms: int) -> list[MessageView]:
-            first = asyncio.ensure_future(consumer.receive(2, THIRTY, NOTHING, attempt_id="x"))
-            await scene.let_pass(after_ms / 1000)
-            first.cancel()
-            with suppress(asyncio.CancelledError):
-                await first
+            await cancelled(scene, consumer.receive(2, THIRTY, NOTHING, attempt_id="x"), after_ms)
             return await consumer.receive(2, THIRTY, timedelta(seconds=5), attempt_id="x")
 
         delivered = 0
@@ -213,11 +218,7 @@ def test_the_repetition_of_a_cancelled_receive_is_given_nothing_beside_what_that
 
         async def cancelled_and_repeated(after_ms: int) -> None:
             receive = partial(consumer.receive, 1, THIRTY, NOTHING, attempt_id=f"x{after_ms}")
-            first = asyncio.ensure_future(receive())
-            await scene.let_pass(after_ms / 1000)
-            first.cancel()
-            with suppress(asyncio.CancelledError):
-                await first
+            await cancelled(scene, receive(), after_ms)
             again = await receive()
             assert len(again) == 1
             assert bodies(await receive()) == bodies(again)
