@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ...log.errors import ClosedError, PenstockError, RetryError, UnknownOutcome, unforeseen
-from ...log.runtime.backoff import Backoff, pause
+from ...log.runtime.backoff import Backoff, pause, wait_for
 from ...log.runtime.runtime import Runtime
 from ..cells.cells import Cells
 from ..cells.document import Codec, Document
@@ -18,7 +18,8 @@ from ..cells.keys import players_key, role_key
 from ..groups.codec import decode_group, encode_group
 from ..groups.record import ALL, GroupRecord, GroupSettings
 from ..queues.cell import QueueCell
-from ..queues.keeper import OwnershipLost, QueueKeeper
+from ..queues.codec import decode_cell
+from ..queues.keeper import OwnershipLost, QueueKeeper, take
 from ..workers.watch import Watch
 from ..workers.worker import LeaseLost, Member, Worker
 from .balance import Queue
@@ -109,6 +110,43 @@ async def run_roles(
         else:
             with suppress(LeaseLost):  # it goes on as another member
                 await player.live(member, stop, lease_s=worker.lease_s)
+
+
+async def stand_in(
+    cells: Cells,
+    worker: Worker,
+    part: Part,
+    topic: str,
+    stop: asyncio.Event,
+    *,
+    for_s: float,
+    report: Report = lambda topic, error: None,
+) -> None:
+    """Play a role for a topic that no player has yet, for so long or until ``stop`` is set. Then leave it to the players.
+
+    Nothing is played where a player has the topic. One that comes meanwhile waits for the end, as for any owner that lives. Raises
+    `LeaseLost` when the member ended, and what the table raises.
+    """
+    key = role_key(topic, part.role)
+    found = await cells.read(key)
+    if found is not None and decode_cell(found.data, where=key).owner:
+        return
+    member = await worker.join("", ())
+    try:
+        if (keeper := await take(cells, member, key, begin=QueueCell(), found=found)) is None:
+            return
+        playing = _Playing(topic, keeper, part.play, report, after=None)
+        try:
+            await wait_for(for_s, stop, member.ended)
+            if member.ended.is_set():
+                keeper.lose()
+            await playing.end()
+        finally:
+            playing.break_off()
+        if member.ended.is_set():
+            raise LeaseLost("the member is over", operation="stand in", object=topic) from member.error
+    finally:
+        await member.leave()
 
 
 class _Player:

@@ -19,7 +19,7 @@ from ...log.errors import (
 from ...log.lake import Lake
 from ...log.produce.delays import QUEUE
 from ...log.read.reader import Reader
-from ...log.runtime.backoff import Backoff
+from ...log.runtime.backoff import Backoff, wait_for
 from ...log.stores.protocol import ObjectMissing
 from ...log.topic.topics import Topic
 from ..cells.cells import CellChanged, Cells
@@ -392,14 +392,3 @@ class Player:
     def _begin(self, work: Coroutine[Any, Any, Gathered | Spilled]) -> None:
         self._work, self._work_of = asyncio.ensure_future(work), self._cell.state
         self._work.add_done_callback(lambda _: self._following.wakeup.set())
-
-
-async def wait_for(seconds: float | None, *events: asyncio.Event) -> None:
-    """Wait ``seconds``, or until one of the events is set."""
-    waiting = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for one in waiting:
-            one.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)

@@ -7,18 +7,19 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 
-from ...log.errors import PenstockError, TopicDeleted, TopicNotFound
+from ...log.errors import PenstockError, PermissionDenied, TopicDeleted, TopicNotFound
 from ...log.lake import Lake
 from ...log.paths import is_timer_log, topic_of
+from ...log.runtime.backoff import Backoff, wait_for
 from ..cells.cells import Cells
 from ..coordination import Coordination
 from ..groups.record import GroupRecord
-from ..rebalance.roles import Part, Players, run_roles
+from ..rebalance.roles import Part, Players, run_roles, stand_in
 from .cell.cell import timer_cells
 from .options import TimerOptions
 from .play import play, play_once
-from .player import TimerStatistics, wait_for
-from .young_topics import YoungTopics
+from .player import TimerStatistics
+from .young_topics import YoungTopics, telling, young_s
 
 TIMERS = "timers"
 """The role's name."""
@@ -103,6 +104,29 @@ class Timers:
     def _hear(self, record: GroupRecord) -> None:
         for topic in self._young.heard(record):
             self._take_notice(topic)
+
+    async def stand_in(
+        self, coordination: Coordination, topic: str, made_ms: int, stop: asyncio.Event, *, on_error: OnError
+    ) -> None:
+        """Play a topic that was made a moment ago until its players know of it. For a process that sends to it and takes no part.
+
+        The players are told, too. Returns at once where one has the topic already. Raises `PermissionDenied`.
+        """
+        clock, backoff = self._lake.runtime.clock, Backoff(_PAUSE_S)
+        players = Players(coordination.cells, self._lake.runtime)
+        part = Part(role=TIMERS, topics=self.topics, play=self.play)
+        while not stop.is_set() and (left_s := young_s(made_ms, clock.wall_ms())) > 0:
+            try:
+                await coordination.claim()
+                await players.update(TIMERS, partial(telling, made_ms={topic: made_ms}, now_ms=clock.wall_ms()))
+                await stand_in(coordination.cells, coordination.worker, part, topic, stop, for_s=left_s, report=on_error)
+            except PermissionDenied:
+                raise
+            except PenstockError as error:
+                on_error(topic, error)
+                await wait_for(backoff.next_s(), stop)
+            else:
+                return
 
     async def play(self, topic: str, stop: asyncio.Event) -> None:
         """Deliver what is due until ``stop`` is set, or the topic was deleted. A deleted topic is to be played again, as it may have

@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 
 from ...log.errors import PenstockError
+from ...log.runtime.backoff import wait_for
 from ...log.runtime.runtime import Clock
 from ..groups.record import GroupRecord, Position
 from ..rebalance.roles import Players
-from .player import wait_for
 
 YOUNG_S = 120.0
 """The age at which a topic is known to every player: two listings have passed."""
@@ -26,7 +26,12 @@ _AGAIN_S = 5.0
 
 def is_young(made_ms: int, now_ms: int) -> bool:
     """Whether some players may not know of a topic that was made at this time."""
-    return now_ms - made_ms < 1000 * YOUNG_S
+    return young_s(made_ms, now_ms) > 0
+
+
+def young_s(made_ms: int, now_ms: int) -> float:
+    """For how many seconds more some players may not know of a topic that was made at this time."""
+    return YOUNG_S - (now_ms - made_ms) / 1000
 
 
 def told(record: GroupRecord, now_ms: int) -> dict[str, int]:

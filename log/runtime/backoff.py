@@ -40,6 +40,17 @@ async def until_answered(work: Callable[[], Awaitable[T]], clock: Clock, *, time
         await asyncio.sleep(backoff.next_s())
 
 
+async def wait_for(seconds: float | None, *events: asyncio.Event) -> None:
+    """Wait ``seconds``, or until one of the events is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
 async def pause(stop: asyncio.Event, seconds: float) -> None:
     """Wait ``seconds``, or until the event is set."""
     with suppress(TimeoutError):

@@ -132,7 +132,7 @@ class Lake(LogLake):
         """The timer log as `penstock.log.Lake.timer_log` gives it. Messages sent to the topic are delivered by this process, too."""
         found = await super().timer_log(name, writable=writable)
         if writable:
-            self._maintenance.timers.notice(name, found[0].record.created_ms)
+            self._maintenance.sends_to(name, found[0].record.created_ms)
         return found
 
     # --- Consumers --------------------------------------------------------------------------------------------------------------

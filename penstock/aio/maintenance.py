@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from penstock.coordinator import Part, Timers, Upkeep, run_roles
+from penstock.coordinator.timers.young_topics import is_young
 from penstock.coordinator.transactions.finisher import run_finisher
 from penstock.log import PenstockError, PermissionDenied
 
@@ -25,8 +26,33 @@ class Maintenance:
         self._lake = lake
         self._wanted = wanted
         self._stop = asyncio.Event()
-        self._running: asyncio.Task[object] | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._stands_in: dict[str, int] = {}
+        """The topics that this process stands in for, with the times when they were made."""
+        self._beside: set[asyncio.Task[None]] = set()
         self.timers = Timers(lake)
+
+    def sends_to(self, topic: str, made_ms: int) -> None:
+        """Take note of a topic of type DELAY to which this process sends. Without a part in maintenance it lets go that topic's first
+        messages all the same, until those who have one know of the topic.
+        """
+        self.timers.notice(topic, made_ms)
+        if not self._wanted and is_young(made_ms, self._lake.runtime.clock.wall_ms()) and self._stands_in.get(topic) != made_ms:
+            self._stands_in[topic] = made_ms
+            self._beside.add(task := asyncio.ensure_future(self._stand_in(topic, made_ms)))
+            task.add_done_callback(self._beside.discard)
+
+    async def _stand_in(self, topic: str, made_ms: int) -> None:
+        try:
+            await self.timers.stand_in(
+                self._lake.coordination,
+                topic,
+                made_ms,
+                self._stop,
+                on_error=lambda name, error: self._log_step(name, "timers", error),
+            )
+        except PenstockError as error:
+            self._log_step(topic, "timers", error)
 
     def take_part(self) -> None:
         """Begin, if maintenance is wanted. Calling it again does nothing."""
@@ -67,7 +93,8 @@ class Maintenance:
     async def end(self) -> None:
         """Stop the roles. Every step of theirs may be broken off."""
         self._stop.set()
-        if self._running is not None:
-            await asyncio.wait((self._running,), timeout=_ENDS_S)
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        if running := [*self._beside, *([] if self._running is None else [self._running])]:
+            await asyncio.wait(running, timeout=_ENDS_S)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)

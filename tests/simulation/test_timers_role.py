@@ -132,6 +132,64 @@ def test_a_topic_that_another_process_made_is_played_within_seconds(ends: bool) 
     kernel.run(work())
 
 
+@pytest.mark.parametrize("others", [False, True], ids=["the first timers of the lake", "beside others"])
+def test_who_sends_and_takes_no_part_lets_go_the_first_messages_until_the_players_know(others: bool) -> None:
+    """As a gateway beside a `maintain` does."""
+    kernel = Kernel("standing in", shuffle=False)
+
+    async def work() -> None:
+        playing, sending = kernel.process("player"), kernel.process("sender")
+        store = MemoryStore(clock=sending.clock)
+        async with (
+            aio.connect(store=store, runtime=playing.runtime) as player,
+            aio.connect(store=store, runtime=sending.runtime, maintenance=False) as sender,
+        ):
+            await player.create_topic("others", DELAYED if others else TopicSettings())
+            await player.producer("others")
+            await asyncio.sleep(75)  # it has just looked
+            await sender.create_topic("orders", DELAYED)
+            producer = await sender.producer("orders")
+            began_s = kernel.loop.now
+            for number, delay_s in enumerate((0.2, 5, YOUNG_S - 1, YOUNG_S, YOUNG_S + 1), start=1):
+                await producer.send(Message(b"%d" % number, delay=timedelta(seconds=delay_s)))
+            for number, delay_s in enumerate((0.2, 5, YOUNG_S - 1, YOUNG_S, YOUNG_S + 1), start=1):
+                assert len(await _come(player, number)) == number
+                assert kernel.loop.now - began_s < delay_s + 1
+            (member,) = (await Players(player.coordination.cells, player.runtime).get(TIMERS)).members
+            assert member.startswith(player.coordination.worker.id)
+
+    kernel.run(work())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what crashed is closed where it stood
+def test_who_stood_in_and_died_is_replaced() -> None:
+    kernel = Kernel("standing in and dying", shuffle=False)
+
+    async def work() -> None:
+        playing, sending = kernel.process("player"), kernel.process("sender")
+        store = MemoryStore(clock=playing.clock)
+
+        async def begin() -> None:
+            sender = aio.connect(store=store, runtime=sending.runtime, maintenance=False)
+            await sender.create_topic("orders", DELAYED)
+            producer = await sender.producer("orders")
+            for body, delay_s in ((b"first", 1), (b"later", 4)):
+                await producer.send(Message(body, delay=timedelta(seconds=delay_s)))
+            await _come(sender, 1, within_s=2)
+
+        async with aio.connect(store=store, runtime=playing.runtime) as player:
+            await player.create_topic("others", DELAYED)
+            await player.producer("others")
+            await asyncio.sleep(20)
+            await sending.run(begin())
+            sending.crash()
+            crashed_s = kernel.loop.now
+            assert await _come(player, 2) == [b"first", b"later"]
+            assert kernel.loop.now - crashed_s < LEASE_S * (1 + MARGIN) + 4
+
+    kernel.run(work())
+
+
 @pytest.mark.parametrize("gap_s", [0, 3])
 def test_a_topic_that_was_deleted_and_made_anew_is_played_at_once(gap_s: float) -> None:
     kernel = Kernel("made anew", shuffle=False)
