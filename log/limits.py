@@ -94,8 +94,6 @@ PATH_PART_BYTES_MAX = 255
 TOPIC_NAME_CHARS_MAX = 127
 PRODUCER_NAME_BYTES_MAX = 128
 QUEUES_MAX = 4096
-TAG_BYTES_MAX = 1024
-KEYS_MAX = 128
 MESSAGE_ID_CHARS_MAX = 128
 """The longest id that a sender may give its message."""
 DELAY_MAX = timedelta(days=3650)

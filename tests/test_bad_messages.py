@@ -70,7 +70,11 @@ BAD_MESSAGES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     (Message(b"x", keys={"a"}, message_group="g"), penstock.InvalidArgument, "keys must be a list of strings.*set"),  # type: ignore[arg-type]
     (Message(b"x", keys=[7], message_group="g"), penstock.InvalidArgument, "a key must be a string.*int"),  # type: ignore[list-item]
     (Message(b"x", keys=[""], message_group="g"), penstock.InvalidArgument, "a key must be visible characters"),
-    (Message(b"x", keys=["k"] * 129, message_group="g"), penstock.LimitExceeded, "the number of keys.*at most 128 keys.*129 keys"),
+    (
+        Message(b"x", keys=["k"] * 31, message_group="g"),
+        penstock.LimitExceeded,
+        "properties, tag and keys together.*at most 30 bytes.*31 bytes",
+    ),
     (Message(b"x", properties="a", message_group="g"), penstock.InvalidArgument, "properties must be a mapping"),  # type: ignore[arg-type]
     (Message(b"x", properties={"a": 1}, message_group="g"), penstock.InvalidArgument, "property 'a' must be a string.*int"),  # type: ignore[dict-item]
     (Message(b"x", properties={1: "a"}, message_group="g"), penstock.InvalidArgument, "a property's name must be a string"),  # type: ignore[dict-item]
@@ -155,10 +159,9 @@ BAD_TABLES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     (table(tag=["a", "b|c"]), penstock.InvalidArgument, r"a tag must not contain '\|'.*row 1"),
     (table(message_group=["g", "a\tb"]), penstock.InvalidArgument, "the message group must be visible characters.*row 1"),
     (table(tag=["a", ""]), penstock.InvalidArgument, "the tag must be visible characters.*row 1"),
-    (table(tag=["a", "x" * 1025]), penstock.LimitExceeded, "the tag is over 1024 bytes.*row 1"),
     (table(keys=[["a"], ["b", " "]]), penstock.InvalidArgument, "a key must be visible characters.*row 1"),
     (table(keys=[["a", None], ["b"]]), penstock.InvalidArgument, "a key must be visible characters.*row 0"),
-    (table(keys=[[], ["k"] * 129]), penstock.LimitExceeded, "more than 128 keys.*row 1"),
+    (table(keys=[[], ["k"] * 31]), penstock.LimitExceeded, "properties, tag and keys together are over 30 bytes.*row 1"),
     (table(keys=[["gone"], ["a"], ["\n"]], body=[b""] * 3, message_group=["g"] * 3).slice(1), penstock.InvalidArgument, "row 1"),
     (table(properties=pa.array([[], [("", "x")]], MAPS)), penstock.InvalidArgument, "a property's name must be visible.*row 1"),
     (table(properties=pa.array([[("a", "x\0")], []], MAPS)), penstock.InvalidArgument, "a property's value must be visible.*row 0"),
@@ -219,3 +222,18 @@ def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
         lake.create_topic("orders")
         with pytest.raises(penstock.InvalidArgument, match=said):
             lake.producer("orders", **options)
+
+
+def test_labels_may_take_all_of_their_room() -> None:
+    """As with RocketMQ: tag, keys and properties have one limit together, and none of each."""
+    tag, keys = "t" * 16384, [f"{number:04}" for number in range(4096)]
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", queues=1)
+        with lake.producer("orders") as producer:
+            producer.send(Message(b"1", tag=tag))
+            producer.send(Message(b"2", keys=keys))
+            producer.send_batch(pa.table({"body": [b"3", b"4"], "tag": [tag, None], "keys": [[], keys]})).result()
+            with pytest.raises(penstock.LimitExceeded, match=r"together.*at most 16384 bytes"):
+                producer.send(Message(b"x", tag=tag + "t"))
+        with lake.reader("orders") as reader:
+            assert [(one.tag, list(one.keys)) for one in reader.messages()] == [(tag, []), (None, keys)] * 2

@@ -48,7 +48,11 @@ class Refused(Exception):
 
 
 def status(code: pb.Code, message: str = "") -> pb.Status:
-    return pb.Status(code=code, message=message or pb.Code.Name(code))
+    """A status. Programs look for the name of a refused handle's code in its text, as RocketMQ's own suite does."""
+    name = pb.Code.Name(code)
+    if code == pb.INVALID_RECEIPT_HANDLE and name not in message:
+        message = f"{name}: {message}" if message else name
+    return pb.Status(code=code, message=message or name)
 
 
 def ok() -> pb.Status:

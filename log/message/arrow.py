@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InvalidArgument, LimitExceeded, MessageTypeMismatch, SequenceError
-from ..limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits, plain
+from ..limits import TopicLimits, plain
 from ..schema.stored import Flat
 from .message import NOTHING_SENT, RARE, SEND_SCHEMA, limit_hint
 from .message_type import MessageType
@@ -107,7 +107,11 @@ def _check_groups(groups: pa.DictionaryArray, topic_type: MessageType, limits: T
     if topic_type not in (MessageType.FIFO, MessageType.DELAY) and groups.null_count < len(groups):
         said = "the topic takes NORMAL messages, and this is a FIFO message: message_group is given"
         _refuse(pc.is_valid(groups), said, MessageTypeMismatch)
-    _check_texts("the message group", groups, limits.group_bytes, setting="group_bytes")
+    too_long = pc.greater(pc.binary_length(groups.dictionary), limits.group_bytes)
+    if (number := pc.index(too_long, True).as_py()) >= 0:
+        said = f"the message group is over {limits.group_bytes} bytes"
+        _refuse(pc.equal(groups.indices, number), said, LimitExceeded, setting="group_bytes")
+    _check_texts("the message group", groups)
 
 
 def _check_type(due: pa.ChunkedArray, topic_type: MessageType) -> None:
@@ -130,15 +134,11 @@ def check_delivery_times(due: pa.ChunkedArray, limit: timedelta, now_us: int) ->
 
 def _check_labels(table: pa.Table, limits: TopicLimits) -> None:
     tags = _distinct(table["tag"])
-    _check_texts("the tag", tags, TAG_BYTES_MAX)
+    _check_texts("the tag", tags)
     _refuse(pc.match_substring(table["tag"], "|"), "a tag must not contain '|', which separates tags in filters", InvalidArgument)
     keys, properties = table["keys"].combine_chunks(), table["properties"].combine_chunks()
-    for lists, count_max, what, setting in (
-        (keys, KEYS_MAX, "keys", None),
-        (properties, limits.properties, "properties", "properties"),
-    ):
-        too_many = pa.array(np.diff(np.asarray(lists.offsets)) > count_max)
-        _refuse(too_many, f"more than {count_max} {what}", LimitExceeded, setting=setting)
+    too_many = pa.array(np.diff(np.asarray(properties.offsets)) > limits.properties)
+    _refuse(too_many, f"more than {limits.properties} properties", LimitExceeded, setting="properties")
     _check_list("a key", keys, keys.values)
     _check_list("a property's name", properties, properties.keys)
     _check_list("a property's value", properties, properties.items, may_be_empty=True)
@@ -165,15 +165,10 @@ def _check_foreign(table: pa.Table, limits: TopicLimits) -> None:
     _refuse(pa.array(sizes > limits.properties_bytes), said, LimitExceeded, setting="properties_bytes")
 
 
-def _check_texts(what: str, column: pa.DictionaryArray, bytes_max: int, *, setting: str | None = None) -> None:
+def _check_texts(what: str, column: pa.DictionaryArray) -> None:
     """Check every distinct text once."""
-    texts = column.dictionary
-    for bad, message, error in (
-        (pc.greater(pc.binary_length(texts), bytes_max), f"{what} is over {bytes_max} bytes", LimitExceeded),
-        (_invisible(texts), f"{what} must be visible characters", InvalidArgument),
-    ):
-        if (number := pc.index(bad, True).as_py()) >= 0:
-            _refuse(pc.equal(column.indices, number), message, error, setting=setting if error is LimitExceeded else None)
+    if (number := pc.index(_invisible(column.dictionary), True).as_py()) >= 0:
+        _refuse(pc.equal(column.indices, number), f"{what} must be visible characters", InvalidArgument)
 
 
 def _check_list(what: str, lists: pa.Array, texts: pa.Array, *, may_be_empty: bool = False) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ..errors import CallError, InvalidArgument, LimitExceeded, MessageTypeMismatch
-from ..limits import KEYS_MAX, MESSAGE_ID_CHARS_MAX, TAG_BYTES_MAX, Duration, TopicLimits, named_tuple_text, plain
+from ..limits import MESSAGE_ID_CHARS_MAX, Duration, TopicLimits, named_tuple_text, plain
 from ..schema.class_values import value_of_class
 from ..schema.value_column import ValueColumn
 from ..schema.value_json import value_json
@@ -442,12 +442,10 @@ def _check_labels(tag: object, keys: Sequence[str], properties: Mapping[str, str
     size = 0
     if tag is not None:
         size = len(_text("the tag", tag))
-        _at_most("the tag", size, TAG_BYTES_MAX, "bytes")
         if "|" in str(tag):
             raise InvalidArgument("a tag must not contain '|', which separates tags in filters", operation="send", observed=tag)
     if isinstance(keys, str) or not isinstance(keys, Sequence):
         raise InvalidArgument("keys must be a list of strings", operation="send", observed=type(keys).__name__)
-    _at_most("the number of keys", len(keys), KEYS_MAX, "keys")
     size += sum(len(_text("a key", key)) for key in keys)
     if not isinstance(properties, Mapping):
         raise InvalidArgument(

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InvalidArgument, MessageTypeMismatch
-from ..limits import TAG_BYTES_MAX, TopicLimits
+from ..limits import TopicLimits
 from ..message.batch_rows import label_columns
 from ..message.message import NOTHING_SENT, SEND_SCHEMA, VALUE, Message
 from ..message.message_type import MessageType
@@ -175,7 +175,7 @@ def _label(value: pa.StructArray, ids: tuple[int, ...], schema: TopicSchema) -> 
 def _check_label(name: str, path: str, texts: pa.Array, rules: RowRules, bad: dict[int, BadValue]) -> None:
     """Note the rows whose field cannot be their message group or tag."""
     is_group = name == "message_group"
-    most = rules.limits.group_bytes if is_group else TAG_BYTES_MAX
+    most = rules.limits.group_bytes if is_group else rules.limits.properties_bytes
     what = "a message group" if is_group else "a tag"
     unfit = [
         (pc.greater(pc.binary_length(texts), most), f"{what} of at most {most} bytes"),

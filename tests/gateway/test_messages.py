@@ -138,6 +138,8 @@ def test_what_is_just_within_the_limits_is_taken() -> None:
     assert len(taken(sent(properties={f"p{n}": "" for n in range(128)})).properties) == 128
     assert taken(sent(properties={"p": "v" * 16383})).properties
     assert len(taken(sent(bytes(4 * 1024 * 1024))).body or b"") == 4 * 1024 * 1024
+    assert len(taken(sent(tag="t" * 16384)).tag or "") == 16384
+    assert len(taken(sent(keys=[f"order-{n}" for n in range(1_000)])).keys) == 1_000
 
 
 def test_a_delivery_time_too_far_ahead_is_refused() -> None:
