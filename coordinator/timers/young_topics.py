@@ -30,7 +30,7 @@ def is_young(made_ms: int, now_ms: int) -> bool:
 
 
 def young_s(made_ms: int, now_ms: int) -> float:
-    """For how many seconds more some players may not know of a topic that was made at this time."""
+    """The seconds that are left until every player knows of a topic that was made at this time."""
     return YOUNG_S - (now_ms - made_ms) / 1000
 
 
