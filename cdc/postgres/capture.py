@@ -29,6 +29,7 @@ from .positions import base_of, lsn_text, split
 from .snapshot import Snapshot
 from .state import CaptureState, StateStore, TypesStore
 from .stream import open_stream
+from .tables import own_rows
 from .typed import CatalogColumn, TypedEvents, evolved_fields
 from .values import Conversions
 
@@ -123,7 +124,7 @@ class Checked:
             )
         if self.slot is not None and self.slot.is_lost and options.snapshot != "again":
             raise slot_lost(options.slot, "wal_status = lost (see max_slot_wal_keep_size)")
-        self.tables = catalog.tables(options.tables or published or ())
+        self.tables = catalog.tables(options.tables or published or (), options.publication)
         if options.typed and len(self.tables) != 1:
             raise InvalidArgument(
                 "a typed topic has the changes of one table",
@@ -136,7 +137,7 @@ class Checked:
         self.has_publication = published is not None
         also = [name for name in published or () if name not in {table.qualified for table in self.tables}]
         if also:  # the stream tells of them whether they were named or not
-            self.tables += catalog.tables(also)
+            self.tables += catalog.tables(also, options.publication)
 
 
 class Capture:
@@ -394,11 +395,12 @@ class Capture:
 
     def _reread(self, table: Table, key: Row, places: Sequence[int]) -> Row | None:
         sql = load_psycopg().sql
-        query = sql.SQL("COPY (SELECT {} FROM {} WHERE ({}) = ({})) TO STDOUT").format(
+        query = sql.SQL("COPY (SELECT {} FROM {} WHERE ({}) = ({}) AND {}) TO STDOUT").format(
             sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in places),
             sql.Identifier(table.schema, table.name),
             sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in table.key),
             sql.SQL(", ").join(map(sql.Literal, key)),
+            own_rows(table.schema, table.name),
         )
         self._has_reread = True
         return self._catalog.copy_row(query)

@@ -11,6 +11,7 @@ from ...log.errors import InvalidArgument, NotSupported, PermissionDenied
 from .errors import load_psycopg, slot_lost, translated
 from .pgoutput import Column, Relation
 from .positions import lsn_of, lsn_text
+from .tables import LEAVES, OTHER_RELATION, TABLES, SourceTable, check_table, no_table, quoted, table_of, with_leaves
 from .typed import CatalogColumn
 from .values import PostgresType
 
@@ -22,37 +23,8 @@ if TYPE_CHECKING:
 VERSION_MIN = 130000
 SETTINGS = "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c timezone=UTC -c bytea_output=hex"
 """The settings that decide how values are written: the same for snapshots and for the stream."""
-_IDENTITIES = {"d": "DEFAULT", "i": "INDEX", "f": "FULL", "n": "NOTHING"}
-_SYSTEM = "('pg_catalog', 'information_schema', 'pg_toast')"
-
-_TABLES = f"""
-SELECT n.nspname, c.relname, c.relreplident::text, has_table_privilege(c.oid, 'SELECT'),
-    (SELECT array_agg(a.attname::text ORDER BY k.place)
-     FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place), pg_attribute a
-     WHERE i.indrelid = c.oid AND a.attrelid = c.oid AND a.attnum = k.number AND k.place <= i.indnkeyatts
-       AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END)
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
-  AND n.nspname NOT IN {_SYSTEM} AND n.nspname NOT LIKE 'pg\\_%'
-ORDER BY 1, 2
-"""  # noqa: S608 - of constants
-
-
-@dataclass(frozen=True, slots=True)
-class SourceTable:
-    """A table of the database."""
-
-    schema: str
-    name: str
-    identity: str
-    readable: bool
-    key: tuple[str, ...]
-    """The columns by which the table's changes name rows, in the index's order; with REPLICA IDENTITY FULL, the primary key. Empty: none."""
-
-    @property
-    def qualified(self) -> str:
-        """The name with its schema."""
-        return f"{self.schema}.{self.name}"
+_READING = f"{SETTINGS} -c row_security=off -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
+"""The settings of what reads: never fewer rows than there are, and to the end, whatever the role's settings say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +55,7 @@ class Catalog:
         psycopg = load_psycopg()
         with translated("connect", self.where):
             connection: Connection[Any] = psycopg.connect(
-                self._dsn, autocommit=True, options=SETTINGS, client_encoding="UTF8", application_name="penstock capture"
+                self._dsn, autocommit=True, options=_READING, client_encoding="UTF8", application_name="penstock capture"
             )
         return connection
 
@@ -180,21 +152,44 @@ class Catalog:
 
     # --- Tables -----------------------------------------------------------------------------------------------------------------
 
-    def tables(self, names: Sequence[str]) -> list[SourceTable]:
-        """The named tables (``schema.table``, or a table of `public`), or all. Raises unless each is there, readable, and has a key."""
+    def tables(self, names: Sequence[str], publication: str) -> list[SourceTable]:
+        """The named tables (``schema.table``, or a table of `public`), or all. Raises unless each is there, readable, and has a key that the
+        publication, if there is one, publishes.
+        """
         found = {table.qualified: table for table in self._all_tables()}
         if not names:
             if not found:
                 raise InvalidArgument("the database has no tables", operation="capture", object=self.where)
             chosen = list(found.values())
         else:
-            chosen = [self._named(name if "." in name else f"public.{name}", found) for name in dict.fromkeys(names)]
+            chosen = [self._named(name if "." in name else f"public.{name}", found, publication) for name in dict.fromkeys(names)]
+        if any(table.partitioned for table in chosen):
+            leaves = self.ask(LEAVES)
+            chosen = [with_leaves(table, leaves) for table in chosen]
+        [(user,)] = self.ask("SELECT current_user")
         for table in chosen:
-            check_table(table)
+            check_table(table, user)
+            self._check_columns(table, publication)
         return chosen
 
-    def _named(self, name: str, found: dict[str, SourceTable]) -> SourceTable:
+    def _check_columns(self, table: SourceTable, publication: str) -> None:
+        """Raise `InvalidArgument` where the publication leaves out a column of the key: nothing would tell the rows apart."""
+        names = self._published_columns(publication, table)[0]
+        if names is not None and (lacking := [name for name in table.key if name not in names]):
+            raise InvalidArgument(
+                "the publication leaves out columns of the table's key",
+                operation="capture",
+                object=table.qualified,
+                expected=", ".join(table.key),
+                observed=f"without {', '.join(lacking)}",
+                hint=f"ALTER PUBLICATION {quoted(publication)} DROP TABLE {table.quoted}; then ADD TABLE with these columns, too",
+            )
+
+    def _named(self, name: str, found: dict[str, SourceTable], publication: str) -> SourceTable:
         if name not in found:
+            others = self.ask(OTHER_RELATION, name)
+            if (error := no_table(name, others[0] if others else None, publication)) is not None:
+                raise error
             near = difflib.get_close_matches(name, found, n=1)
             raise InvalidArgument(
                 "there is no such table",
@@ -206,8 +201,7 @@ class Catalog:
         return found[name]
 
     def _all_tables(self) -> Iterable[SourceTable]:
-        for schema, name, identity, readable, key in self.ask(_TABLES):
-            yield SourceTable(schema, name, identity, readable, tuple(key or ()) if identity != "n" else ())
+        yield from map(table_of, self.ask(TABLES))
 
     def key_of(self, relation: Relation) -> tuple[str, ...]:
         """The key's columns of a relation of the stream."""
@@ -232,23 +226,29 @@ class Catalog:
 
     def columns(self, publication: str, table: SourceTable) -> tuple[list[Column], str | None]:
         """The columns of a table that a publication publishes, and the filter of its rows."""
+        names, where = self._published_columns(publication, table)
+        columns = self.ask(
+            "SELECT attname::text, atttypid::int8, atttypmod FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+            " AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
+            table.quoted,
+        )
+        found = [
+            Column(name, oid, name in table.key, modifier) for name, oid, modifier in columns if names is None or name in names
+        ]
+        return found, where
+
+    def _published_columns(self, publication: str, table: SourceTable) -> tuple[list[str] | None, str | None]:
+        """The columns of a table that a publication names, and the filter of its rows; None: all."""
         later = self._version() >= 150000
-        [(names, where)] = self.ask(
+        found = self.ask(
             f"SELECT {'attnames::text[], rowfilter' if later else 'NULL::text[], NULL::text'} FROM pg_publication_tables"  # noqa: S608
             " WHERE pubname = %s AND schemaname = %s AND tablename = %s",
             publication,
             table.schema,
             table.name,
         )
-        columns = self.ask(
-            "SELECT attname::text, atttypid::int8, atttypmod FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
-            " AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
-            f"{_quoted(table.schema)}.{_quoted(table.name)}",
-        )
-        found = [
-            Column(name, oid, name in table.key, modifier) for name, oid, modifier in columns if names is None or name in names
-        ]
-        return found, where
+        names, where = found[0] if found else (None, None)
+        return names, where
 
     def typed_columns(self, schema: str, table: str) -> list[CatalogColumn]:
         """The columns of a table with their types; empty when there is no such table any more."""
@@ -279,18 +279,19 @@ class Catalog:
                 operation="capture",
                 object=publication,
                 expected="insert, update, delete, truncate",
-                hint=f"ALTER PUBLICATION {_quoted(publication)} SET (publish = 'insert, update, delete, truncate')",
+                hint=f"ALTER PUBLICATION {quoted(publication)} SET (publish = 'insert, update, delete, truncate')",
             )
         tables = self.ask("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2", publication)
         return [f"{schema}.{table}" for schema, table in tables]
 
     def publish(self, publication: str, tables: Sequence[SourceTable], *, add: bool) -> None:
         """Create the publication of these tables, or add them to it. Raises `PermissionDenied` saying what its owner can do."""
-        listed = ", ".join(f"{_quoted(table.schema)}.{_quoted(table.name)}" for table in tables)
+        # A table's children are tables of their own: a key is not inherited, and the server refuses updates of published tables without one.
+        listed = ", ".join(f"ONLY {table.quoted}" for table in tables)
         statement = (
-            f"ALTER PUBLICATION {_quoted(publication)} ADD TABLE {listed}"
+            f"ALTER PUBLICATION {quoted(publication)} ADD TABLE {listed}"
             if add
-            else f"CREATE PUBLICATION {_quoted(publication)} FOR TABLE {listed} WITH (publish_via_partition_root = true)"
+            else f"CREATE PUBLICATION {quoted(publication)} FOR TABLE {listed} WITH (publish_via_partition_root = true)"
         )
         try:
             self.ask(statement.encode())
@@ -341,26 +342,6 @@ class Catalog:
         return oldest, following
 
 
-def check_table(table: SourceTable) -> None:
-    """Raise `InvalidArgument` or `PermissionDenied` unless the table's rows can be named and read."""
-    if not table.key:
-        raise InvalidArgument(
-            "the table has no key, so nothing tells its rows apart",
-            operation="capture",
-            object=table.qualified,
-            expected="a primary key, or REPLICA IDENTITY USING INDEX of a unique index",
-            observed=f"REPLICA IDENTITY {_IDENTITIES[table.identity]}",
-            hint="add one, or name the tables to capture: --table",
-        )
-    if not table.readable:
-        raise PermissionDenied(
-            "the user may not read the table",
-            operation="capture",
-            object=table.qualified,
-            hint=f"GRANT SELECT ON {_quoted(table.schema)}.{_quoted(table.name)} TO the user",
-        )
-
-
 def check_history(catalog: Catalog, slot: str, *, last_position: int, place_of: Callable[[int], int]) -> None:
     """Raise `SlotLost` when the topic has events of a time that this server has not reached: the server was set back."""
     current = catalog.current_lsn()
@@ -368,7 +349,3 @@ def check_history(catalog: Catalog, slot: str, *, last_position: int, place_of: 
         raise slot_lost(
             slot, f"the topic has changes up to {lsn_text(place_of(last_position))}, the server is at {lsn_text(current)}"
         )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

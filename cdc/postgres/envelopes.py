@@ -136,21 +136,25 @@ class Envelopes:
         self._reread = reread
         self._now_ms = now_ms
         self._tables: dict[int, Table] = {}
+        self._keyless: dict[int, InvalidArgument] = {}
+        """Relations that were told and have no key. Partitions are told too, though their changes come as their table's."""
         self._transaction = Begin(0, 0, 0)
 
     def relation(self, relation: Relation) -> None:
-        """Note that a table is like this from here on."""
+        """Note that a table is like this from here on. One without a key is an error once a change of it comes."""
         names = tuple(column.name for column in relation.columns)
         key = self._keys(relation)
         missing = [name for name in key if name not in names]
         if missing or not key:
-            raise InvalidArgument(
+            self._tables.pop(relation.oid, None)
+            self._keyless[relation.oid] = InvalidArgument(
                 "a captured table has lost its key",
                 object=f"{relation.schema}.{relation.table}",
                 expected="a primary key, or REPLICA IDENTITY USING INDEX",
                 observed=f"without {', '.join(missing)}" if missing else "none",
                 hint="give it a primary key again, or take it out of the publication",
             )
+            return
         table = self._tables[relation.oid] = self.table(relation.schema, relation.table, relation.columns, key)
         self._on_table(table)
 
@@ -172,20 +176,25 @@ class Envelopes:
         """The events of one change in the topic."""
         match change:
             case Insert(relation, row):
-                return [self._changed(self._tables[relation], "c", None, row, lsn, positions)]
+                return [self._changed(self._table(relation), "c", None, row, lsn, positions)]
             case Update():
                 return self._update(change, lsn, positions)
             case Delete(relation, key, old):
-                table = self._tables[relation]
+                table = self._table(relation)
                 return [self._removed(table, old or key or (), whole=old is not None, lsn=lsn, positions=positions)]
             case Truncate(relations):
-                return [self.truncated(self._tables[relation], lsn, positions.next()) for relation in relations]
+                return [self.truncated(self._table(relation), lsn, positions.next()) for relation in relations]
             case Text():
                 return []  # addressed to nobody in particular: no table is made of it
         raise AssertionError(f"no change: {change}")
 
+    def _table(self, relation: int) -> Table:
+        if (error := self._keyless.get(relation)) is not None and relation not in self._tables:
+            raise error
+        return self._tables[relation]
+
     def _update(self, update: Update, lsn: int, positions: Positions) -> list[Event]:
-        table, old, row = self._tables[update.relation], update.old, update.row
+        table, old, row = self._table(update.relation), update.old, update.row
         before = old or update.key
         if before is not None:  # it has what the new row leaves out: all of it, or a large key
             known = range(len(row)) if old is not None else table.key

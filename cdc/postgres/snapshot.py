@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...log.errors import LimitExceeded
 from ...log.produce.producer import Producer
-from .catalog import Catalog, SourceTable
+from .catalog import Catalog
 from .envelopes import Envelopes, Event
 from .errors import load_psycopg, translated
 from .outbox import Outbox, table_of
@@ -21,6 +21,7 @@ from .pgoutput import Begin
 from .positions import after as after_position
 from .positions import base_of, lsn_text
 from .state import CaptureState, Chunk, StateStore
+from .tables import SourceTable
 
 if TYPE_CHECKING:
     from psycopg.sql import Composed
@@ -130,8 +131,9 @@ def _query(table: SourceTable, columns: Sequence[str], after: Sequence[str] | No
     conditions = [sql.SQL("({})").format(sql.SQL(where))] if where is not None else []
     if after is not None:
         conditions.append(sql.SQL("({}) > ({})").format(key, sql.SQL(", ").join(map(sql.Literal, after))))
-    query: Composed = sql.SQL("COPY (SELECT {} FROM {} WHERE {} ORDER BY {}) TO STDOUT").format(
+    query: Composed = sql.SQL("COPY (SELECT {} FROM {}{} WHERE {} ORDER BY {}) TO STDOUT").format(
         sql.SQL(", ").join(map(sql.Identifier, columns)),
+        sql.SQL("" if table.partitioned else "ONLY "),  # the stream tells the rows of tables that inherit from it as theirs
         sql.Identifier(table.schema, table.name),
         sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("true"),
         key,

@@ -91,12 +91,14 @@ def test_a_row_without_its_key_is_damage(key: Any) -> None:
 
 
 @pytest.mark.parametrize(("keys", "said"), [(("id", "gone"), "without gone"), ((), "none")])
-def test_a_table_that_lost_its_key_is_named(keys: tuple[str, ...], said: str) -> None:
+def test_a_table_that_lost_its_key_is_named_once_a_change_of_it_comes(keys: tuple[str, ...], said: str) -> None:
+    """A partition is described too, and its changes come as its table's."""
     envelopes = Envelopes(
         Source("db", "slot"), Conversions(lambda oid: None), keys=lambda _: keys, reread=lambda *_: None, now_ms=lambda: 1
     )
+    envelopes.relation(Relation(1, "public", "t", "d", COLUMNS))
     with pytest.raises(InvalidArgument, match=r"lost its key.*public\.t") as raised:
-        envelopes.relation(Relation(1, "public", "t", "d", COLUMNS))
+        envelopes.events(Insert(1, ("1", "a", None)), 700, Positions())
     assert raised.value.observed == said
 
 

@@ -87,7 +87,7 @@ def test_who_may_not_read(database: Database, capture: Capturing, ann: str) -> N
     database.run("ALTER ROLE ann REPLICATION")
     said = capture.error(dsn=ann)
     assert said["message"] == "the user may not read the table"
-    assert said["hint"] == 'GRANT SELECT ON "public"."a" TO the user'
+    assert said["hint"] == 'GRANT USAGE ON SCHEMA "public" TO "ann"; GRANT SELECT ON "public"."a" TO "ann"'
 
 
 def test_who_may_not_publish(database: Database, capture: Capturing, ann: str) -> None:

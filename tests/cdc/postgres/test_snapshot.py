@@ -12,7 +12,7 @@ from typing import Any, Self
 import pytest
 
 from penstock.cdc.postgres import snapshot
-from penstock.cdc.postgres.catalog import SourceTable, check_history
+from penstock.cdc.postgres.catalog import check_history
 from penstock.cdc.postgres.envelopes import Envelopes, Source
 from penstock.cdc.postgres.errors import SlotLost
 from penstock.cdc.postgres.outbox import Outbox
@@ -20,6 +20,7 @@ from penstock.cdc.postgres.pgoutput import Column
 from penstock.cdc.postgres.positions import base_of
 from penstock.cdc.postgres.snapshot import Snapshot
 from penstock.cdc.postgres.state import CaptureState, Chunk
+from penstock.cdc.postgres.tables import SourceTable
 from penstock.cdc.postgres.values import Conversions
 from penstock.log.errors import LimitExceeded
 
