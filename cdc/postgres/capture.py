@@ -36,9 +36,12 @@ from .values import Conversions
 log = logging.getLogger("penstock.cdc.postgres")
 
 _LOOK_S = 0.1
+_TELL_WAITS_S = 10.0
 _ROOM_BYTES = 64 * 1024
 """What is written to the log before a later table is read: its rows get the positions of these bytes, some thousand millions."""
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.2, 5.0
+_VISIBLE_S = 10.0
+"""How long a transaction's changes are waited for that the log has and nobody can see yet, before the stream begins anew."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,6 +176,7 @@ class Capture:
         self._renewed = False
         self._answered_s = clock.monotonic_s()
         self._tell: Callable[[Progress], None] = lambda progress: None
+        self._stopped: Callable[[], bool] = lambda: False
         self._told = Progress(0, 0, 0, None, None)
 
     @property
@@ -196,7 +200,7 @@ class Capture:
         A database that goes away is waited for. Raises `SourceUnavailable` when it stays away, `SlotLost`, `SlotInUse`, `PermissionDenied`,
         `InvalidArgument`, and the errors of a producer whose lake does not answer.
         """
-        self._tell = tell
+        self._tell, self._stopped = tell, stopped
         pause_s = _PAUSE_FIRST_S
         self._answered_s = self._clock.monotonic_s()
         try:
@@ -254,6 +258,8 @@ class Capture:
         self._whole_from_lsn = None
         if missing and self._producer.last_sequence >= base_of(slot.confirmed_lsn):
             self._follow(stopped, until_lsn=self._catalog.logged_lsn(_ROOM_BYTES))
+        if missing:
+            self._await_transactions(stopped)
         if missing and not stopped():
             # The snapshot lies behind all that is in the topic: changes that the slot tells before that are left out when they come again.
             self._snapshot.read(state, missing, max(slot.confirmed_lsn, self._outbox.confirmed_lsn))
@@ -287,8 +293,6 @@ class Capture:
         if checked.unpublished:
             catalog.publish(options.publication, checked.unpublished, add=checked.has_publication)
             self._reached("published")
-        if checked.slot is not None and any(table.qualified not in state.done for table in checked.tables):
-            self._await_transactions(stopped)
         slot = checked.slot or catalog.create_slot(options.slot)
         self._reached("slot created")
         if options.snapshot == "never":
@@ -341,11 +345,14 @@ class Capture:
         check_history(self._catalog, self._options.slot, last_position=last, place_of=lambda position: split(position)[0])
 
     def _await_transactions(self, stopped: Callable[[], bool]) -> None:
-        """Wait for transactions under way: they may have changed a table before it was published. The stream does not tell those changes,
-        so the snapshot must.
+        """Wait until everything is visible that the stream has told, and that it does not tell since its tables were published later. The rows
+        that are read now must show both.
         """
-        _, following = self._catalog.running_transactions()
-        while not stopped() and self._catalog.running_transactions()[0] < following:
+        awaited, told_s = self._catalog.newest_transaction(), self._clock.monotonic_s()
+        while not stopped() and self._catalog.visible().oldest <= awaited:
+            if (now_s := self._clock.monotonic_s()) - told_s >= _TELL_WAITS_S:
+                told_s, writers = now_s, self._catalog.writers(awaited)
+                log.warning("tables are read once these transactions have ended: %s", "; ".join(writers[:10]))
             self._pause(_LOOK_S)
 
     # --- The topic's schema -----------------------------------------------------------------------------------------------------
@@ -393,14 +400,33 @@ class Capture:
         self._told = self.progress
         self._tell(self._told)
 
-    def _reread(self, table: Table, key: Row, places: Sequence[int]) -> Row | None:
+    def _reread(self, table: Table, key: Row, places: Sequence[int], transaction: int) -> Row | None:
+        """Values of a row as they are once a transaction is visible, or later; None when it is gone by then. Raises `SourceUnavailable`."""
         sql = load_psycopg().sql
-        query = sql.SQL("COPY (SELECT {} FROM {} WHERE ({}) = ({}) AND {}) TO STDOUT").format(
-            sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in places),
-            sql.Identifier(table.schema, table.name),
-            sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in table.key),
-            sql.SQL(", ").join(map(sql.Literal, key)),
-            own_rows(table.schema, table.name),
-        )
         self._has_reread = True
-        return self._catalog.copy_row(query)
+        pause_s, until_s = _PAUSE_FIRST_S / 100, self._clock.monotonic_s() + _VISIBLE_S
+        while True:
+            with self._catalog.reading(table.schema, table.name, table.oid) as found:
+                if found is None:
+                    return None
+                schema, name, visible = found
+                if visible.contains(transaction):
+                    return self._catalog.copy_row(
+                        sql.SQL("COPY (SELECT {} FROM {} WHERE ({}) = ({}) AND {}) TO STDOUT").format(
+                            sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in places),
+                            sql.Identifier(schema, name),
+                            sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in table.key),
+                            sql.SQL(", ").join(map(sql.Literal, key)),
+                            own_rows(schema, name),
+                        )
+                    )
+            if self._stopped() or self._clock.monotonic_s() >= until_s:
+                raise SourceUnavailable(
+                    "a transaction that the log has is not visible yet, and a row is to be read as it left it",
+                    operation="read again",
+                    object=table.qualified,
+                    expected=f"transaction {transaction} to end within {_VISIBLE_S:.0f} s",
+                    hint="does it wait for a synchronous standby? See wait_event in pg_stat_activity",
+                )
+            self._pause(pause_s)
+            pause_s = min(2 * pause_s, _LOOK_S)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from .positions import lsn_of, lsn_text
 from .tables import LEAVES, OTHER_RELATION, TABLES, SourceTable, check_table, no_table, quoted, table_of, with_leaves
 from .typed import CatalogColumn
 from .values import PostgresType
+from .visibility import Visible
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 VERSION_MIN = 130000
 SETTINGS = "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c timezone=UTC -c bytea_output=hex"
 """The settings that decide how values are written: the same for snapshots and for the stream."""
+_NAMES = "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s"
 _READING = f"{SETTINGS} -c row_security=off -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
 """The settings of what reads: never fewer rows than there are, and to the end, whatever the role's settings say."""
 
@@ -75,11 +78,11 @@ class Catalog:
         host = parts.get("host") or parts.get("hostaddr") or "localhost"
         return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"
 
-    def ask(self, query: QueryNoTemplate, *values: object) -> list[tuple[Any, ...]]:
+    def ask(self, query: QueryNoTemplate, *values: object, **named: object) -> list[tuple[Any, ...]]:
         """The rows of an answer. Raises the database's errors."""
         connection = self._connected()
         with translated("query", self.where):
-            cursor = connection.execute(query, values or None)
+            cursor = connection.execute(query, named or values or None)
             return cursor.fetchall() if cursor.description is not None else []
 
     def _connected(self) -> Connection[Any]:
@@ -90,15 +93,43 @@ class Catalog:
         return self._open
 
     def copy_row(self, query: Composed) -> tuple[str | None, ...] | None:
-        """The only row of a ``COPY … TO STDOUT``, as the stream writes values. None when there is none, or no such table or column any more."""
+        """The only row of a ``COPY … TO STDOUT`` amid a `reading`, as the stream writes values; None when there is none, or no such column any
+        more.
+        """
         errors = load_psycopg().errors
         with translated("read again", self.where):
             try:
                 with self._connected().cursor().copy(query) as copy:
                     rows = list(copy.rows())
-            except (errors.UndefinedTable, errors.UndefinedColumn):
+            except errors.UndefinedColumn:
                 return None
         return rows[0] if rows else None
+
+    @contextmanager
+    def reading(self, schema: str, name: str, oid: int = 0) -> Iterator[tuple[str, str, Visible] | None]:
+        """A transaction of this connection in which a table is read: its names now, and what is visible. None: there is no such table any more.
+
+        ``oid``: the table's own, by which it is found under whatever name it has now; 0: it is found by its name.
+        """
+        connection = self._connected()
+        try:
+            yield self._begun(connection, schema, name, oid)
+        finally:
+            if not connection.closed:
+                with translated("read the table", self.where):
+                    connection.execute("ROLLBACK")
+
+    def _begun(self, connection: Connection[Any], schema: str, name: str, oid: int) -> tuple[str, str, Visible] | None:
+        found = begin_reading(connection, schema, name)
+        if found is not None and oid in (0, found[0]):
+            return schema, name, found[1]
+        with translated("read the table", self.where):
+            connection.execute("ROLLBACK")
+        for schema_now, name_now in self.ask(_NAMES, oid):
+            found = begin_reading(connection, schema_now, name_now)
+            if found is not None and found[0] == oid:
+                return schema_now, name_now, found[1]
+        return None
 
     # --- Can it be captured? ----------------------------------------------------------------------------------------------------
 
@@ -334,12 +365,44 @@ class Catalog:
         """Drop the slot, if it is there."""
         self.ask("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", name)
 
-    def running_transactions(self) -> tuple[int, int]:
-        """The oldest transaction that is under way, and the one that comes next."""
-        [(oldest, following)] = self.ask(
-            "SELECT pg_snapshot_xmin(s)::text::int8, pg_snapshot_xmax(s)::text::int8 FROM pg_current_snapshot() s"
+    def newest_transaction(self) -> int:
+        """A number above those of all transactions that have begun to write."""
+        [(number,)] = self.ask("SELECT pg_current_xact_id()::text::int8")
+        return int(number)
+
+    def visible(self) -> Visible:
+        """What a reader sees now."""
+        [(text,)] = self.ask("SELECT pg_current_snapshot()::text")
+        return Visible.read(text)
+
+    def writers(self, before: int) -> list[str]:
+        """The sessions, and the prepared transactions, whose transactions are older than ``before`` and not visible yet, for people."""
+        rows = self.ask(
+            "SELECT format('%%s %%s, pid %%s, %%s', usename, coalesce(nullif(application_name, ''), '(unnamed)'), pid, coalesce(wait_event, state))"
+            " FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND age(backend_xid) >= age(%(before)s::text::xid)"
+            " UNION ALL SELECT format('prepared transaction %%L', gid) FROM pg_prepared_xacts WHERE age(transaction) >= age(%(before)s::text::xid)",
+            before=before % 2**32,
         )
-        return oldest, following
+        return [one for (one,) in rows]
+
+
+def begin_reading(connection: Connection[Any], schema: str, name: str) -> tuple[int, Visible] | None:
+    """Begin a transaction that reads a table, and tell the table's OID and what is visible; None when there is no such table.
+
+    The lock comes before the snapshot: to a snapshot of before, a table that was rewritten meanwhile is empty.
+    """
+    psycopg = load_psycopg()
+    named = f"{quoted(schema)}.{quoted(name)}"
+    with translated("read the table", named):
+        # This takes none of a read-write transaction's locks.
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            connection.execute(f"LOCK TABLE {named} IN ACCESS SHARE MODE".encode())
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return None
+        found = connection.execute("SELECT %s::regclass::oid::int8, pg_current_snapshot()::text", (named,)).fetchone()
+    assert found is not None, "a SELECT without FROM has one row"
+    return found[0], Visible.read(found[1])
 
 
 def check_history(catalog: Catalog, slot: str, *, last_position: int, place_of: Callable[[int], int]) -> None:

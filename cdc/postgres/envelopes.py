@@ -52,6 +52,7 @@ class Table:
     """The places of the key's columns, in the table's order, whatever the index's order is: the stream does not tell that."""
     types: str | None = None
     """The name of the object that has the columns' types, where there is one."""
+    oid: int = 0
 
     @property
     def qualified(self) -> str:
@@ -97,7 +98,7 @@ class Source:
     """The name of the capture: its slot."""
 
 
-Reread = Callable[[Table, Row, Sequence[int]], Row | None]
+Reread = Callable[[Table, Row, Sequence[int], int], Row | None]
 """The values that these columns (by place) of the row with this key have now; None when there is no such row."""
 
 
@@ -155,10 +156,10 @@ class Envelopes:
                 hint="give it a primary key again, or take it out of the publication",
             )
             return
-        table = self._tables[relation.oid] = self.table(relation.schema, relation.table, relation.columns, key)
+        table = self._tables[relation.oid] = self.table(relation.schema, relation.table, relation.columns, key, oid=relation.oid)
         self._on_table(table)
 
-    def table(self, schema: str, name: str, columns: Sequence[Column], key: Sequence[str]) -> Table:
+    def table(self, schema: str, name: str, columns: Sequence[Column], key: Sequence[str], *, oid: int = 0) -> Table:
         """A table with these columns. Their types are kept by then."""
         names, types = tuple(column.name for column in columns), None
         if self._keep_types is not None:
@@ -166,7 +167,7 @@ class Envelopes:
             self._keep_types(told := TableTypes(schema, name, known))
             types = told.name
         conversions = tuple(self._conversions.of(column.type_oid) for column in columns)
-        return Table(schema, name, names, conversions, tuple(sorted(names.index(name) for name in key)), types)
+        return Table(schema, name, names, conversions, tuple(sorted(names.index(name) for name in key)), types, oid)
 
     def begin(self, begin: Begin) -> None:
         """Note that a transaction begins."""
@@ -211,7 +212,7 @@ class Envelopes:
         They may be of a later time. Then the change that made them, or moved or removed the row, comes later in the stream too.
         """
         places = [place for place, value in enumerate(row) if value is UNCHANGED]
-        found = self._reread(table, table.key_of(row), places) if places else None
+        found = self._reread(table, table.key_of(row), places, self._transaction.transaction) if places else None
         if found is None:
             return row
         values = dict(zip(places, found, strict=True))

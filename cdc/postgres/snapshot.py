@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...log.errors import LimitExceeded
 from ...log.produce.producer import Producer
-from .catalog import Catalog
+from .catalog import Catalog, begin_reading
 from .envelopes import Envelopes, Event
 from .errors import load_psycopg, translated
 from .outbox import Outbox, table_of
@@ -106,9 +106,8 @@ class Snapshot:
         keys: list[tuple[str, ...]] = []
         size_bytes = 0
         connection = self._catalog.connect()
-        with connection, translated("read the table", table.qualified):
-            # This takes none of a read-write transaction's locks; the connection's end rolls back.
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with connection, translated("read the table", table.qualified):  # the connection's end rolls back
+            begin_reading(connection, table.schema, table.name)
             with connection.cursor().copy(_query(table, names, after, where)) as copy:
                 for row in copy.rows():
                     if position > limit:

@@ -20,7 +20,8 @@ COLUMNS = (Column("id", INT8, True), Column("big", 25, False), Column("photo", B
 def events(*changes: Any, reread: Row | None = None, table: str = "t", columns: Sequence[Column] = COLUMNS) -> list[Event]:
     asked: list[tuple[Row, tuple[int, ...]]] = []
 
-    def read(table: Table, key: Row, places: Sequence[int]) -> Row | None:
+    def read(table: Table, key: Row, places: Sequence[int], transaction: int) -> Row | None:
+        assert transaction == 7
         asked.append((key, tuple(places)))
         return reread
 

@@ -54,8 +54,12 @@ class Catalog:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def execute(self, query: str) -> None:
+    def execute(self, query: str, values: object = None) -> Self:
         self.queries.append(query)
+        return self
+
+    def fetchone(self) -> tuple[int, str]:
+        return 7, "10:10:"
 
     @contextmanager
     def copy(self, query: Any) -> Iterator[Self]:
