@@ -38,7 +38,8 @@ class Impatient(H11Protocol):
     def _is_one_too_many(self) -> bool:
         if len(self.connections) <= OF_ADDRESS_MAX or self.client is None:
             return False
-        return sum(one.client is not None and one.client[0] == self.client[0] for one in self.connections) > OF_ADDRESS_MAX
+        callers = [one.client for one in self.connections if isinstance(one, Impatient) and one.client is not None]
+        return sum(address == self.client[0] for address, _ in callers) > OF_ADDRESS_MAX
 
     def _wait(self) -> None:
         self._waiting = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)

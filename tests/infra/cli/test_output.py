@@ -16,7 +16,7 @@ def test_no_colours_go_into_a_pipe_where_python_has_no_buffer(monkeypatch: pytes
     """As with PYTHONUNBUFFERED, which images for containers set."""
     reading, writing = os.pipe()
     with os.fdopen(reading) as reader:
-        with io.TextIOWrapper(io.FileIO(writing, "w"), write_through=True) as unbuffered:  # type: ignore[type-var] # as Python makes it
+        with io.TextIOWrapper(io.FileIO(writing, "w"), write_through=True) as unbuffered:
             monkeypatch.setattr(sys, "stdout", unbuffered)
             output.say(click.style("all is well", bold=True))
             monkeypatch.undo()
