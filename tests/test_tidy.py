@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tree import AREAS, CONFIG, ROOT, absolute_imports, dotted, files, modules
+from tests.tree import AREAS, CONFIG, DOOR, ROOT, absolute_imports, dotted, files, modules
 
 LINES_MAX = 600
 # Longer ones, each with the reason why it is one thing.
@@ -250,6 +250,35 @@ def looks_at_types(tree: ast.Module) -> Iterator[int]:
             yield node.lineno
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from calls(node, "msgspec.json.Decoder")
+
+
+def test_delta_tables_are_read_in_one_place() -> None:
+    """Other ways of deltalake's show NULL in columns that are mapped."""
+    found = [
+        f"{path}:{line}" for path, tree in modules(*AREAS, DOOR) if path != "cdc/delta/reading.py" for line in reads_of_delta(tree)
+    ]
+    assert not found, "use cdc/delta/reading.py"
+
+
+def test_reads_of_delta_tables_are_found() -> None:
+    found = "DeltaTable(p)\ndeltalake.DeltaTable(p)\nx.to_pyarrow_table()\nx.delta().to_pyarrow_dataset(1)\nQueryBuilder()\nimport duckdb"
+    assert {*reads_of_delta(ast.parse(f"{found}\nfrom polars import scan_delta"))} == {*range(1, 8)}
+    assert not [*reads_of_delta(ast.parse("DeltaTable.forPath(s, p)\nfrom deltalake import DeltaTable\nwrite_deltalake()"))]
+
+
+READS_OF_DELTA = {"DeltaTable", "QueryBuilder", "to_pyarrow_table", "to_pyarrow_dataset", "load_cdf", "scan_delta", "read_delta"}
+
+
+def reads_of_delta(tree: ast.Module) -> Iterator[int]:
+    """The lines that read a Delta table by deltalake, or by something that may not know all of Delta."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(ast.Name(name) | ast.Attribute(attr=name)) if name in READS_OF_DELTA:
+                yield node.lineno
+            case ast.Import() if any(one.name.partition(".")[0] == "duckdb" for one in node.names):
+                yield node.lineno
+            case ast.ImportFrom() if any(one.name in READS_OF_DELTA - {"DeltaTable", "QueryBuilder"} for one in node.names):
+                yield node.lineno
 
 
 def test_bans_are_lifted_per_file_and_not_in_a_line() -> None:

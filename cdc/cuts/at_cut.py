@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...log.errors import MissingDependency, StoreUnavailable
 from ..delta.location import Location
 from ..delta.merging import Commit
+from ..delta.reading import open_table, plain_schema_of, rows_of
 from ..delta.tables import commits_of
 from .reading import Which, kept_cuts
 from .versions import Newest, TablesOfCut
@@ -17,6 +18,8 @@ from .versions import Newest, TablesOfCut
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
+
+_GONE = "not found"
 
 
 class ByDeltalake:
@@ -43,24 +46,28 @@ class ByDeltalake:
 
     def table(self, name: str, version: int | None = None) -> DeltaTable | None:
         """A version of a table, or the newest; None where it is not there. Raises `StoreUnavailable`."""
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
+        from deltalake.exceptions import DeltaError
 
         try:
-            return DeltaTable(self.path(name), version=version, storage_options=dict(self._into.options) or None)
-        except TableNotFoundError:
-            return None
+            return open_table(self._into.inside(name), version)
         except (DeltaError, OSError) as error:
             if version is not None and self.table(name) is not None:
                 return None  # the table is there, and its log has this version no more
-            observed = str(error).strip().partition("\n")[0][:300]
-            raise StoreUnavailable(
-                "the table cannot be read", operation="at_cut", object=self.path(name), observed=observed
-            ) from error
+            raise _unreadable(self.path(name), error) from error
 
     def files(self, name: str, version: int) -> Collection[str] | None:
-        table = self.table(name, version)
-        return None if table is None else {uri.rpartition("/")[2] for uri in table.file_uris()}
+        from deltalake.exceptions import DeltaError
+
+        if (table := self.table(name, version)) is None:
+            return None
+        try:
+            for _ in table.deletion_vectors():  # in files of their own, whose names deltalake does not tell
+                pass
+        except DeltaError as error:
+            if _GONE in str(error).lower():
+                return None
+            raise _unreadable(self.path(name), error) from error
+        return {uri.rpartition("/")[2] for uri in table.file_uris()}
 
     def commits(self, name: str) -> Iterable[Commit]:
         table = self.table(name)
@@ -71,14 +78,37 @@ class AtCut(TablesOfCut[ByDeltalake, "pa.Table"]):
     """The tables of a cut, by the names of their folders. Each is read when it is asked for."""
 
     def __getitem__(self, table: str) -> pa.Table:
-        """The rows of a table. Raises `TableNotInCut` or `CutTooOld`."""
-        return self.delta_table(table).to_pyarrow_table()
+        """The rows of a table. Raises `TableNotInCut`, `CutTooOld` or `StoreUnavailable`."""
+        return self.batches(table).read_all()
+
+    def batches(self, table: str) -> pa.RecordBatchReader:
+        """The rows of a table, some thousand at a time: for one that is larger than memory. Raises as the table itself does."""
+        import pyarrow as pa
+
+        found = self.delta_table(table)
+        schema = plain_schema_of(found)
+        return pa.RecordBatchReader.from_batches(schema, self._rows(found, schema))
 
     def delta_table(self, table: str) -> DeltaTable:
-        """The table as deltalake has it, at its version. Raises `TableNotInCut` or `CutTooOld`."""
+        """The table as deltalake has it, at its version. Raises `TableNotInCut` or `CutTooOld`.
+
+        Read it by deltalake's ``QueryBuilder``: its ``to_pyarrow_table`` and ``to_pandas`` show NULL in columns that Spark has mapped.
+        """
         found = self._tables.table(table, self.version(table))
         assert found is not None, "it was readable"
         return found
+
+    @staticmethod
+    def _rows(table: DeltaTable, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from rows_of(table, schema)
+        except Exception as error:  # the engine has no errors of its own
+            raise _unreadable(table.table_uri, error) from error
+
+
+def _unreadable(table: str, error: Exception) -> StoreUnavailable:
+    observed = str(error).strip().partition("\n")[0][:300]
+    return StoreUnavailable("the table cannot be read", operation="at_cut", object=table, observed=observed)
 
 
 def at_cut(into: str | os.PathLike[str], cut: Which = "latest", *, sync: str | None = None) -> AtCut:

@@ -31,7 +31,7 @@ class Tables(Protocol):
         ...
 
     def files(self, name: str, version: int) -> Collection[str] | None:
-        """The names of a version's files; None where the table's log has it no more."""
+        """The names of a version's files; None where the table's log has it no more, or what marks its deleted rows is not there."""
         ...
 
     def commits(self, name: str) -> Iterable[Commit]:

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..targets import decode_metadata
+from .location import Location
+from .reading import open_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,8 @@ class Freshness:
 
 def commits_of(url: str, storage_options: Mapping[str, str] | None = None) -> list[Commit]:
     """The commits of syncs to the target at ``url``, by deltalake; none where there is no table."""
-    from deltalake import DeltaTable
-
-    options = dict(storage_options) if storage_options else None
-    if not DeltaTable.is_deltatable(url, options):
-        return []
-    history = DeltaTable(url, storage_options=options).history()
+    table = open_table(Location(url, storage_options or {}))
+    history = () if table is None else table.history()
     written = [(commit["timestamp"], decode_metadata(commit.get("userMetadata"))) for commit in history]
     return [Commit(time_ms, found.progress.offsets) for time_ms, found in written if found is not None]
 

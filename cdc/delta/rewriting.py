@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..targets import APP_ID, Owner, Target, TargetRefused
+from .reading import query
 from .tables import MAPPING, properties_of
 
 if TYPE_CHECKING:
@@ -30,26 +30,8 @@ def check_rewritable(table: DeltaTable, path: str) -> None:
 
 def size_of(table: DeltaTable) -> tuple[int, int]:
     """The rows and the files of this version of a target."""
-    from deltalake import QueryBuilder
-
-    (counted,) = QueryBuilder().register("t", table).execute("select count(*) as n from t").read_all()["n"].to_pylist()
+    counted = sum(batch["n"][0].as_py() for batch in query(table, "select count(*) as n from t"))
     return counted, len(table.file_uris())
-
-
-def schema_of(table: DeltaTable) -> pa.Schema:
-    """The target's schema in Arrow's types."""
-    import pyarrow as pa
-
-    return pa.schema(table.schema().to_arrow())
-
-
-def rows_of(table: DeltaTable) -> Iterator[pa.RecordBatch]:
-    """All rows of this version of a target."""
-    import pyarrow as pa
-    from deltalake import QueryBuilder
-
-    for read in QueryBuilder().register("t", table).execute("select * from t"):
-        yield pa.record_batch(read)
 
 
 def rewrite(table: DeltaTable, rows: Path, schema: pa.Schema, owner: Owner, target: Target) -> bool:

@@ -21,6 +21,7 @@ from .compaction import FILES_MIN, NOTHING, Compacted, file_bytes
 from .location import Location
 from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, newest_of, one_line, removed_by, until_committed
 from .reach import Reach, reach_of, table_of
+from .reading import open_table, query, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,7 +146,6 @@ class DeltaTables:
         """The rows with these keys in a version of a target."""
         import pyarrow as pa
         import pyarrow.compute as pc
-        from deltalake import QueryBuilder
 
         wanted, found = set(keys), dict[Key, Old]()
         names = ", ".join([*(quoted(column.name) for column in target.columns), POSITION if self._guard else f"null as {POSITION}"])
@@ -153,9 +153,8 @@ class DeltaTables:
         fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
         schema = pa.schema([*fields, pa.field(POSITION, pa.int64())])
         near = " AND ".join(["true", *within(reach_of(listed, target.key))])
-        query = f"select {names} from t where {near}"  # noqa: S608 - names and values are quoted
-        for read in QueryBuilder().register("t", table).execute(query):
-            batch = pa.table(pa.record_batch(read)).cast(schema)
+        for read in query(table, f"select {names} from t where {near}"):  # noqa: S608 - names and values are quoted
+            batch = pa.table(read).cast(schema)
             alike = batch.filter(pc.is_in(batch.column(target.key_places[0]), listed.column(0)))
             for *row, position in zip(*(column.to_pylist() for column in alike.columns), strict=True):
                 key = tuple(row[place] for place in target.key_places)
@@ -268,13 +267,7 @@ class DeltaTables:
 
     def open(self, name: str) -> DeltaTable | None:
         """The newest version of a table; None where there is none."""
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
-
-        try:
-            return DeltaTable(self.path(name), storage_options=self._options)
-        except TableNotFoundError:
-            return None
+        return open_table(self._into.inside(name))
 
     def as_of_now(self, name: str) -> DeltaTable | None:
         """A target's table as it is now; None where there is none. Its log is not read anew if this object's merge is the newest commit."""
@@ -312,10 +305,8 @@ class DeltaTables:
 
 def found_in(table: DeltaTable) -> Found:
     """What a version of a table is."""
-    import pyarrow as pa
-
     columns, others = [], []
-    for one in pa.schema(table.schema().to_arrow()):
+    for one in schema_of(table):
         kind = _type_name(one.type)
         if kind is None or one.name.startswith("__"):
             others.append(one.name)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Literal
 from ...coordinator.lakes import OpenLake, lakes
 from ...log.errors import InvalidArgument, RetryError, TopicNotFound
 from ..delta.merging import until_committed
-from ..delta.rewriting import check_rewritable, rewrite, rows_of, schema_of, size_of
+from ..delta.reading import query, schema_of
+from ..delta.rewriting import check_rewritable, rewrite, size_of
 from ..delta.tables import DeltaTables, found_in
 from ..events.sources import Source, named_apart, united, wanted
 from ..events.types import Unfit
@@ -202,7 +203,7 @@ class _Retype:
         with TemporaryDirectory(prefix="penstock-retype-") as folder:
             rows = Path(folder, "rows.parquet")
             with pq.ParquetWriter(rows, conversion.schema, compression="zstd") as writer:
-                for batch in rows_of(table):
+                for batch in query(table):
                     converted = conversion.batch(batch)
                     if self._lease is not None:
                         writer.write_batch(converted)

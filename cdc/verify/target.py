@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...log.errors import InvalidArgument, MissingDependency, StoreUnavailable
 from ..delta.location import Location
+from ..delta.reading import open_table, query, schema_of
 from ..targets import decode_metadata
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ class DeltaRows:
     @property
     def schema(self) -> pa.Schema:
         """The schema of its columns."""
-        import pyarrow as pa
-
-        return pa.schema(self.table.schema().to_arrow())
+        return schema_of(self.table)
 
     def columns(self) -> Sequence[str]:
         """The names of its columns."""
@@ -39,18 +38,12 @@ class DeltaRows:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows; in a table with history, the current ones. Raises `StoreUnavailable` when a file of it cannot be read."""
-        import pyarrow as pa
-
         wanted = "*" if columns is None else ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name in columns)
-        query = f"select {wanted} from t"  # noqa: S608 - names are quoted
+        sql = f"select {wanted} from t"  # noqa: S608 - names are quoted
         if _CURRENT in self.schema.names:
-            query += f" where {_CURRENT}"
-        from deltalake import QueryBuilder
-
+            sql += f" where {_CURRENT}"
         try:
-            # deltalake's own engine: Arrow's datasets read through Python from threads that may outlive the interpreter.
-            for batch in QueryBuilder().register("t", self.table).execute(query):
-                yield pa.record_batch(batch)
+            yield from query(self.table, sql)
         except Exception as error:  # the engine has no errors of its own
             raise _unreadable(self.table.table_uri, error) from error
 
@@ -69,13 +62,8 @@ def find_target(location: Location, name: str) -> DeltaRows | None:
     Raises `MissingDependency` without deltalake, `StoreUnavailable` when it cannot be read.
     """
     with _reading(location.root):
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
-
-        try:
-            return DeltaRows(name, DeltaTable(location.root, storage_options=dict(location.options) or None))
-        except TableNotFoundError:
-            return None
+        table = open_table(location)
+        return None if table is None else DeltaRows(name, table)
 
 
 def open_target(location: Location, name: str) -> DeltaRows:

@@ -46,7 +46,7 @@ def at_cut(into: Path, which: int | Literal["latest"] = "latest") -> TablesAtCut
 def newest(into: Path) -> Rows | None:
     """The newest version of each table, one read after the other, as whoever knows no cuts reads them; None until all are there."""
     try:
-        return {name: _rows(name, deltalake.DeltaTable(into / name).to_pyarrow_table()) for name in TABLES}
+        return {name: _rows(name, _read(deltalake.DeltaTable(into / name))) for name in TABLES}
     except TableNotFoundError:
         return None
 
@@ -57,6 +57,11 @@ def events(lake: penstock.Lake) -> int:
         return 0
     with lake.reader(TOPIC) as reader:
         return sum(end for _, end in reader.offsets().values())
+
+
+def _read(table: deltalake.DeltaTable) -> pa.Table:
+    """All rows, by deltalake's own engine: its `to_pyarrow_table` shows NULL in columns whose names Spark has mapped."""
+    return pa.table(deltalake.QueryBuilder().register("t", table).execute("select * from t").read_all())
 
 
 def _rows(name: str, table: pa.Table) -> list[Row]:

@@ -139,11 +139,11 @@ def export(session: Session, into: str, folder: Path, cut: Any, tables: tuple[st
 def _export(found: AtCut, table: str, file: Path) -> int:
     import pyarrow.parquet as pq
 
-    dataset = found.delta_table(table).to_pyarrow_dataset()
+    batches = found.batches(table)
     rows = 0
     part = file.with_name(f".{file.name}.part")  # a process that is killed leaves nothing that looks whole
-    with pq.ParquetWriter(part, dataset.schema) as writer:
-        for batch in dataset.to_batches():
+    with pq.ParquetWriter(part, batches.schema) as writer:
+        for batch in batches:
             writer.write_batch(batch)
             rows += batch.num_rows
     part.replace(file)

@@ -1,4 +1,6 @@
-"""Reading a capture and its results, for the checks. Shares no code with the producer and the applier of the events."""
+"""Reading a capture and its results, for the checks. Shares no code with the producer and the applier of the events, but how Delta tables
+are read.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
+from ....cdc.delta import reading
+from ....cdc.delta.location import Location
 from ....log.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -84,28 +88,15 @@ def read_dumps(folder: Path) -> list[Dump]:
 
 
 def query_table(url: str, query: str, storage_options: Mapping[str, str] | None = None) -> pa.Table | None:
-    """The result of a query in the Delta table at ``url``, which it calls ``t``; read without Spark. None where there is no table.
-
-    deltalake's own engine is used. Its Arrow datasets read through Python from Arrow's threads, which may not end before the interpreter
-    does, and then crash the process.
-    """
-    import pyarrow as pa
-    from deltalake import DeltaTable, QueryBuilder
-
-    options = dict(storage_options) if storage_options else None
-    if not DeltaTable.is_deltatable(url, options):
-        return None
-    return pa.table(QueryBuilder().register("t", DeltaTable(url, storage_options=options)).execute(query))
+    """The result of a query in the Delta table at ``url``, which it calls ``t``; read without Spark. None where there is no table."""
+    table = reading.open_table(Location(url, storage_options or {}))
+    return None if table is None else reading.query(table, query).read_all()
 
 
 def column_types(url: str, storage_options: Mapping[str, str] | None = None) -> dict[str, str]:
     """The types of a Delta table's columns as Delta calls them, without the sync's own. An absent table has none."""
-    from deltalake import DeltaTable
-
-    options = dict(storage_options) if storage_options else None
-    if not DeltaTable.is_deltatable(url, options):
-        return {}
-    fields = DeltaTable(url, storage_options=options).schema().fields
+    table = reading.open_table(Location(url, storage_options or {}))
+    fields = () if table is None else table.schema().fields
     return {one.name: str(getattr(one.type, "type", one.type)) for one in fields if not one.name.startswith("__")}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import shutil
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import penstock
-from penstock import CutTooOld, InvalidArgument, NoCut, TableNotInCut
+from penstock import CutTooOld, InvalidArgument, NoCut, StoreUnavailable, TableNotInCut
 from penstock.cdc.cuts import segment
 from penstock.cdc.cuts.cut import Cut, TableVersion
 from penstock.cdc.cuts.log import CutLog, keys_of
@@ -28,6 +29,7 @@ from penstock.consumers.ranges.topic_view import TopicView
 from penstock.log.stores import open_store
 from penstock.spark import sync
 from tests.cdc.cuts.topics import TOPIC, Change, numbers, rows, shop, synced
+from tests.cdc.mapped import map_columns
 from tests.cdc.sync.losing import Loses
 
 
@@ -49,6 +51,53 @@ def test_a_cut_names_place_time_and_versions(tmp_path: Path) -> None:
     assert found.cut == cut
     assert {table: rows(found, table) for table in found} == {"a": {1: 10}, "b": {1: 20}}
     assert repr(found) == f"AtCut(1, postgres/penstock 0/{end:X}, 2 tables)"
+
+
+def test_tables_with_column_mapping_are_read_with_their_values(tmp_path: Path) -> None:
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 10), ("a", 2, 20))
+        synced(tmp_path)
+    map_columns(tmp_path / "into" / "a")
+    found = cut_of(tmp_path)
+    assert rows(found, "a") == {1: 10, 2: 20}
+    assert not any(field.metadata for field in found["a"].schema), "a copy of the rows is not mapped"
+    assert found.batches("a").read_all().equals(found["a"])
+
+
+def test_a_version_without_its_deletion_vectors_is_too_old(tmp_path: Path) -> None:
+    """VACUUM removes those that no newer version has, though the files of rows stay."""
+    with shop(tmp_path) as source:
+        for value in (10, 20):
+            source.send(("a", 1, value))
+            synced(tmp_path)
+    log = tmp_path / "into" / "a" / "_delta_log"
+    made, first, second = (log / f"{version:020}.json" for version in range(3))
+    features = ["deletionVectors"]
+    change(made, "protocol", minReaderVersion=3, minWriterVersion=7, readerFeatures=features, writerFeatures=features)
+    vector = {"storageType": "u", "pathOrInlineDv": "fY@wadMZyNJIIcCG+QWQ", "offset": 1, "sizeInBytes": 34, "cardinality": 1}
+    change(first, "add", deletionVector=vector)
+    change(second, "remove", deletionVector=vector)
+    assert rows(cut_of(tmp_path), "a") == {1: 20}
+    with pytest.raises(CutTooOld, match="cut 2 or later"):
+        cut_of(tmp_path, 1)["a"]
+
+
+def change(log: Path, action: str, **to: object) -> None:
+    """Change what an action of a commit says."""
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    log.write_text(
+        "\n".join(json.dumps({kind: {**one, **(to if kind == action else {})} for kind, one in each.items()}) for each in actions)
+    )
+
+
+def test_a_table_whose_file_has_gone_is_named(tmp_path: Path) -> None:
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 10))
+        synced(tmp_path)
+    for file in (tmp_path / "into" / "a").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(StoreUnavailable, match=r"the table cannot be read.*into/a"):
+        cut_of(tmp_path)["a"]
 
 
 def test_no_cut_amid_a_transaction_nor_where_nothing_tells_its_end(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from penstock.cdc.cuts.log import FOLDER, CutLog
 from penstock.infra.cli import main
 from penstock.log.stores import open_store
 from tests.cdc.cuts.topics import TOPIC, shop, synced
+from tests.cdc.mapped import map_columns
 
 
 def run(*words: str, code: int = 0) -> str:
@@ -89,6 +90,13 @@ def test_export(into: str, tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
     run("cuts", "export", into, str(tmp_path / "one"), "--table", "a", "--json")
     assert [file.name for file in (tmp_path / "one").iterdir()] == ["a.parquet"]
+
+
+def test_export_of_a_table_with_column_mapping(into: str, tmp_path: Path) -> None:
+    map_columns(Path(into, "b"))
+    run("cuts", "export", into, str(tmp_path / "day"), "--table", "b")
+    found = pq.read_table(tmp_path / "day" / "b.parquet").select(["id", "v"])
+    assert sorted(map(tuple, (row.values() for row in found.to_pylist()))) == [(0, 0), (1, 1), (2, 2)]
 
 
 @pytest.mark.processes

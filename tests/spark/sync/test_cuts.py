@@ -11,7 +11,7 @@ from delta.tables import DeltaTable as SparkTable
 import penstock
 from penstock import CutTooOld, TableNotInCut
 from penstock.spark import FramesAtCut, at_cut, sync
-from tests.cdc.cuts.topics import TOPIC, rows, shop
+from tests.cdc.cuts.topics import TOPIC, Change, rows, shop
 from tests.spark.sync.engines import BY_SPARK, IN_DRIVER
 
 if TYPE_CHECKING:
@@ -27,22 +27,26 @@ def read(found: FramesAtCut, table: str) -> dict[int, int]:
 
 def test_tables_at_cuts_that_spark_and_its_driver_have_made(spark: SparkSession, tmp_path: Path) -> None:
     into = tmp_path / "into"
+    asked = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
+    spark.sql(f"CREATE TABLE delta.`{into / 'm'}` (id BIGINT, v BIGINT) USING delta TBLPROPERTIES ({asked})")
     with shop(tmp_path) as source:
         for number, way in enumerate((BY_SPARK, IN_DRIVER, BY_SPARK)):
-            source.send(("a", 1, number), ("a", number + 10, 0), ("b", 1, number))
-            run = sync(spark, str(tmp_path / "lake"), TOPIC, into=into, cuts=True, **way)
+            kept: list[Change] = [("m", key, None if key < number else key) for key in range(4) if not number or key < number]
+            source.send(("a", 1, number), ("a", number + 10, 0), ("b", 1, number), *kept)
+            run = sync(spark, str(tmp_path / "lake"), TOPIC, into=into, cuts=True, adopt=True, **way)
             assert run.await_termination()
             assert run.status.cut is not None
             assert run.status.cut.number == number + 1
     for number in range(3):
         found = at_cut(spark, into, cut=number + 1)
         tens = dict.fromkeys(range(10, 11 + number), 0)
-        assert {table: read(found, table) for table in found} == {"a": {1: number, **tens}, "b": {1: number}}
-        assert {table: rows(penstock.at_cut(into, number + 1), table) for table in "ab"} == {
-            table: read(found, table) for table in "ab"
+        left = {key: key for key in range(number, 4)}
+        assert {table: read(found, table) for table in found} == {"a": {1: number, **tens}, "b": {1: number}, "m": left}
+        assert {table: rows(penstock.at_cut(into, number + 1), table) for table in "abm"} == {
+            table: read(found, table) for table in "abm"
         }
     found = at_cut(spark, into, views=True)
-    assert (len(found), "a" in found) == (2, True)
+    assert (len(found), "a" in found) == (3, True)
     assert repr(found).startswith("FramesAtCut(3, postgres/penstock 0/")
     assert [tuple(row) for row in spark.sql("SELECT a.v, b.v FROM a JOIN b USING (id)").collect()] == [(2, 2)]
     with pytest.raises(TableNotInCut):
