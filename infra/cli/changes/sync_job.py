@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ....spark import S3, SyncRun, TableOptions, session, sync
+from ...console.parent import ParentsWords
 from .sync_failed import as_ours
 
 
@@ -36,8 +37,9 @@ def main() -> int:
             except BrokenPipeError:
                 os._exit(1)  # the parent is gone
 
-    task = json.loads(sys.stdin.readline())
-    words = _Words()
+    heard = ParentsWords()
+    task = json.loads(heard.next())
+    words = _Words(heard)
     try:
         with TemporaryDirectory(prefix="penstock-sync-") as scratch:
             interval_s = task["interval_s"]
@@ -90,7 +92,8 @@ def main() -> int:
 class _Words:
     """The parent's words: ``stop``, or nothing more when it is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, heard: ParentsWords) -> None:
+        self._heard = heard
         self._stopping = threading.Event()
         self._run: SyncRun | None = None
         threading.Thread(target=self._listen, daemon=True).start()
@@ -101,12 +104,10 @@ class _Words:
             run.stop()
 
     def _listen(self) -> None:
-        # This does not read sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
-        while os.read(0, 64):
+        while self._heard.next():
             self._stopping.set()
             if self._run is not None:
                 self._run.stop()
-        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO, Any, Self
 
+from ...console.parent import ParentsWords
 from ..outcome import DemoFailed
 from .reports import Failed, Report, decode_report, encode_report
 
@@ -74,7 +75,7 @@ class Parent:
         self._reports = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         self._lock = threading.Lock()
-        self._heard = b""
+        self._words = ParentsWords()
 
     def task(self) -> dict[str, Any]:
         """The child's task."""
@@ -82,14 +83,7 @@ class Parent:
 
     def word(self) -> str:
         """The next line."""
-        # This does not read sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
-        while b"\n" not in self._heard:
-            more = os.read(0, 65_536)
-            if not more:
-                os._exit(1)  # the parent is gone
-            self._heard += more
-        line, _, self._heard = self._heard.partition(b"\n")
-        return line.decode().strip()
+        return self._words.next()
 
     def tell(self, report: Report) -> None:
         """Send a report to the parent. Callable from any thread."""

@@ -6,18 +6,20 @@ import pickle
 import traceback
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 from pyspark.errors import PySparkException
 
 from penstock.cdc.sync.options import Batch
-from penstock.infra.cli.changes.sync import _show_batch
+from penstock.infra.cli.changes.sync import _show_batch, _started
 from penstock.infra.cli.changes.sync_failed import as_ours
 from penstock.infra.console.exit_codes import exit_code
 from penstock.infra.console.session import Session, Signals
 from penstock.log.errors import InternalError, PenstockError
 from tests.cdc.sync.streams import TOPIC, event, rows, send
 from tests.infra.cli.conftest import Penstock
+from tests.lakes import TIMEOUT_S
 from tests.servers import S3Server
 
 pytestmark = pytest.mark.processes
@@ -71,6 +73,17 @@ def test_events_that_lie_behind_are_told_of(penstock: Penstock, lake: Path, tmp_
     assert behind in penstock("sync", TOPIC, "--into", tmp_path / "targets", *OPTIONS).err
     assert behind in penstock("sync", TOPIC, "--status").err
     assert penstock("sync", TOPIC, "--status", "--json").rows[0]["behind"] == {"bills": 1}
+
+
+def test_a_word_to_stop_that_comes_before_the_sync_runs_is_heard(lake: Path, tmp_path: Path) -> None:
+    send(str(lake), EVENTS)
+    options: dict[str, object] = {"into": str(tmp_path / "targets"), "name": "changes", "coordination": None, "table_options": {}}
+    task = {"lake": str(lake), "topic": TOPIC, "engine": "deltalake", "s3": None, "interval_s": 3600, "options": options}
+    with TemporaryFile() as noise, _started(task, noise) as job:
+        job.stop()  # right behind the task: the process has hardly begun
+        kinds = [report["report"] for report in job.reports()]
+        assert kinds[-1] == "end", job.tail()
+        assert job.process.wait(TIMEOUT_S) == 0
 
 
 def test_a_lease_that_was_lost_between_two_batches_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
