@@ -41,8 +41,10 @@ from .topic.settings import TopicSettings
 from .topic.timer_log import check_own, delays
 from .topic.topics import Topic
 
-BATCH_ROWS_MAX = 2**32
-"""The number of sequences that each batch number stands for; the last of them is its batch's."""
+BATCH_SEQUENCES = 2**32
+"""The number of sequences that each batch number stands for. Those in the upper half may be a batch's last."""
+_LOWEST = BATCH_SEQUENCES - ENTRY_ROWS_MAX
+"""The first of them that may be: that of a batch of one row."""
 BATCH_MAX = 2**31 - 1
 LINK_ATTEMPTS_MAX = 5
 _TIMEOUT = timedelta(minutes=2)
@@ -59,9 +61,15 @@ class Linked:
     """The first offset and the one after the last of every touched queue. None when only the fact is known."""
 
 
-def sequence_of(batch: int) -> int:
-    """The sequence of the batch's last row. It leaves room for as many rows as a batch may have."""
-    return (batch + 1) * BATCH_ROWS_MAX - 1
+def sequence_of(batch: int, rows: int) -> int:
+    """The sequence of the batch's last row, which tells how many there are. It leaves room for as many rows as a batch may have."""
+    return batch * BATCH_SEQUENCES + _LOWEST + rows - 1
+
+
+def rows_of(sequence: int) -> int | None:
+    """The number of rows of the batch that ends with a sequence. None for the greatest one, with which every batch of older versions ends."""
+    rows = sequence % BATCH_SEQUENCES - _LOWEST + 1
+    return None if rows == ENTRY_ROWS_MAX else rows
 
 
 class Linker:
@@ -102,11 +110,28 @@ class Linker:
     @property
     def last_batch(self) -> int:
         """The last batch that is known to be linked under the name; -1 for none."""
-        return self._last_sequence // BATCH_ROWS_MAX
+        return self._last_sequence // BATCH_SEQUENCES
 
     def is_linked(self, batch: int) -> bool:
         """Whether this batch, or a later one, is in the log already."""
         return batch <= self.last_batch
+
+    def check_repeated(self, batch: int, rows: int) -> None:
+        """Raise `InvalidArgument` if the batch is the last one that is linked, and was linked with another number of rows.
+
+        To pass it over as a repetition would lose rows. Nothing is lost of one that has no rows now.
+        """
+        if batch != self.last_batch or not rows or (linked := rows_of(self._last_sequence)) in {None, rows}:
+            return
+        raise InvalidArgument(
+            "the batch is in the topic under this name with another number of rows, so this is no repetition of it",
+            operation="link",
+            object=f"{self._topic.paths.topic}, batch {batch} of {self.id}",
+            expected=f"{linked:,} rows",
+            observed=f"{rows:,} rows",
+            hint="go on with the checkpoint that the batch was written with; or give the query a new name, under which this batch is written "
+            "whole, beside those of its rows that are in the topic already",
+        )
 
     async def begin(self) -> Job:
         """Begin a batch. Returns once its uploads may begin, in any process. It is to be linked within 24 hours."""
@@ -149,6 +174,7 @@ class Linker:
                 if not isinstance(outcome, UnknownOutcome) or batch is None or attempt == LINK_ATTEMPTS_MAX - 1:
                     raise outcome
                 if await self._reopened_behind(batch):
+                    self.check_repeated(batch, sum(rows.values()))  # a rival may have linked it
                     return Linked(sum(rows.values()), None, None)
         raise AssertionError("the last attempt returns or raises")
 
@@ -181,7 +207,8 @@ class Linker:
         return await self._topic.appender.append_batch(linking, None, size_bytes=0, deadline_s=deadline_s)
 
     def _sequence(self, rows: Mapping[int, int], batch: int | None) -> int:
-        return self._last_sequence + sum(rows.values()) if batch is None else sequence_of(batch)
+        count = sum(rows.values())
+        return self._last_sequence + count if batch is None else sequence_of(batch, count)
 
     async def _reopened_behind(self, batch: int) -> bool:
         """Open the name anew, which voids every link still on its way. Returns whether the batch got into the log before."""
@@ -305,7 +332,7 @@ async def open_linker(
     last_sequence = -1
     if name is not None:
         epoch, last_sequence = await open_name(opened, name, generation=current, timeout_s=timeout.total_seconds())
-        if (last_sequence + 1) % BATCH_ROWS_MAX:
+        if last_sequence >= 0 and last_sequence % BATCH_SEQUENCES < _LOWEST:
             raise InvalidArgument(
                 "a producer of this name has sent messages with sequences of its own",
                 operation="link",

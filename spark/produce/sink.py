@@ -190,6 +190,7 @@ async def _linked(
     if batch is not None and linker.is_linked(batch):
         if batch < linker.last_batch:
             raise other_checkpoint(linker, batch)
+        linker.check_repeated(batch, sum(sum(part.rows.values()) for part in parts))
         return None
     version, extended = done.form
     return await linker.link(done.job, parts, batch=batch, schema_version=version, extended=extended)

@@ -91,9 +91,10 @@ def write_ordered(
     ``order_by``. Each task checks its rows against the schema, and a row that does not fit refuses the whole write.
 
     ``name`` and ``batch_id`` (a whole number that rises from batch to batch) together make the write idempotent. A batch whose number is
-    not above that of the last one under this name is not written again (`WriteResult.duplicate`). Without them a write that is tried again
-    after a crash may be there twice. A name belongs to the process that used it last: another process that still writes under it ends with
-    `FencedError`. Names are remembered for 30 days. A batch without rows writes nothing.
+    not above that of the last one under this name is not written again (`WriteResult.duplicate`). If it is the last one, with another
+    number of rows, that is an `InvalidArgument`: rows would be lost. Without a name a write that is tried again after a crash may be there
+    twice. A name belongs to the process that used it last: another process that still writes under it ends with `FencedError`. Names are
+    remembered for 30 days. A batch without rows writes nothing.
 
     Raises `InvalidArgument` for a column that is not there or does not fit, `MessageTypeMismatch` for a null ``message_group``, and
     `LimitExceeded` for a row over a limit of the topic. Raises `TopicNotFound`, `ReadOnlyError` and `PermissionDenied`. All of these are
@@ -250,6 +251,8 @@ class OrderedWriter:
         if batch_id is not None and linker.is_linked(batch_id):
             if of_stream and batch_id < linker.last_batch:
                 raise other_checkpoint(linker, batch_id)
+            if batch_id == linker.last_batch:
+                linker.check_repeated(batch_id, df.count())
             log.info("batch %d of %s is in topic %s already: nothing is written", batch_id, linker.id, self._topic)
             return WriteResult(0, 0, duplicate=True)
         rules = typed_rules(linker.topic)

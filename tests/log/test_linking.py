@@ -26,7 +26,17 @@ from penstock.log.errors import (
 )
 from penstock.log.format.header import Deleted, Part
 from penstock.log.limits import ENTRY_ROWS_MAX
-from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linked, Linker, check_batch, current_topic, open_linker, sequence_of
+from penstock.log.linking import (
+    BATCH_MAX,
+    BATCH_SEQUENCES,
+    Linked,
+    Linker,
+    check_batch,
+    current_topic,
+    open_linker,
+    rows_of,
+    sequence_of,
+)
 from penstock.log.message.arrow import check_arrow
 from penstock.log.message.batch_rows import MessageIds, rows_of_arrow, rows_of_messages
 from penstock.log.message.message_type import MessageType
@@ -148,6 +158,58 @@ def test_a_name_links_each_batch_once_and_goes_on_where_it_was() -> None:
             await linked(first, 8, ["a-3"])
         await linked(again, 8, ["a-3"])
         assert sorted(await read(lake)) == ["a-1", "a-1", "a-1", "a-2", "a-3"]
+        await lake.close()
+
+    asyncio.run(work())
+
+
+def test_a_batch_of_other_rows_under_a_number_that_is_linked_is_no_repetition() -> None:
+    async def work() -> None:
+        lake = await lake_of(MemoryStore())
+        await linked(await open_linker(lake, "orders", name="n"), 4, ["a-1"] * 3)
+        again = await open_linker(lake, "orders", name="n")
+        for batch, rows in ((4, 3), (4, 0), (3, 1), (5, 1)):
+            again.check_repeated(batch, rows)
+        for rows in (2, 4):
+            with pytest.raises(
+                InvalidArgument, match=f"no repetition.*batch 4 of n; expected: 3 rows; observed: {rows} rows.*new name"
+            ):
+                again.check_repeated(4, rows)
+        # Older versions told no number of rows.
+        again._last_sequence = 5 * BATCH_SEQUENCES - 1
+        again.check_repeated(4, 9)
+        assert again.last_batch == 4
+        await lake.close()
+
+    asyncio.run(work())
+
+
+def test_a_name_that_an_older_version_linked_under_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        lake = await lake_of(MemoryStore())
+        with monkeypatch.context() as older:
+            older.setattr("penstock.log.linking.sequence_of", lambda batch, rows: (batch + 1) * BATCH_SEQUENCES - 1)
+            await linked(await open_linker(lake, "orders", name="n"), 4, ["a-1"] * 3)
+        again = await open_linker(lake, "orders", name="n")
+        assert (again.last_batch, rows_of(again._last_sequence)) == (4, None)
+        await linked(again, 5, ["a-2"])
+        with pytest.raises(InvalidArgument, match="expected: 1 rows"):
+            (await open_linker(lake, "orders", name="n")).check_repeated(5, 2)
+        await lake.close()
+
+    asyncio.run(work())
+
+
+def test_a_link_without_an_answer_that_a_rival_made_of_other_rows_is_told() -> None:
+    async def work() -> None:
+        lake = await lake_of(MemoryStore())
+        linker = await open_linker(lake, "orders", name="n")
+        job = await linker.begin()
+        parts = [await staged(linker, job, ["a-1", "b-1"])]
+        await linked(await open_linker(lake, "orders", name="n"), 0, ["a-1", "b-1", "a-2"])
+        forgetting(linker, lost=True)
+        with pytest.raises(InvalidArgument, match="expected: 3 rows; observed: 2 rows"):
+            await linker.link(job, parts, batch=0)
         await lake.close()
 
     asyncio.run(work())
@@ -355,9 +417,14 @@ def test_what_the_log_would_void_is_refused_at_once() -> None:
 
 
 def test_a_batch_number_leaves_room_for_as_many_rows_as_a_batch_may_have() -> None:
-    assert sequence_of(0) - -1 == BATCH_ROWS_MAX
-    assert sequence_of(5) - sequence_of(4) == BATCH_ROWS_MAX
-    assert sequence_of(BATCH_MAX) < 2**63
+    most = ENTRY_ROWS_MAX
+    assert sequence_of(0, 1) - -1 >= 1
+    assert sequence_of(0, most) - -1 >= most
+    for rows in (1, 2, most):
+        assert sequence_of(5, rows) - sequence_of(4, most) >= rows
+        assert sequence_of(5, rows) // BATCH_SEQUENCES == 5
+        assert rows_of(sequence_of(5, rows)) == (None if rows == most else rows)
+    assert sequence_of(BATCH_MAX, most) < 2**63
     for batch in (0, BATCH_MAX):
         check_batch(batch)
 

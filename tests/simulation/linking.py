@@ -91,6 +91,7 @@ class Driver(Role):
         told = Told(BatchFuture())
         if linker.is_linked(batch):
             world.counts["batch linked already"] += 1
+            linker.check_repeated(batch, len(messages))
             self._tell(session, messages, told, duplicate=True)
             told.future.set_result(_settled(None, len(messages)))
             return

@@ -85,9 +85,9 @@ def test_a_batch_that_is_committed_again_is_there_once(lake: penstock.Lake) -> N
     """As after a driver that died behind its commit: Spark makes all anew, and another job."""
     options = {"lake": lake.url, "topic": "orders", "name": "etl"}
 
-    def run(batch: int, job: str) -> None:
+    def run(batch: int, job: str, rows: int = 80) -> None:
         sink: StreamSink = pickle.loads(pickle.dumps(stream_sink(options, schema("message_group", "body"))))
-        tasks = [sink._sink.stage(iter(batches(80)), query="q", job=job), sink._sink.stage(iter([]), query="q", job=job)]
+        tasks = [sink._sink.stage(iter(batches(rows)), query="q", job=job), sink._sink.stage(iter([]), query="q", job=job)]
         sink.commit([*tasks, None], batch)
 
     run(0, "a" * 32)
@@ -96,6 +96,8 @@ def test_a_batch_that_is_committed_again_is_there_once(lake: penstock.Lake) -> N
     assert len(bodies(lake)) == 160
     with pytest.raises(InvalidArgument, match="later batches are written already"):
         run(1, "d" * 32)
+    with pytest.raises(InvalidArgument, match=r"no repetition.*expected: 80 rows; observed: 120 rows"):
+        run(3, "e" * 32, 120)
     stream_sink(options, schema("body")).commit([], 4)
     stream_sink(options, schema("body")).abort([], 4)
     assert len(bodies(lake)) == 160

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import json
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import date, timedelta
@@ -229,6 +230,13 @@ def test_a_stream_writes_each_batch_once(spark: SparkSession, lake: penstock.Lak
     assert writer.last.duplicate
     forget(0)
     run(ordered_writer(lake, "orders", message_group="user", order_by="seq"), checkpoint)
+    assert len(read(lake)) == 50
+    rows.withColumn("seq", rows.seq + 100).coalesce(1).write.mode("append").parquet(str(source))
+    shutil.copytree(checkpoint, back := tmp_path / "put back")
+    for folder in ("commits", "offsets", "sources/0"):  # as it was before the first batch
+        shutil.rmtree(back / folder)
+    with pytest.raises(Exception, match=r"no repetition of it.*expected: 50 rows; observed: 100 rows.*a new name"):
+        run(ordered_writer(lake, "orders", message_group="user", order_by="seq"), back)
     assert len(read(lake)) == 50
     assert {message.producer for message in read(lake)} == {f"spark/{json.loads((checkpoint / 'metadata').read_text())['id']}"}
 
