@@ -180,21 +180,28 @@ async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, foun
     """Take a queue whose owner is gone, as its cell was ``found``. ``begin`` is the cell of a queue that nobody has taken yet.
 
     Returns None when another was quicker. Raises `UnknownOutcome` when the table does not tell; then read the cell again.
+
+    The cell may change though it is the holder's own: an earlier write of its, which got no answer, arrived just now. Then it is taken as it
+    is after that.
     """
-    before = decode_cell(found.data, where=key) if found is not None else begin
-    cell = before.taken_by(holder.id)
-    try:
-        stored = await cells.write(key, encode_cell(cell), on=found, deadline_s=holder.until_s)
-    except CellChanged as changed:
-        if changed.stored is None:
-            return None
-        stored, standing = changed.stored, decode_cell(changed.stored.data, where=key)
-        if (standing.owner, standing.epoch) != (holder.id, cell.epoch):
-            return None
-        cell = standing
-    keeper = QueueKeeper(cells, holder, key, cell, stored)
-    keeper.taken_from = before.owner
-    return keeper
+    while True:
+        before = decode_cell(found.data, where=key) if found is not None else begin
+        cell = before.taken_by(holder.id)
+        try:
+            stored = await cells.write(key, encode_cell(cell), on=found, deadline_s=holder.until_s)
+        except CellChanged as changed:
+            if changed.stored is None:
+                return None
+            stored, standing = changed.stored, decode_cell(changed.stored.data, where=key)
+            if standing.owner != holder.id:
+                return None
+            if standing.epoch != cell.epoch:
+                found = stored
+                continue
+            cell = standing
+        keeper = QueueKeeper(cells, holder, key, cell, stored)
+        keeper.taken_from = before.owner
+        return keeper
 
 
 def _stamped(cell: QueueCell, base: QueueCell, seen: Seen | None) -> QueueCell:

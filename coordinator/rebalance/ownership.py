@@ -110,8 +110,8 @@ class Ownership:
         self._keepers: dict[Queue, QueueKeeper] = {}
         self._unannounced: dict[Queue, QueueKeeper] = {}
         self._doubtful: dict[Queue, CellVersion | None] = {}
-        """Queues that may name this member as their owner though nobody here holds them, while their cell has this version (None: is
-        absent)."""
+        """Queues that may name this member as their owner though nobody here holds them, now or once a write without an answer arrives. It
+        may arrive as long as the cell has this version (None: is absent)."""
         self._leaving = False
         self._known_s = math.inf
         """The time when the others know that this member is leaving."""
@@ -303,7 +303,11 @@ class Ownership:
             decided = plan(me, members, owners)
             drain += decided.drain
             wanted += decided.take
-        await asyncio.gather(*(self._take(queue, found[queue], record) for queue in wanted))
+        # All of them end before this does, whatever one meets: the next round would take a queue beside the take that goes on.
+        taking = await asyncio.gather(*(self._take(queue, found[queue], record) for queue in wanted), return_exceptions=True)
+        for error in taking:
+            if error is not None:
+                raise error
         if found:
             self._expect(lacking)
         self._watched |= {owner for queue in self._contested if (owner := self._owners.get(queue))}
@@ -370,12 +374,13 @@ class Ownership:
         begin = self._begin(record, queue)
         if begin is None:
             return
+        # From here on it may be carried out, at once or later. What ends the take without an outcome, of whatever kind, leaves it so.
+        self._doubtful[queue] = found.version if found is not None else None
         try:
             keeper = await take(self._cells, self._member, self._key(self._group, *queue), begin=begin, found=found)
         except (RetryError, UnknownOutcome):
-            self._doubtful[queue] = found.version if found is not None else None  # it may have been carried out, or may be later
             return
-        self._doubtful.pop(queue, None)
+        del self._doubtful[queue]
         if keeper is not None:
             self._keepers[queue] = keeper
             self._unannounced[queue] = keeper

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import pytest
@@ -14,9 +15,10 @@ from penstock.coordinator.queues.cell import QueueCell, State, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.keeper import CellFull, Change, OwnershipLost, QueueKeeper, take
 from penstock.coordinator.queues.offsets import OffsetSet, Settled
-from penstock.coordinator.tables import MemoryTable
+from penstock.coordinator.tables import CellVersion, MemoryTable
 from penstock.log.errors import InternalError, StoreUnavailable
 from penstock.log.runtime.runtime import Runtime
+from penstock.log.stores.protocol import Conflict
 
 KEY = "queues/billing/orders/3"
 BEGIN = QueueCell(settled=Settled(10))
@@ -138,6 +140,49 @@ def test_a_write_that_was_carried_out_below_an_acknowledgement_is_not_made_again
         assert cell.dead_letters.assigned == (12,)
         assert cell.tries == {}
         assert cell == await stored(table)
+
+    asyncio.run(run())
+
+
+class Overtaking(MemoryTable):
+    """Carries out a write that it had not answered when the next one is about to be carried out."""
+
+    late: tuple[bytes, CellVersion | None] | None = None
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        if self.late is not None:
+            (earlier, version), self.late = self.late, None
+            with suppress(Conflict):
+                await super().put(key, earlier, expected=version)
+        return await super().put(key, data, expected=expected)
+
+
+def test_a_holder_takes_its_queue_though_an_earlier_write_of_its_own_arrives_as_it_does() -> None:
+    async def run() -> None:
+        table = Overtaking()
+        first = await taken(table, "a")
+        found = await cells(table).read(KEY)
+        assert found is not None
+        grant = replace(first.cell.with_granted(offsets((10, 12))), step=1)
+        table.late = b"w" * 16 + encode_cell(grant), found.version
+        again = await take(cells(table), Forever("a"), KEY, begin=BEGIN, found=found)
+        assert again is not None, "it was its own write, not another's"
+        assert (again.cell.owner, again.epoch, again.taken_from) == ("a", 2, "a")
+        assert set(again.cell.tries) == {10, 11}, "what it granted may have begun, so it is suspect"
+        assert again.cell == await stored(table)
+
+    asyncio.run(run())
+
+
+def test_who_was_overtaken_by_its_own_release_does_not_take_the_queue() -> None:
+    async def run() -> None:
+        table = Overtaking()
+        first = await taken(table, "a")
+        found = await cells(table).read(KEY)
+        assert found is not None
+        table.late = b"w" * 16 + encode_cell(replace(first.cell.released(), step=1)), found.version
+        assert await take(cells(table), Forever("a"), KEY, begin=BEGIN, found=found) is None
+        assert (await stored(table)).owner == "", "others may take it, and it too when it looks again"
 
     asyncio.run(run())
 

@@ -14,11 +14,13 @@ from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.groups.record import GroupRecord, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
+from penstock.coordinator.queues.keeper import OwnershipLost
+from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.rebalance.balance import Queue
 from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.workers.session import LeaseLost, Member
 from penstock.coordinator.workers.watch import Watch
-from penstock.log.errors import UnknownOutcome
+from penstock.log.errors import PenstockError, PermissionDenied, UnknownOutcome
 from tests.coordinator.stage import Stage
 
 GROUP, TOPIC = "billing", "orders"
@@ -43,6 +45,11 @@ class DoubtfulCells(Cells):
     """Takes of queues that have no answer while ``doubtful``; the first of them arrives when the test lets it."""
 
     doubtful = False
+    error: PenstockError = UnknownOutcome("the table does not tell", operation="write a cell")
+    overtakes = False
+    """Whether the late one arrives just before the next write of its queue."""
+    refused = ""
+    """A cell that may not be written."""
     late: tuple[str, bytes, Stored | None] | None = None
     reads = 0
     """Of queues' cells."""
@@ -54,7 +61,12 @@ class DoubtfulCells(Cells):
     async def write(self, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
         if self.doubtful and key.startswith("queues/"):
             self.late = self.late or (key, data, on)
-            raise UnknownOutcome("the table does not tell", operation="write a cell", object=key)
+            raise self.error
+        if key == self.refused:
+            raise PermissionDenied("not this one", operation="write a cell", object=key)
+        if self.overtakes and key.startswith("queues/"):
+            self.overtakes = False
+            await self.arrive()
         return await super().write(key, data, on=on, deadline_s=deadline_s)
 
     async def arrive(self) -> None:
@@ -151,6 +163,61 @@ def test_a_take_in_doubt_that_arrives_late_is_ours_though_the_queue_is_not_our_s
         await cells.arrive()
         assert numbers((await ownership.round()).taken) == [0]
         assert await group.owner(0) == member.id
+
+    group.play(script)
+
+
+def test_a_write_in_doubt_that_arrives_as_the_queue_is_taken_again_costs_nobody_the_queue() -> None:
+    """Its member has its share without it, and all others see an owner that lives: nobody would ever look again."""
+    group = Group(1)
+
+    async def script() -> None:
+        ownership, member, cells = await group.member("a")
+        (keeper,) = (await ownership.round()).taken.values()
+        cells.doubtful = True
+        with pytest.raises(OwnershipLost):
+            await keeper.change(lambda cell: cell.with_granted(OffsetSet.of([(0, 1)])))
+        ownership.consume({})
+        cells.doubtful, cells.overtakes = False, True
+        (again,) = (await ownership.round()).taken.values()
+        assert await group.owner(0) == member.id
+        assert (again.epoch, set(again.cell.tries)) == (2, {0})
+        await again.change(lambda cell: cell.with_settled(OffsetSet.of([(0, 1)])))
+
+    group.play(script)
+
+
+def test_a_take_that_ends_with_an_error_of_any_kind_is_in_doubt() -> None:
+    group = Group(1)
+
+    async def script() -> None:
+        ownership, _, cells = await group.member("a")
+        cells.doubtful, cells.error = True, PermissionDenied("not for now", operation="write a cell")
+        with pytest.raises(PermissionDenied):
+            await ownership.round()
+        ownership.consume({})
+        await cells.arrive()
+        assert numbers((await ownership.round()).taken) == [0]
+
+    group.play(script)
+
+
+def test_a_round_ends_when_all_its_takes_have() -> None:
+    """Otherwise the next round would take a queue that an unfinished take is about to get, and both would go on with it."""
+    group = Group(2)
+
+    async def script() -> None:
+        ownership, _, cells = await group.member("a")
+        held = group.stage.table.hold(verb="put", key=lambda key: key.startswith("queues/"))
+        cells.refused = queue_key(GROUP, TOPIC, 0)
+        around = asyncio.ensure_future(ownership.round())
+        await held.reached()
+        await asyncio.sleep(0.1)
+        assert not around.done()
+        held.release()
+        with pytest.raises(PermissionDenied):
+            await around
+        assert numbers((await ownership.round()).taken) == [1]
 
     group.play(script)
 

@@ -65,6 +65,8 @@ class Course:
     """What befalls the process as the request takes effect."""
     again_s: float | None = None
     """From the effect to its repetition."""
+    held_s: float | None = None
+    """From sending to the effect at the latest, if no other write of the key would take effect before."""
 
 
 def plan_course(fault: Fault | None, verb: str, network: Network, rng: random.Random) -> Course:
@@ -85,8 +87,9 @@ def plan_course(fault: Fault | None, verb: str, network: Network, rng: random.Ra
             return Course(first=fault, effect_s=_draw(network.late_s, rng))
         case Fault.CRASH_AFTER:
             return Course(effect_s=effect, then=fault)
-        case Fault.LOST_REQUEST:
-            return Course(error_s=network.time_out_s)
+        case Fault.LOST_REQUEST | Fault.OVERTAKEN:
+            held_s = network.time_out_s + network.late_s[1] if fault is Fault.OVERTAKEN else None
+            return Course(error_s=network.time_out_s, held_s=held_s)
         case Fault.LOST_ANSWER:
             return Course(effect_s=effect, error_s=network.time_out_s)
         case Fault.LATE_APPLY:

@@ -87,6 +87,8 @@ class SimService(Generic[M]):
         self.loop = loop
         self.trace = trace
         self.rng_of = rng_of
+        self.held: dict[str, _Request] = {}
+        """By key, the writes that wait until another write of the key is about to take effect."""
         self._gates: list[Gate] = []
         self._in_flight = 0
         self._settled = asyncio.Event()
@@ -157,6 +159,11 @@ class Connection(Generic[M]):
         call = Call(len(service.calls) + 1, process.name, self._sent, verb, key, conditional)
         service.calls.append(call)
         fault = service.plan.decide(call) if service.plan is not None else None
+        if (held := service.held.get(key)) is not None and conditional:
+            if body and held.body == body:
+                fault = Fault.LOST_REQUEST
+            elif fault is Fault.OVERTAKEN:
+                fault = None
         course = plan_course(fault, verb, service.network, self._rng)
         request = _Request(service, process, call, course, effect, body)
         if fault is not None:
@@ -196,12 +203,24 @@ class _Request:
                 loop.call_world(course.effect_s, self.gate.hold, self.call, self.take_effect)
             else:
                 loop.call_world(course.effect_s, self.take_effect)
+        if course.held_s is not None:
+            self.service.departs()
+            self.service.held[self.call.key] = self
+            loop.call_world(course.held_s, self.land)
         if course.error_s is not None:
             loop.call_world(course.error_s, self.give_up)
         return self.answer
 
+    def land(self) -> None:
+        """Take effect at last, unless it has done so already."""
+        if self.service.held.get(self.call.key) is self:
+            del self.service.held[self.call.key]
+            self.take_effect()
+
     def take_effect(self) -> None:
         course, service = self.course, self.service
+        if self.call.verb in WRITES and (held := service.held.get(self.call.key)) is not None:
+            held.land()
         service.lands()
         self.result, self.error = self.apply("")
         if self.error is None and self.call.verb in WRITES and (self.process.crashed or self.answer.done()):

@@ -66,6 +66,7 @@ EXPECTED: dict[Fault | None, tuple[str, tuple[float, float], bool]] = {
     Fault.LOST_REQUEST: ("StoreUnavailable", (30, 30), False),
     Fault.LOST_ANSWER: ("StoreUnavailable", (30, 30), True),
     Fault.LATE_APPLY: ("StoreUnavailable", (30, 30), True),
+    Fault.OVERTAKEN: ("StoreUnavailable", (30, 30), True),
     Fault.DUPLICATE: ("done", (0.001, 30), True),
     Fault.UNAVAILABLE: ("StoreUnavailable", (0.001, 29), False),
     Fault.UNDECIDED: ("Conflict", (0.001, 29), False),
@@ -109,6 +110,22 @@ def test_a_repeated_delete_removes_what_came_after_it() -> None:
     assert run.outcome(work)[0] == "done"
     assert run.holds() == []
     assert run.kernel.counts["write landed twice"] == 1
+
+
+def test_an_overtaken_write_lands_when_its_writer_has_read_back_and_decided() -> None:
+    run = Run(Fault.OVERTAKEN, occurrence=2)
+
+    async def work(client: ObjectStore) -> None:
+        version = await client.put("k", b"one", mode=Put.CREATE)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await client.put("k", b"two", mode=IfMatch(version))
+            assert (await client.get("k")).data == b"one", "neither is there, nor does its repetition tell"
+        with pytest.raises(Conflict):
+            await client.put("k", b"three", mode=IfMatch(version))
+        assert (await client.get("k")).data == b"two"
+
+    assert run.outcome(work)[0] == "done"
 
 
 def test_faults_of_writes_do_not_befall_reads() -> None:

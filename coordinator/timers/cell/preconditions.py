@@ -18,7 +18,8 @@ def due_until_us(store_us: int, clock: Clock) -> int:
     """The latest due time that may be delivered now.
 
     ``store_us`` is a time that the store's clock has certainly reached (`store_time`). ``clock`` gives the store times of appended
-    messages. So no message is early by the store's clock, or has a store time before its delivery time.
+    messages. So no message is early by the store's clock. Nor is its store time before its delivery time, unless the topic was silent for
+    more than a day: then store times lag, as one entry takes them on by a day at most.
     """
     return min(store_us, 1000 * clock.wall_ms())
 

@@ -19,6 +19,7 @@ from penstock.consumers.schedule.step import Step
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.cells.keys import QUEUES
 from penstock.coordinator.queues import cell as cells
+from penstock.coordinator.queues import keeper
 from penstock.coordinator.queues.cell import DeadLetters, QueueCell
 from penstock.coordinator.queues.keeper import QueueKeeper
 from penstock.coordinator.registry import groups
@@ -90,6 +91,13 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         patch=attribute(QueueKeeper, "_merged", patches.not_checked),
         scenario="pauses",
         seeds=(6,),
+    ),
+    "own-late": Mutant(
+        guard="a write of its own that arrives late does not cost a member its queue",
+        rule="C10",
+        patch=everywhere(keeper.take, patches.giving_up_its_own),
+        scenario="overtaken",
+        seeds=(15, 23),
     ),
     "suspects": Mutant(
         guard="what was in flight in the dead is suspect",

@@ -15,9 +15,11 @@ from penstock.consumers.queues.push_processor import PushProcessor
 from penstock.consumers.schedule.open_lanes import OpenLanes
 from penstock.consumers.schedule.push import PushSchedule
 from penstock.consumers.schedule.step import Step
+from penstock.coordinator.cells.cells import CellChanged, Cells, Stored
 from penstock.coordinator.queues.cell import QueueCell, State, Tries
+from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.commands import caught_up
-from penstock.coordinator.queues.keeper import QueueKeeper
+from penstock.coordinator.queues.keeper import Holder, QueueKeeper
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.workers.session import Member
 from penstock.coordinator.workers.watch import Watch
@@ -44,14 +46,29 @@ def unfenced(_: Any) -> Any:
     return fence
 
 
+async def giving_up_its_own(
+    cells: Cells, holder: Holder, key: str, *, begin: QueueCell, found: Stored | None
+) -> QueueKeeper | None:
+    """`take` that takes an own write of before, which came late, for another's."""
+    cell = (decode_cell(found.data, where=key) if found is not None else begin).taken_by(holder.id)
+    try:
+        stored = await cells.write(key, encode_cell(cell), on=found, deadline_s=holder.until_s)
+    except CellChanged as changed:
+        if changed.stored is None:
+            return None
+        stored, standing = changed.stored, decode_cell(changed.stored.data, where=key)
+        if (standing.owner, standing.epoch) != (holder.id, cell.epoch):
+            return None
+        cell = standing
+    return QueueKeeper(cells, holder, key, cell, stored)
+
+
 def not_checked(_: Any) -> Any:
     def merged(self: QueueKeeper, changed: Any) -> QueueCell:
         stored = cells_of(changed)
         return replace(stored, epoch=self.cell.epoch, owner=self._holder.id)
 
     def cells_of(changed: Any) -> QueueCell:
-        from penstock.coordinator.queues.codec import decode_cell
-
         return decode_cell(changed.stored.data, where="")
 
     return merged

@@ -15,7 +15,7 @@ from tests.simulation.consuming.world import STORE_NETWORK, Consuming
 from tests.simulation.faults import Fault, FaultPlan, Outage, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
-from tests.simulation.plans import rng_of
+from tests.simulation.plans import Choosing, rng_of
 from tests.simulation.table import CELLS_ON_S3_MS, DYNAMODB_MS, SQLITE_MS, TABLE_NETWORK
 from tests.simulation.world import log_uniform
 
@@ -234,12 +234,35 @@ def sluggish(seed: int | str, *, rate: float = 0.2) -> Consuming:
         0.0,
         Plot(groups={"billing": _orderly(rng)}, queues=3, machines=3, tempers={Temper.GOOD: 9.0, Temper.SLOW: 2.0}, drift=0.05),
     )
-    kinds = (Fault.SLOW, Fault.SLOW, Fault.LATE_APPLY, Fault.LOST_ANSWER, Fault.LOST_REQUEST, Fault.PAUSE_AFTER)
+    late = (Fault.LATE_APPLY, Fault.OVERTAKEN, Fault.OVERTAKEN, Fault.LOST_ANSWER, Fault.LOST_REQUEST)
+    kinds = (Fault.SLOW, Fault.SLOW, *late, Fault.PAUSE_AFTER)
     plan = (
         RandomFaults({kind: rate * kinds.count(kind) / len(kinds) for kind in kinds}, Kernel(f"{seed}/table").rng) if rate else None
     )
     world.befall(table=plan)
     world.table.network = replace(world.table.network, slow_s=(0.5, 6.0), time_out_s=7.0, pause_s=(0.5, 8.0))
+    return world
+
+
+def overtaken(seed: int | str, *, rate: float = 0.2) -> Consuming:
+    """A table where writes get no answer and are carried out when their writer has read back and decided: grants, takes, releases,
+    acknowledgements, orders, heartbeats. Nothing else fails, so nobody else comes to the rescue of who stands still.
+    """
+    rng = rng_of(seed)
+    world = _make(
+        seed,
+        0.0,
+        Plot(
+            groups={"billing": _either(rng)},
+            queues=rng.choice([3, 5]),
+            machines=rng.randint(2, 3),
+            tempers={Temper.GOOD: 9.0, Temper.RAISES: 1.0},
+            deploys_every_s=rng.choice([3.0, 8.0]) if rate else 0.0,
+            orders_every_s=rng.choice([0.0, 8.0]) if rate else 0.0,
+        ),
+    )
+    of = rng.choice(["queues/", "queues/", "queues/", ""])
+    world.befall(table=Choosing({Fault.OVERTAKEN: rate}, Kernel(f"{seed}/table").rng, of) if rate else None)
     return world
 
 
@@ -449,6 +472,7 @@ SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "pauses": pauses,
     "narrow": narrow,
     "sluggish": sluggish,
+    "overtaken": overtaken,
     "lives": lives,
     "restores": restores,
     "rewinds": rewinds,

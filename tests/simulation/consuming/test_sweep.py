@@ -27,6 +27,7 @@ CHEAP = {
     "pauses": [4],
     "narrow": [2],
     "sluggish": [1],
+    "overtaken": [15],
     "restores": [1],
     "outage": [0, 2],
     "heals": [2],

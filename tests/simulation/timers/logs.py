@@ -13,6 +13,7 @@ from penstock.log.format.entry import read_header
 from penstock.log.format.fold import fold
 from penstock.log.format.header import Created, Deleted
 from penstock.log.format.state import State
+from penstock.log.limits import STORE_TIME_STEP_MAX_MS
 from penstock.log.paths import TopicPaths
 from tests.rows import entry_rows
 from tests.simulation.history import Archive, Past
@@ -35,6 +36,8 @@ class Row(NamedTuple):
     producer: str
     landed_ms: int
     """When its entry came to be, by the store's clock."""
+    lags: bool
+    """Whether its store time is a day after that of the entry before, the most that it may go on by: after a longer silence it lags."""
 
     @property
     def due(self) -> Due:
@@ -81,11 +84,12 @@ class Log:
                     self.lives[-1].ended_ms = stored.last_modified_ms
             if any(folded.verdicts):
                 table = (await entry_rows(past, self._paths, folded, stored.data)).table
-                self.lives[-1].rows += _rows(table, stored.last_modified_ms)
+                step_ms = folded.state.store_time_ms - before.store_time_ms
+                self.lives[-1].rows += _rows(table, stored.last_modified_ms, lags=step_ms == STORE_TIME_STEP_MAX_MS)
         return self.lives
 
 
-def _rows(table: pa.Table, landed_ms: int) -> Iterator[Row]:
+def _rows(table: pa.Table, landed_ms: int, *, lags: bool) -> Iterator[Row]:
     table = table.select(_COLUMNS)
     for name in _TIMES:
         table = table.set_column(table.column_names.index(name), name, table[name].cast("int64"))
@@ -93,4 +97,4 @@ def _rows(table: pa.Table, landed_ms: int) -> Iterator[Row]:
         queue, offset, message_id, group, tag, keys, properties, body, born_us, store_us, due_us, producer = row
         labels = (tag, tuple(keys or ()), dict(properties or ()))
         times = (born_us, store_us, -1 if due_us is None else due_us)
-        yield Row(queue, offset, message_id, group, *labels, body, *times, producer, landed_ms)
+        yield Row(queue, offset, message_id, group, *labels, body, *times, producer, landed_ms, lags)

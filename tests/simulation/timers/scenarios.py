@@ -185,6 +185,26 @@ def idle(seed: int | str, *, rate: float = 0.02) -> Timing:
     return _make(seed, rate, plot)
 
 
+def overtaken(seed: int | str, *, rate: float = 0.1) -> Timing:
+    """Writes of the cell get no answer, and are carried out when their writers have read back and decided."""
+    rng = rng_of(seed)
+    plot = Plot(
+        queues=rng.choice([1, 2]),
+        messages=60,
+        players=rng.randint(1, 3),
+        options=replace(SMALL, claim_rows=rng.choice([2, 8]), flush_rows=rng.choice([3, 20]), recalled_rows=rng.choice([1, 3])),
+        recalls_every_s=rng.choice([0.5, 2.0]),
+        lists_every_s=5.0,
+        deploys_every_s=rng.choice([0.0, 10.0]) if rate else 0.0,
+    )
+    world = _make(seed, 0.0, plot)
+    plans = [
+        Choosing({Fault.OVERTAKEN: rate}, Kernel(f"{seed}/{of}").rng, "timers/") if rate else None for of in ("store", "table")
+    ]
+    world.befall(store=plans[0], table=plans[1])
+    return world
+
+
 def calm(seed: int | str, *, rate: float = 0.0) -> Timing:
     """Nothing goes wrong, and all is let go in time."""
     plot = Plot(players=1, deploys_every_s=20.0, recalls_every_s=3.0, offset_ms=0, drift=0.0, faults_end_s=1.0, late_s=1.5)
@@ -200,5 +220,6 @@ SCENARIOS: Mapping[str, Callable[..., Timing]] = {
     "weeks": weeks,
     "strays": strays,
     "idle": idle,
+    "overtaken": overtaken,
     "calm": calm,
 }

@@ -79,6 +79,10 @@ class Timing:
     def counts(self) -> Any:
         return self.kernel.counts
 
+    def befall(self, *, store: FaultPlan | None, table: FaultPlan | None) -> None:
+        """Other faults than it was made with."""
+        self._plans = (store, table)
+
     def run(self) -> list[str]:
         self.kernel.run(self._main())
         return self.judged()

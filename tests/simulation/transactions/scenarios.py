@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tests.simulation.faults import RandomFaults
+from tests.simulation.faults import Fault, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
-from tests.simulation.plans import HOUR_S, rng_of
+from tests.simulation.plans import HOUR_S, Choosing, rng_of
 from tests.simulation.table import CELLS_ON_S3_MS, DYNAMODB_MS, SQLITE_MS
 from tests.simulation.transactions.plot import Plot
 from tests.simulation.transactions.world import STORE_NETWORK, Transacting
@@ -133,7 +133,32 @@ def answers(seed: int | str, *, rate: float = 0.15) -> Transacting:
     """A table that loses requests and answers all the time, and a store that does not."""
     plot = Plot(senders=2, transactions=6, at_once=2, think_s=(0.1, 10.0), first_check_s=10.0, finish_every_s=(1.0, 30.0))
     world = _make(seed, rate, plot)
-    world.befall(store=None)
+    world.befall(store=None, table=_plan(seed, "table", rate))
+    return world
+
+
+def overtaken(seed: int | str, *, rate: float = 0.1) -> Transacting:
+    """A table where writes get no answer and are carried out when their writers have read back and decided: rows of transactions, lists of
+    members, and cells of queues that settle with them.
+    """
+    rng = rng_of(seed)
+    consumers = rng.randint(0, 2)
+    plot = Plot(
+        senders=rng.randint(1, 2),
+        consumers=consumers,
+        transactions=6,
+        at_once=2,
+        messages=12 if consumers else 0,
+        invisible_s=(10.0, 30.0),
+        think_s=(0.1, 20.0),
+        first_check_s=8.0,
+        unsure=0.2,
+        finishers=2,
+        finish_every_s=(0.5, 20.0),
+        operator_every_s=rng.choice([0.0, 10.0]),
+    )
+    world = _make(seed, 0.0, plot, late_s=(0.5, 30.0))
+    world.befall(store=None, table=Choosing({Fault.OVERTAKEN: rate}, Kernel(f"{seed}/table").rng, "") if rate else None)
     return world
 
 
@@ -161,4 +186,5 @@ SCENARIOS: Mapping[str, Callable[..., Transacting]] = {
     "pricings": pricings,
     "steps": steps,
     "answers": answers,
+    "overtaken": overtaken,
 }

@@ -82,9 +82,9 @@ class Transacting:
     def topics(self) -> Sequence[str]:
         return TOPICS[: self.plot.topics]
 
-    def befall(self, *, store: FaultPlan | None) -> None:
-        """Other faults of the store than it was made with."""
-        self._plans = (store, self._plans[1])
+    def befall(self, *, store: FaultPlan | None, table: FaultPlan | None) -> None:
+        """Other faults than it was made with."""
+        self._plans = (store, table)
 
     def run(self) -> list[str]:
         self.kernel.run(self._main())
