@@ -18,9 +18,11 @@ from typing import Any, ClassVar, Unpack
 
 from ...log.errors import InvalidArgument, PenstockError
 from .configuration import Connector, for_stream
+from .effects import Effects
 from .engine import Engine, offsets_file
 from .errors import HistoryLost, SourceReplaced, binlog_lost, engine_error
 from .follow import Follower, boundary
+from .hearing import Ear
 from .history import History
 from .lives import Parts, SourceCapture, SourceOptions
 from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of
@@ -116,7 +118,9 @@ class EngineCapture(SourceCapture):
     # --- The engine's lives -------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _life_of(self, folder: Path, name: str, history: Path, offset: str | None, more: Mapping[str, str]) -> Iterator[Engine]:
+    def _life_of(
+        self, folder: Path, name: str, history: Path, offset: str | None, more: Mapping[str, str], ear: Ear | None = None
+    ) -> Iterator[Engine]:
         offsets = folder / f"{name}.offsets"
         offsets.unlink(missing_ok=True)
         if offset is not None:
@@ -129,7 +133,7 @@ class EngineCapture(SourceCapture):
             history=history,
             more=more,
         )
-        engine = Engine({**properties, "connector.class": self._connector.class_name})
+        engine = Engine({**properties, "connector.class": self._connector.class_name}, ear=ear)
         try:
             engine.start()
             yield engine
@@ -190,7 +194,7 @@ class EngineCapture(SourceCapture):
             followed=self._producer.last_sequence,
             reached=self._reached,
         )
-        state, more = reader.plan(state)
+        state, more = reader.plan(self._without_gone(state))
         if state.pending:
             (folder / "rows.history").unlink(missing_ok=True)
             with self._life_of(folder, "rows", folder / "rows.history", None, more) as engine:
@@ -202,6 +206,11 @@ class EngineCapture(SourceCapture):
             self._reached("rows done")
         return state
 
+    def _without_gone(self, state: EngineState) -> EngineState:
+        """Without tables to read that are not there any more; those that are to be emptied stay."""
+        gone = [table for table in state.pending if table not in state.emptied and not self._server.has(table)]
+        return replace(state, pending=tuple(table for table in state.pending if table not in gone)) if gone else state
+
     def _follow(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> tuple[EngineState, bool]:
         """The state, and whether there is more to do: rows that a signal asks for."""
         path = folder / "stream.history"
@@ -212,9 +221,19 @@ class EngineCapture(SourceCapture):
             )
         # Whatever was read from tables, by this process or earlier ones, is of before.
         whole_from = self._server.end()
-        with self._life_of(folder, "stream", path, state.offset, {"snapshot.mode": "no_data"}) as engine:
+        ear = Ear(self._connector.domain, self._clock.wall_ms)
+        with self._life_of(folder, "stream", path, state.offset, {"snapshot.mode": "no_data"}, ear) as engine:
             follower = Follower(
                 engine,
+                Effects(
+                    ear,
+                    self._server,
+                    state,
+                    kind=self._connector.name,
+                    name=self._options.name,
+                    there=self._producer.last_sequence,
+                    now_ms=self._clock.wall_ms,
+                ),
                 self._connector,
                 self._producer,
                 self._states,
@@ -222,9 +241,9 @@ class EngineCapture(SourceCapture):
                 self._clock,
                 reached=self._reached,
                 tell=self._say,
-                where=self._server.where,
                 reading=reading_of(self._rows_producer.last_sequence),
                 whole_from=whole_from,
+                where=self._server.where,
                 beats_as=self._options.name if self._options.heartbeat else None,
             )
             until = self._server.end() if self._options.once else None

@@ -18,6 +18,7 @@ from typing import Any
 
 from ...log.errors import InternalError, MissingDependency
 from .errors import load_jpype
+from .hearing import Ear
 from .java import find_jvm
 from .memory import give_back
 from .records import Schemas, schemas_of
@@ -81,8 +82,10 @@ def start_java(jars: Sequence[Path], *, heap_mb: int = HEAP_MB) -> None:
 class Engine:
     """One life of the engine. `start`, `next` until it gives None, `close`."""
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], *, ear: Ear | None = None) -> None:
+        """``ear``: listens to the log that the engine reads; None: it reads none, or not for long."""
         self._jpype = load_jpype()
+        self._ear = ear
         self._properties = dict(properties)
         self._batches: queue.Queue[RecordBatch] = queue.Queue(_BATCHES_MAX)
         self._closing = threading.Event()
@@ -123,6 +126,8 @@ class Engine:
             .notifying(jpype.JProxy("io.debezium.engine.DebeziumEngine$ChangeConsumer", inst=Consumer()))
             .build()
         )
+        if self._ear is not None:
+            self._ear.attach(self._engine, self._properties["topic.prefix"])
         threading.Thread(target=self._run, name="debezium", daemon=True).start()
 
     def _run(self) -> None:
@@ -186,6 +191,8 @@ class Engine:
     def close(self) -> None:
         """End it, and return once it has ended. Raises `InternalError` when it does not."""
         self._closing.set()
+        if self._ear is not None:
+            self._ear.detach()
         if self._engine is None:
             return
         closer = threading.Thread(target=self._close, name="debezium-close", daemon=True)

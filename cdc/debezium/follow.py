@@ -12,6 +12,7 @@ from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from ..postgres.errors import SourceUnavailable
 from .configuration import Connector
+from .effects import Effects
 from .engine import Engine, RecordBatch
 from .errors import ConnectorStopped
 from .history import History
@@ -49,6 +50,7 @@ class Follower:
     def __init__(
         self,
         engine: Engine,
+        effects: Effects,
         connector: Connector,
         producer: Producer,
         states: EngineStates,
@@ -57,15 +59,15 @@ class Follower:
         *,
         reached: Callable[[str], None],
         tell: Tell,
-        where: str,
         reading: int,
         whole_from: tuple[str, int],
+        where: str,
         beats_as: str | None,
     ) -> None:
         """``reading`` is the number of the last reading of tables' rows, and ``whole_from`` a place in the log that is not before it.
         ``beats_as``: the name under which a message says that the topic equals the source, where no change does.
         """
-        self._engine, self._connector, self._states, self._history = engine, connector, states, history
+        self._engine, self._effects, self._connector, self._states, self._history = engine, effects, connector, states, history
         self._clock, self._reached, self._tell, self._where = clock, reached, tell, where
         self._reading = reading
 
@@ -93,28 +95,31 @@ class Follower:
         ended: Callable[[], PenstockError],
     ) -> tuple[EngineState, bool]:
         """Follow until ``stopped()``, until all before ``until`` is in the topic, or until a signal asks for rows. Then everything before the
-        stored place is durable. Returns the state, and whether rows were asked for.
+        stored place is durable. Returns the state, and whether rows were asked for. A table that has other rows by a statement asks for them too.
         """
         try:
             state, asked = self._run(state, stopped, until, ended)
         except (SourceUnavailable, ConnectorStopped):
             self._outbox.settle(wait=True)  # the next life has to know what is there
             raise
-        if asked:
-            tables = [table for key in sorted(asked) for table in asked[key]]
-            state = replace(state, pending=tuple(dict.fromkeys((*state.pending, *tables))))
+        due = self._effects.due
+        if asked or due:
+            tables = [*(table for key in sorted(asked) for table in asked[key]), *due]
+            state = replace(
+                state, pending=tuple(dict.fromkeys((*state.pending, *tables))), fresh=self._effects.fresh_then(state.fresh)
+            )
             self._states.save(state)
             self._reached("signal taken")
             self._states.forget_signals(asked)
         self._say()
-        return state, bool(asked)
+        return state, bool(asked or due)
 
     def _run(
         self, state: EngineState, stopped: Callable[[], bool], until: tuple[str, int] | None, ended: Callable[[], PenstockError]
     ) -> tuple[EngineState, dict[str, tuple[str, ...]]]:
         """The state, and what signals ask for."""
         asked: dict[str, tuple[str, ...]] = {}
-        while not stopped() and not asked:
+        while not stopped() and not asked and not self._effects.due:
             batch = self._engine.next(_BUSY_S if self._outbox.waiting else _IDLE_S)
             now_s = self._clock.monotonic_s()
             if batch is not None:
@@ -136,22 +141,35 @@ class Follower:
                 asked = self._states.signals()
             if self._burst.is_over(self._outbox.events + self._outbox.duplicates, now_s):
                 self._engine.give_back()
+        if self._effects.due:
+            self._outbox.finish(self._effects.due_at)
         self._outbox.settle(wait=True)
         return self._save(state, None), asked
 
     def _take(self, batch: RecordBatch, now_s: float) -> bool:
-        """Send a batch. Returns whether the last record that was waited for has come."""
+        """Send a batch, or what is before the place where rows are to be read. Returns whether the last record that was waited for has come."""
+        self._effects.check()
         if self._history.keep():
             self._reached("history durable")
-        records, barrier = [], False
+        records: list[Record] = []
+        barrier = False
         schemas = self._engine.schemas
         for key, value, schema in zip(batch.keys, batch.values, batch.schemas, strict=True):
             record = record_of(key, value, schemas, schema)
             if record is not None:
-                records.append(record)
-            elif self._reading_ends_ms is not None and (made_ms := heartbeat_ms(value)) is not None:
-                barrier = barrier or made_ms > self._reading_ends_ms
+                self._effects.meet(records, before=(file_number(record.source.file or ""), record.source.pos))
+                if self._effects.due:
+                    break
+                if not self._effects.prepared.take(record):
+                    records.append(record)
+            elif (made_ms := heartbeat_ms(value)) is not None:
+                self._effects.meet(records, made_before_ms=made_ms)
+                barrier = barrier or (self._reading_ends_ms is not None and made_ms > self._reading_ends_ms)
         place = boundary(batch.offset)
+        self._effects.meet(records, before=(file_number(place["file"]), place["pos"]))
+        if self._effects.due:
+            self._outbox.add(records, None, now_s)
+            return False
         number = between(place["file"], place["pos"], self._reading)
         if self._outbox.add(records, Boundary(json.dumps(place, separators=(",", ":")), number), now_s):
             self._reached("batch sent")
@@ -166,7 +184,10 @@ class Follower:
             and (now_s is None or now_s - self._saved_s >= _SAVE_S)
         ):
             self._reached("batch durable")
-            state = replace(state, offset=offset, history=parts)
+            place = json.loads(offset)
+            number = between(place["file"], place["pos"], 0)
+            fresh = tuple((table, read) for table, read in state.fresh if read >= number)
+            state = replace(state, offset=offset, history=parts, prepared=self._effects.prepared.noted(number), fresh=fresh)
             self._states.save(state)
             self._saved_s = now_s or self._saved_s
             self._reached("place saved")

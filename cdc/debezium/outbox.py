@@ -75,13 +75,13 @@ class RecordOutbox:
         if self._whole_from is not None:
             self._whole_from = max(self._whole_from, number)
 
-    def add(self, records: Sequence[Record], boundary: Boundary, now_s: float) -> bool:
-        """Take records over, and send those before the boundary. Returns whether any was sent. Raises `DataDamaged` for a record whose position
-        is not above the last one's: it could not be told from one that was sent before.
+    def add(self, records: Sequence[Record], boundary: Boundary | None, now_s: float) -> bool:
+        """Take records over, and send those before the boundary; None: it is not known. Returns whether any was sent. Raises `DataDamaged` for a
+        record whose position is not above the last one's: it could not be told from one that was sent before.
         """
         for record in records:
             self._add(record)
-        sent = self._send(self._before(boundary.number), boundary)
+        sent = boundary is not None and self._send(self._before(boundary.number), boundary)
         if len(self._held) <= len(records):
             self._held_since_s = now_s
         # A truncate is a transaction of its own, whose end the connector tells with the next one's beginning.

@@ -37,6 +37,13 @@ class _Value(msgspec.Struct, gc=False):
     ts_ms: int | None = None
 
 
+class _Body(msgspec.Struct):
+    key: msgspec.Raw
+    value: dict[str, msgspec.Raw]
+
+
+_BODY = msgspec.json.Decoder(_Body)
+_ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _VALUE = msgspec.json.Decoder(_Value)
 _ANY = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
@@ -134,10 +141,37 @@ def heartbeat(name: str, sequence: int, now_ms: int) -> Record:
     return Record(sequence, body, message_group_of("heartbeat", name, None), None, (), "heartbeat", "", None, RecordSource())
 
 
-def truncated(connector: str, name: str, table: str, offset: Mapping[str, Any], now_ms: int) -> Record:
+def moved(record: Record, file: str, pos: int, row: int) -> Record:
+    """A change that counts at a later place than where the log has it. Raises `LimitExceeded`."""
+    body = _BODY.decode(record.body)
+    envelope = body.value if body.value.get("payload") is None else _ENVELOPE.decode(body.value["payload"])
+    source = _ENVELOPE.decode(envelope["source"])
+    source.update(file=_raw(file), pos=_raw(pos), row=_raw(row))
+    envelope["source"] = _raw(source)
+    if envelope is not body.value:
+        body.value["payload"] = _raw(envelope)
+    return record._replace(
+        sequence=sequence_of(file, pos, row, record.op),
+        body=_encode(body),
+        source=msgspec.structs.replace(record.source, file=file, pos=pos, row=row),
+    )
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(_encode(value))
+
+
+def emptied(connector: str, name: str, table: str, place: tuple[str, int, int], made_ms: int) -> Record:
+    """The message that empties a table at a place of the log: file, position and a number that tells it from others there."""
+    file, pos, row = place
+    record = truncated(connector, name, table, {"file": file, "pos": pos + 1}, made_ms, snapshot="false")
+    return record._replace(sequence=sequence_of(file, pos, row, "t"))
+
+
+def truncated(connector: str, name: str, table: str, offset: Mapping[str, Any], now_ms: int, *, snapshot: str = "true") -> Record:
     """The message that empties a table before its rows come: a snapshot's, whose rows are of ``offset``. It lies one place before them."""
     database, _, short = table.partition(".")
-    source = RecordSource(database, short, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, "true")
+    source = RecordSource(database, short, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, snapshot)
     said = {"connector": connector, "name": name, "ts_ms": now_ms, **msgspec.to_builtins(source)}
     body = _encode({"key": None, "value": {"before": None, "after": None, "source": said, "op": "t", "ts_ms": now_ms}})
     tag = short if short.isprintable() and "|" not in short else None

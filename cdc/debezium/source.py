@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -88,6 +88,7 @@ class Server:
             ("log_bin", ("ON",), "log_bin"),
             ("binlog_format", ("ROW",), "binlog_format = ROW"),
             ("binlog_row_image", ("FULL", None), "binlog_row_image = FULL"),
+            ("log_bin_compress", ("OFF", None), "log_bin_compress = OFF"),
             ("binlog_transaction_compression", ("OFF", None), "binlog_transaction_compression = OFF"),
             ("binlog_row_value_options", ("", None), "binlog_row_value_options to nothing"),  # PARTIAL_JSON has no whole rows
         )
@@ -104,7 +105,7 @@ class Server:
         self._check_rights()
 
     def _check_rights(self) -> None:
-        grants = " ".join(row[0] or "" for row in self.ask("SHOW GRANTS")).upper()
+        grants = self._grants()
         said = grants.replace("BINLOG MONITOR", "REPLICATION CLIENT").replace("REPLICATION REPLICA", "REPLICATION SLAVE")
         if "ALL PRIVILEGES ON *.*" in said:
             return
@@ -113,6 +114,9 @@ class Server:
         missing = [right for right in _RIGHTS if right not in said]
         if missing:
             raise engine_error(f"Access denied: the user has no {' and no '.join(missing)}", self.where)
+
+    def _grants(self) -> str:
+        return " ".join(row[0] or "" for row in self.ask("SHOW GRANTS")).upper()
 
     def identity(self) -> str:
         """What tells this server from others, and stays when it is restarted."""
@@ -135,6 +139,27 @@ class Server:
     def logs(self) -> list[tuple[str, int]]:
         """The files of its log, the oldest first, with their sizes."""
         return [(str(row[0]), int(row[1] or 0)) for row in self.ask("SHOW BINARY LOGS")]
+
+    def has(self, table: str) -> bool:
+        """Whether there is a table ``database.table``."""
+        database, _, name = table.partition(".")
+        rows = self.ask(
+            "SELECT 1 FROM information_schema.tables WHERE table_schema = ? AND table_name = ? AND table_type <> 'VIEW'",
+            database,
+            name,
+        )
+        return bool(rows)
+
+    def runs_more(self, names: Collection[str]) -> bool | None:
+        """Whether a table of these names has triggers, or a function or procedure has one of them: they may change other tables. None: this user
+        may not see triggers.
+        """
+        triggers = "SELECT 1 FROM information_schema.triggers WHERE event_object_table = ?"
+        routines = "SELECT 1 FROM information_schema.routines WHERE routine_name = ?"
+        if any(self.ask(f"{triggers} UNION {routines}", name, name) for name in names):
+            return True
+        said = self._grants()
+        return False if "TRIGGER" in said or "ALL PRIVILEGES ON *.*" in said else None
 
     def key_of(self, table: str) -> list[KeyColumn]:
         """The primary key of ``database.table``."""

@@ -94,6 +94,10 @@ class EngineState:
     """Whether the topic may have rows of an earlier beginning, also where its producers' names are forgotten by now."""
     known: tuple[str, ...] = ()
     """Collections that the topic may have documents of, also where they are gone. Debezium's captures, which keep a dropped table, note none."""
+    prepared: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Transactions of two phases that were prepared before the place and not ended, with the tables of their rows."""
+    fresh: tuple[tuple[str, int], ...] = ()
+    """Tables that were read again, with a place in the log (`positions.between`) that is not behind that reading."""
     opened: tuple[int, int] = (0, 0)
     """Where the process whose state it is opened its producer in the topic's log: one that did later takes it over, and none that did earlier."""
 
@@ -143,6 +147,8 @@ class _Form(Stored, frozen=True):
     chosen: tuple[tuple[str, str], ...] | None = None
     renewed: bool = False
     known: tuple[str, ...] = ()
+    prepared: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    fresh: tuple[tuple[str, Number], ...] = ()
 
 
 class EngineStates:
@@ -317,6 +323,8 @@ def parse_engine_state(data: bytes, where: str) -> EngineState:
         form.chosen,
         form.renewed,
         form.known,
+        form.prepared,
+        form.fresh,
         form.opened,
     )
 

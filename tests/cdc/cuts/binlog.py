@@ -26,6 +26,7 @@ from penstock.cdc.debezium.source import KeyColumn
 from penstock.cdc.debezium.state import EngineState
 from penstock.cdc.postgres.errors import SourceUnavailable
 from tests.cdc.cuts.topic import Died, Topic
+from tests.cdc.debezium.silence import effects_of
 
 Place = tuple[int, int]
 """The number of a file, and a position in it."""
@@ -294,6 +295,7 @@ class BinlogCapture:
         clock: Any = _Clock(self._chance)
         follower = Follower(
             given,
+            effects_of(),
             MARIADB,
             stream,  # type: ignore[arg-type]
             me,

@@ -27,6 +27,7 @@ from penstock.log.errors import InvalidArgument, PermissionDenied
 from penstock.log.runtime.portal import Portal
 from penstock.log.runtime.runtime import Clock
 from penstock.log.stores import open_store
+from tests.cdc.debezium.silence import effects_of
 
 PATIENCE_S = 60.0
 
@@ -177,6 +178,7 @@ def test_a_connector_that_says_nothing_has_lost_its_connection_once_it_had_one(c
     kept: Any = SimpleNamespace(signals=dict, save=lambda state: None, keep=lambda: False, parts=1)
     follower = Follower(
         cast("Any", Quiet(times, connects_s)),
+        effects_of(),
         MARIADB,
         cast("Any", SimpleNamespace(last_sequence=-1)),
         kept,

@@ -23,6 +23,7 @@ from penstock.log import InternalError, MessageType, TopicSettings
 from penstock.log.produce.producer import Producer
 from penstock.log.runtime.portal import Portal
 from tests.cdc.debezium.judge import check_stream, comparable, events_of, folded
+from tests.cdc.debezium.silence import effects_of
 from tests.thorough import thoroughly
 
 RECORDED = Path(__file__).parent / "recorded" / "mysql-9.7.jsonl.gz"
@@ -124,6 +125,7 @@ class Recorded:
 
         return Follower(
             engine,  # type: ignore[arg-type]
+            effects_of(),
             MYSQL,
             producer,
             states,

@@ -1,0 +1,146 @@
+"""What the log tells besides rows, made into records and into tables to read: definitions, transactions of two phases, statements that change rows.
+
+All of it takes effect at its place among the records. Where a table has other rows by something that no event tells, a truncate is told there, and
+the table is read before anything behind that place is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from ...log.errors import LimitExceeded, NotSupported
+from .hearing import Ear, Heard
+from .positions import between, file_number
+from .prepared import PreparedTransactions
+from .records import Record, emptied, moved
+from .source import Server
+from .state import EngineState
+from .statements import Name, Statement
+
+log = logging.getLogger("penstock.cdc.debezium")
+
+_ROWS_A_PLACE = 4_000
+"""How many rows of a transaction of two phases are told at one place; the next ones come at the next."""
+
+
+class Effects:
+    """What takes effect in one life of the engine."""
+
+    def __init__(
+        self, ear: Ear, server: Server, state: EngineState, *, kind: str, name: str, there: int, now_ms: Callable[[], int]
+    ) -> None:
+        """``kind``: of the connector. ``name``: of the capture. ``there``: the last sequence in the topic."""
+        self._ear, self._server, self._kind, self._name, self._there, self._now_ms = ear, server, kind, name, there, now_ms
+        self.prepared = PreparedTransactions(state.prepared)
+        self._fresh = dict(state.fresh)
+        self.due: dict[str, None] = {}
+        """The tables whose rows are to be read before anything behind their place is told."""
+        self.due_at = 0
+        """The sequence of the last record before them."""
+
+    def check(self) -> None:
+        """Raise `InternalError` where nothing listens to the log."""
+        self._ear.check()
+
+    def fresh_then(self, fresh: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        """The tables that were read, and the places behind which, once those that are due are read."""
+        if not self.due:
+            return fresh
+        return tuple({**dict(fresh), **dict.fromkeys(self.due, between(*self._server.end(), 0))}.items())
+
+    def meet(self, records: list[Record], *, before: tuple[int, int] = (-1, 0), made_before_ms: int = 0) -> None:
+        """Have what was heard take effect that lies before a place, or was heard before a record was made that is out by now: all records
+        before it are out then. It may add records, or have tables read.
+        """
+        heard = self._ear.heard
+        while heard and not self.due:
+            if (file_number(heard[0].file), heard[0].pos) >= before and heard[0].at_ms >= made_before_ms:
+                return
+            self._meet_one(heard.popleft(), records)
+
+    def _meet_one(self, heard: Heard, records: list[Record]) -> None:
+        statement = heard.statement
+        if statement is None:
+            raise NotSupported(
+                "the log has an event that cannot be read, and its changes would be lost",
+                operation="capture",
+                object=f"{heard.file}, position {heard.pos}",
+                expected="events that are not compressed, of types that the connector knows",
+                observed=heard.type,
+                hint="SET GLOBAL log_bin_compress = OFF on the server; then begin again behind it: --snapshot again",
+            )
+        number = between(heard.file, heard.pos, 0)
+        match statement.does:
+            case "prepares":
+                self.prepared.begin()
+            case "prepared":
+                self.prepared.prepared(statement.xid)
+            case "rolls back":
+                self.prepared.rolled_back(statement.xid, number)
+            case "commits":
+                self._commit(statement, heard, records)
+            case "rows":
+                self._again(self._changed_by(statement), heard, records, f"a statement changed rows of it: {statement.text}")
+            case "ends":
+                self._end(statement, heard, records)
+            case _:
+                pass
+
+    def _commit(self, statement: Statement, heard: Heard, records: list[Record]) -> None:
+        """Tell the rows of a transaction of two phases where it is committed."""
+        found = self.prepared.committed(statement.xid, between(heard.file, heard.pos, 0))
+        if self._there > between(heard.file, heard.pos + heard.size_bytes, 0):
+            return  # all of it is there
+        if found is None:
+            self._again(self._captured(), heard, records, f"nothing tells the rows of {statement.text}")
+            return
+        held, tables = found
+        if len(held) > _ROWS_A_PLACE * heard.size_bytes:
+            raise LimitExceeded(
+                "a transaction of two phases has too many rows", operation="capture", object=statement.text, observed=len(held)
+            )
+        for count, record in enumerate(held):
+            records.append(moved(record, heard.file, heard.pos + count // _ROWS_A_PLACE, count % _ROWS_A_PLACE))
+        if tables:
+            self._again(tables, heard, records, f"its rows were prepared before: {statement.text}")
+
+    def _changed_by(self, statement: Statement) -> list[str]:
+        """The captured tables that a statement may have changed, also by triggers of what it names. Where these may not be seen, a statement that
+        names no captured table is taken to change none.
+        """
+        captured = self._captured()
+        named = [table for table in self._wanted(statement.tables) if table in captured]
+        more = self._server.runs_more({name for _, name in statement.tables}) if statement.tables else True
+        return captured if more or (more is None and named) else named
+
+    def _end(self, statement: Statement, heard: Heard, records: list[Record]) -> None:
+        """Empty tables that are gone, or have other rows by a definition; and have those read."""
+        gone = self._wanted(statement.tables)
+        if statement.databases:
+            gone += [table for table in self._captured() if table.partition(".")[0] in statement.databases]
+        read = self._wanted(statement.read)
+        self._again(read, heard, records, statement.text)
+        self._empty([table for table in gone if table not in read], heard, records, len(read))
+
+    def _again(self, tables: Iterable[str], heard: Heard, records: list[Record], why: str) -> None:
+        """Empty tables at a place, and have their rows read, unless that was done behind it."""
+        tables = tuple(tables)
+        self._empty(tables, heard, records, 0)
+        place = between(heard.file, heard.pos, 0)
+        for table in tables:
+            if self._fresh.get(table, -1) <= place:
+                log.warning("%s is read again, as events do not tell what has become of its rows: %s", table, why)
+                self.due[table] = None
+
+    def _empty(self, tables: Iterable[str], heard: Heard, records: list[Record], first: int) -> None:
+        for row, table in enumerate(tables, first):
+            record = emptied(self._kind, self._name, table, (heard.file, heard.pos, row), self._now_ms())
+            records.append(record)
+            self.due_at = record.sequence
+
+    def _wanted(self, names: Iterable[Name]) -> list[str]:
+        return [f"{database}.{table}" for database, table in names if self._ear.is_captured(database, table)]
+
+    def _captured(self) -> list[str]:
+        return self._wanted(self._ear.captured())

@@ -1,0 +1,27 @@
+"""A log that tells nothing besides rows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.cdc.debezium.effects import Effects
+from penstock.cdc.debezium.hearing import Heard
+from penstock.cdc.debezium.state import EngineState
+
+
+def effects_of(
+    heard: Sequence[Heard] = (), *, tables: Sequence[tuple[str, str]] = (), state: EngineState | None = None, there: int = -1
+) -> Effects:
+    """The effects of what was heard; of these captured tables."""
+    ear: Any = SimpleNamespace(
+        heard=deque(heard),
+        check=lambda: None,
+        is_captured=lambda database, table: (database, table) in tables,
+        captured=lambda: list(tables),
+    )
+    server: Any = SimpleNamespace(end=lambda: ("binlog.000009", 4), runs_more=lambda names: "told" in names)
+    state = state or EngineState("life", "mariadb", "7 x")
+    return Effects(ear, server, state, kind="mariadb", name="penstock", there=there, now_ms=lambda: 1)
