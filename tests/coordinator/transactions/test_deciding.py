@@ -6,8 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.coordinator.cells.keys import TRANSACTIONS
 from penstock.coordinator.transactions.errors import HalfMessagesMissing, TransactionExpired, TransactionRolledBack
 from penstock.coordinator.transactions.members.state import AGE_MAX_MS, By, Decision
+from penstock.log import Message
 from penstock.log.paths import TopicPaths
 from tests.coordinator.transactions.stage import COMMIT, Stage
 
@@ -89,5 +91,33 @@ def test_what_will_be_refused_is_told_before_and_nothing_is_written() -> None:
         with pytest.raises(TransactionExpired):
             await other.run(check(old, Decision.COMMITTED, By.OPERATOR))
         assert (await other.run(find(old)))[1].is_open
+
+    stage.play(script)
+
+
+def test_what_was_sent_since_it_was_looked_at_is_not_committed_unseen() -> None:
+    """Another looks what is on the store, and decides. In between the sender begins one part more, which is not uploaded yet."""
+    stage = Stage()
+
+    async def script() -> None:
+        sender, other = stage.member("sender"), stage.member("other")
+        transaction = await sender.sent(b"a")
+        assert transaction.id is not None
+        deciding = stage.table.hold(process="other", verb="put", key=lambda key: key.startswith(TRANSACTIONS))
+        decided = other.process.spawn(other.transactions.decide(transaction.id, Decision.COMMITTED, By.OPERATOR))
+        await deciding.reached()
+        uploading = stage.store.hold(process="sender", verb="put", key=lambda key: "/staged/jobs/" in key)
+        sending = sender.process.spawn(transaction.send("paid", Message(b"b")))
+        await uploading.reached()
+        await stage.let_pass(1)
+        deciding.release()
+        with pytest.raises(HalfMessagesMissing, match="is sending"):
+            await decided
+        assert (await other.run(other.transactions.find(transaction.id)))[1].is_open
+        uploading.release()
+        await sending
+        await other.run(other.transactions.decide(transaction.id, Decision.COMMITTED, By.OPERATOR))
+        await other.run(other.transactions.finish(transaction.id))
+        assert await stage.bodies() == [b"a", b"b"]
 
     stage.play(script)

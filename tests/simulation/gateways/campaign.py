@@ -13,6 +13,7 @@ SCENARIOS: Mapping[str, Callable[..., Played]] = {
     "gateways": Gateways,
     "steady": partial(Gateways, steady=True),
     "concurrent": partial(Gateways, steady=True, orderly=False),
+    "overtaken": partial(Gateways, rate=0.05, steady=False, overtaken=True),
     "calm": lambda seed, rate=0.0: Gateways(seed, rate=0.0),
 }
 """Steady: only gateways and clients fail, so that it is certain what must hold."""
@@ -25,7 +26,7 @@ MUST_HAPPEN = (
 CAMPAIGN = Campaign(
     world="gateways",
     scenarios=SCENARIOS,
-    swept=("gateways", "steady", "concurrent"),
+    swept=("gateways", "steady", "concurrent", "overtaken"),
     mutants=MUTANTS,
     must_happen=MUST_HAPPEN,
     stories={},

@@ -31,9 +31,19 @@ BEARS_S = 15.0
 
 
 class Gateways:
-    """One run. ``rate`` 0: nothing fails, and clients do not end."""
+    """One run. ``rate`` 0: nothing fails, and clients do not end. ``overtaken``: writes of the table get no answer, and are carried out when
+    their writers have read back and decided.
+    """
 
-    def __init__(self, seed: int | str, *, rate: float = 0.02, orderly: bool | None = None, steady: bool | None = None) -> None:
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        rate: float = 0.02,
+        orderly: bool | None = None,
+        steady: bool | None = None,
+        overtaken: bool = False,
+    ) -> None:
         self.scene = Scene(seed, queues=QUEUES)
         self.kernel = self.scene.kernel
         self.rng = self.kernel.rng("gateways")
@@ -44,6 +54,8 @@ class Gateways:
         """Whether store and table are without faults. Then it is certain what gateways are able to do."""
         plan_rate = 0.0 if self.steady else rate
         self.plan = RandomFaults.swarm(self.kernel.rng, rate=plan_rate, without=(Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER))
+        if overtaken:
+            self.plan = RandomFaults({Fault.OVERTAKEN: plan_rate}, self.kernel.rng)
         self.bodies = [f"{'abcdefgh'[self.rng.randrange(8)]}{n:03}" for n in range(MESSAGES)]
         self.has_troubles = False
         self.lives = itertools.count(1)
