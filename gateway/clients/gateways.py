@@ -34,11 +34,17 @@ class Entry(Struct, frozen=True):
     beat: Annotated[int, Meta(ge=0)] = 0
     tls_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """0: it has no port with TLS. Earlier gateways did not name it."""
+    signed: bool | None = None
+    """Whether it asks its clients for signatures. None: an earlier gateway, which does not say."""
 
     def place(self, *, tls: bool) -> Place | None:
         """Where clients with TLS, or without, reach it; None: nowhere."""
         port = self.tls_port if tls else self.port
         return Place(self.host, port) if port else None
+
+    def trusts_as(self, other: Entry) -> bool:
+        """Whether clients of the other one may be sent here: both ask for signatures, or neither does, as far as is known."""
+        return None in (self.signed, other.signed) or self.signed == other.signed
 
 
 Gateways = Mapping[str, Entry]

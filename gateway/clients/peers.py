@@ -39,6 +39,8 @@ class Peers:
         self.own: Entry | None = None
         """Where clients reach this gateway, once it listens."""
         self._others: Gateways = {}
+        self._told: frozenset[str] = frozenset()
+        """Those of which was told that they serve on other terms."""
         self._sightings = Sightings()
         self._document: Document[Gateways] | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -48,8 +50,13 @@ class Peers:
     # --- Routes -----------------------------------------------------------------------------------------------------------------
 
     def live(self, *, tls: bool) -> Sequence[Peer]:
-        """The gateways that live and that clients with TLS, or without, reach; this one included."""
-        known = {**({} if self.own is None else {self.name: self.own}), **self._others}
+        """The gateways that live and that clients with TLS, or without, reach; this one included.
+
+        Of those that ask for signatures none leads to one that does not: it serves everybody, and would be sent signatures. Nor the other
+        way round, as such clients would be refused.
+        """
+        own = {} if self.own is None else {self.name: self.own}
+        known = own | {name: entry for name, entry in self._others.items() if self.own is None or entry.trusts_as(self.own)}
         return [Peer(name, place) for name, entry in known.items() if (place := entry.place(tls=tls)) is not None]
 
     def brokers(self, topic: str, asked: pb.Endpoints, *, tls: bool = False) -> list[pb.Broker]:
@@ -110,6 +117,28 @@ class Peers:
             log.warning("this gateway could not tell the others that it lives, and tries again: %s", error)
             return
         self._others = {name: entry for name, entry in known.items() if name != self.name}
+        self._tell_of_others(own)
+
+    def _tell_of_others(self, own: Entry) -> None:
+        """Warn once of each gateway that serves the lake on other terms."""
+        apart = {name: entry for name, entry in self._others.items() if not entry.trusts_as(own)}
+        for name in apart.keys() - self._told:
+            where = apart[name].place(tls=False) or apart[name].place(tls=True)
+            if own.signed:
+                log.warning(
+                    "gateway %s at %s serves this lake without asking for signatures: whoever reaches it may do everything. Start it with "
+                    "--access-key-file, or end it. No route leads there from here",
+                    name,
+                    where,
+                )
+            else:
+                log.warning(
+                    "gateway %s at %s asks for signatures, and this one of the same lake does not: whoever reaches this one may do everything. "
+                    "Start it with --access-key-file, too. No route leads there from here",
+                    name,
+                    where,
+                )
+        self._told = frozenset(apart)
 
 
 def _from(live: Sequence[Peer], at: int) -> Sequence[Peer]:

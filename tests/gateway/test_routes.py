@@ -105,7 +105,7 @@ def test_a_balancer_hides_them_all() -> None:
 
 
 def test_the_list_of_gateways_is_read_as_it_was_written() -> None:
-    known = {"b": Entry("10.0.0.1", 8081, 3), "a": Entry("::1", 1), "c": Entry("::1", 0, tls_port=8443)}
+    known = {"b": Entry("10.0.0.1", 8081, 3), "a": Entry("::1", 1), "c": Entry("::1", 0, tls_port=8443, signed=True)}
     earlier = b'{"a": {"host": "h", "port": 1, "beat": 2}}'
     assert decode_gateways(earlier, where="gateways") == {"a": Entry("h", 1, 2)}
     assert decode_gateways(encode_gateways(known), where="gateways") == known
@@ -162,3 +162,33 @@ def test_who_follows_the_list_is_told_of_a_gateway_that_stands_still() -> None:
             await two.leave()
 
     asyncio.run(run())
+
+
+def test_signed_and_unsigned_gateways_of_a_lake_warn_and_do_not_send_clients_to_each_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run() -> None:
+        async with aio.connect("memory://") as lake:
+            terms = {"signed": True, "other": True, "unsigned": False, "earlier": None}
+            known = {name: Peers(GatewayOptions(), name, SystemClock()) for name in terms}
+            for number, (name, one) in enumerate(known.items()):
+                await one.join(lake.coordination, Entry("h", number + 1, signed=terms[name]))
+            for _ in range(2):
+                for one in known.values():
+                    await one._renew_once()
+            reached = {name: {peer.name for peer in one.live(tls=False)} for name, one in known.items()}
+            assert reached["signed"] == reached["other"] == {"signed", "other", "earlier"}
+            assert reached["unsigned"] == {"unsigned", "earlier"}
+            assert reached["earlier"] == set(terms), "what it does not say is not held against it"
+            for one in known.values():
+                await one.leave()
+
+    with caplog.at_level("WARNING", logger="penstock.gateway"):
+        asyncio.run(run())
+    lines = sorted(one.message for one in caplog.records)
+    assert [line[:60] for line in lines] == [
+        "gateway other at h:2 asks for signatures, and this one of th",
+        "gateway signed at h:1 asks for signatures, and this one of t",
+        "gateway unsigned at h:3 serves this lake without asking for ",
+        "gateway unsigned at h:3 serves this lake without asking for ",
+    ]
