@@ -71,7 +71,7 @@ class Gateway:
         """The RPCs of all rooms."""
         return [
             *self.streams.rpcs(),
-            *SendService(self.lake, self.names, self.producers, self.transacting).rpcs(),
+            *SendService(self.lake, self.names, self.producers, self.transacting, self.calls.shares).rpcs(),
             *self.transacting.rpcs(),
             *self.consumers.rpcs(),
         ]
@@ -85,7 +85,8 @@ class Gateway:
         """Return once clients can connect."""
         await self.server.start()
         host = self.options.address or self.options.host
-        await self.peers.join(self.lake.coordination, Entry(host, self.server.own_port, tls_port=self.server.own_tls_port))
+        own = Entry(host, self.server.own_port, tls_port=self.server.own_tls_port, signed=self.options.access is not None)
+        await self.peers.join(self.lake.coordination, own)
         await self.consumers.start()
         self._sweeping = asyncio.ensure_future(self._sweep())
 

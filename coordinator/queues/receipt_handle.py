@@ -23,6 +23,8 @@ _FORMAT = 1
 _SEAL_BYTES = 12
 _SEAL_PURPOSE = b"receipt handle"
 _CHECK_BYTES = 4
+_CHARS_MAX = 1_024
+"""Longer than any handle, whose longest parts are the names of a group and a topic."""
 
 
 class ReceiptRefused(CallError):
@@ -109,10 +111,14 @@ class ReceiptHandle:
         """The inverse of `encode`, sealed or not by the group that it names. Raises `InvalidArgument` for anything else."""
         if not isinstance(text, str):
             raise InvalidArgument("a receipt handle is a string", observed=type(text).__name__)
+        if len(text) > _CHARS_MAX:
+            raise _no_handle(text)
         return _decoded(text)
 
 
-@lru_cache(maxsize=1_024)  # whoever serves clients, and then the consumer, asks about each
+@lru_cache(
+    maxsize=1_024
+)  # whoever serves clients, and then the consumer, asks about each; of none that is longer than `_CHARS_MAX`
 def _decoded(text: str) -> ReceiptHandle:
     try:
         reader = VarintReader(_parts(text)[0])
@@ -145,6 +151,8 @@ def is_genuine(text: str, secret: str) -> bool:
 
 def _parts(text: str) -> tuple[bytes, bytes]:
     """The content of a handle, and its seal. Raises `InvalidArgument` for text that was cut off or changed on its way."""
+    if len(text) > _CHARS_MAX:
+        raise _no_handle(text)
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error) as error:

@@ -1,15 +1,20 @@
-"""The clients that this gateway knows: what each announced, and when it was last heard of."""
+"""The clients that this gateway knows: what each announced, and when it was last heard of.
+
+A client chooses its id, so it is known by that among the clients of its principal. What another principal says under the same id is of a client
+of its own.
+"""
 
 from __future__ import annotations
 
 from asyncio import Future
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from ...log.runtime.runtime import Clock
 from ..protocol import rocketmq_pb2 as pb
+from ..protocol.status import Refused
 from ..server.calls import Call
 
 LOST_S: Final = 30.0
@@ -20,6 +25,9 @@ _STOOD_STILL_S: Final = 10.0
 
 _PEERS_MAX: Final = 16
 """The connections of one client that are remembered. A balancer that shares calls among more makes it be looked for again and again."""
+
+CLIENTS_OF_ONE_MAX: Final = 10_000
+"""The most clients of one principal; where nobody signs, of one address."""
 
 Send = Callable[[pb.TelemetryCommand], Awaitable[None]]
 
@@ -50,9 +58,11 @@ class Looked:
 
 @dataclass(slots=True)
 class Client:
-    """One client object of an SDK, by its id."""
+    """One client object of an SDK."""
 
     id: str
+    """`Call.client`."""
+    owner: str = ""
     language: str = ""
     seen_s: float = 0.0
     client_type: int = pb.CLIENT_TYPE_UNSPECIFIED
@@ -72,6 +82,7 @@ class Clients:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[str, Client] = {}
+        self._of_owner: Counter[str] = Counter()
         self._looked_s = clock.monotonic_s()
         self.on_lost: list[Callable[[Client], None]] = []
         """Each is told of a client that ended, or was not heard of for `LOST_S`."""
@@ -92,11 +103,17 @@ class Clients:
         self.of(call).seen_s = self._clock.monotonic_s()
 
     def of(self, call: Call) -> Client:
-        """The client of a call, who may be new."""
-        known = self._known.get(call.metadata.client_id)
+        """The client of a call, who may be new. Raises `Refused` for one too many of its owner."""
+        known = self._known.get(call.client)
         if known is None:
-            known = Client(call.metadata.client_id, call.metadata.language, self._clock.monotonic_s())
+            if self._of_owner[call.owner] >= CLIENTS_OF_ONE_MAX:
+                raise Refused(
+                    pb.TOO_MANY_REQUESTS,
+                    f"{call.owner} has {CLIENTS_OF_ONE_MAX:,} clients at this gateway: let them say when they end, or wait for {LOST_S:g} s",
+                )
+            known = Client(call.client, call.owner, call.metadata.language, self._clock.monotonic_s())
             self._known[known.id] = known
+            self._of_owner[known.owner] += 1
         return known
 
     def changed(self, client: Client) -> None:
@@ -106,6 +123,9 @@ class Clients:
     def remove(self, client_id: str) -> None:
         """Forget a client that says that it ends."""
         if (client := self._known.pop(client_id, None)) is not None:
+            self._of_owner[client.owner] -= 1
+            if not self._of_owner[client.owner]:
+                del self._of_owner[client.owner]
             for told in self.on_lost:
                 told(client)
 

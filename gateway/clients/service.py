@@ -70,7 +70,7 @@ class ClientService:
     async def notify_client_termination(
         self, request: pb.NotifyClientTerminationRequest, call: Call
     ) -> pb.NotifyClientTerminationResponse:
-        self._clients.remove(call.metadata.client_id)
+        self._clients.remove(call.client)
         return pb.NotifyClientTerminationResponse(status=ok())
 
     async def telemetry(self, commands: AsyncIterator[pb.TelemetryCommand], call: Call, send: Send) -> None:
@@ -95,9 +95,10 @@ class ClientService:
                 self._clients.changed(client)
 
     async def _answered(self, settings: pb.Settings, client: Client, send: Send) -> pb.TelemetryCommand:
+        # All at once, and nothing of an earlier announcement: a stream is asked about what it announced by itself, and has the right to.
         client.client_type, client.send = settings.client_type, send
+        client.topics = frozenset(map(topic_of, settings.publishing.topics))
         if settings.HasField("publishing"):
-            client.topics = frozenset(map(topic_of, settings.publishing.topics))
             answer = settings_for(settings, body_bytes_max=await self._body_bytes_max(client.topics), group=None)
             return pb.TelemetryCommand(status=ok(), settings=answer)
         if not settings.HasField("subscription"):

@@ -1,8 +1,10 @@
-"""What clients may hold of a gateway that ask for messages: open polls, and answers that they have not read. Beyond, they wait."""
+"""What clients may hold of a gateway that ask for messages: open polls, and answers that they have not read. Beyond, they wait.
+
+It is counted three times: for the client, for its owner, who may have any number of clients by any ids, and for all.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,8 +12,8 @@ from typing import Final
 
 from ...log import MessageView
 from ...log.limits import MIB
-from ..protocol import rocketmq_pb2 as pb
-from ..protocol.status import Refused
+from ..bounds.shares import Share, Shares
+from ..server.calls import Call
 
 OVERHEAD_BYTES: Final = 1_024
 """What a message takes beside its body, about."""
@@ -19,11 +21,13 @@ OVERHEAD_BYTES: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much, of one client and of all. An answer that begins below these is given as a whole: at most 32 messages."""
+    """How much, of one client, of one owner and of all. An answer that begins below these is given as a whole: at most 32 messages."""
 
     client_polls: int = 256
+    owner_polls: int = 10_000
     polls: int = 20_000
     client_bytes: int = 64 * MIB
+    owner_bytes: int = 128 * MIB
     bytes: int = 256 * MIB
 
 
@@ -32,49 +36,47 @@ class Budget:
     """Counts what is held now."""
 
     bounds: Bounds = field(default_factory=Bounds)
-    _polls: Counter[str] = field(default_factory=Counter)
-    _held: Counter[str] = field(default_factory=Counter)
-    polls: int = 0
-    held_bytes: int = 0
+    shares: Shares = field(default_factory=Shares)
+
+    @property
+    def polls(self) -> int:
+        return self.shares.held(self._polls_of_owners())
+
+    @property
+    def held_bytes(self) -> int:
+        return self.shares.held(self._bytes_of_owners())
 
     @contextmanager
-    def polling(self, client_id: str) -> Iterator[None]:
-        """A block in which a client has one more open poll. Raises `Refused` when it has too many, or reads too little."""
-        _check("open polls of this client", self._polls.get(client_id, 0) + 1, self.bounds.client_polls)
-        _check("open polls at this gateway", self.polls + 1, self.bounds.polls)
-        self._check_held(client_id)
-        self._polls[client_id] += 1
-        self.polls += 1
-        try:
+    def polling(self, call: Call) -> Iterator[None]:
+        """A block in which a client has one more open poll. Raises `BackPressureError` when there are too many, or when too little is read."""
+        self._check_held(call)
+        of_client, of_owner = (
+            Share("open polls of this client", self.bounds.client_polls, self.bounds.polls),
+            self._polls_of_owners(),
+        )
+        with self.shares.holding(of_client, call.client, 1), self.shares.holding(of_owner, call.owner, 1):
             yield
-        finally:
-            self.polls -= 1
-            _less(self._polls, client_id, 1)
 
     @contextmanager
-    def holding(self, client_id: str, messages: list[MessageView]) -> Iterator[None]:
-        """A block in which a client reads messages. Raises `Refused` when it reads too little of others."""
-        self._check_held(client_id)
+    def holding(self, call: Call, messages: list[MessageView]) -> Iterator[None]:
+        """A block in which a client reads messages. Raises `BackPressureError` when too little of others is read."""
+        self._check_held(call)
         size_bytes = sum(len(one.content) + OVERHEAD_BYTES for one in messages)
-        self._held[client_id] += size_bytes
-        self.held_bytes += size_bytes
-        try:
+        with (
+            self.shares.taken(self._bytes_of_clients(), call.client, size_bytes),
+            self.shares.taken(self._bytes_of_owners(), call.owner, size_bytes),
+        ):
             yield
-        finally:
-            self.held_bytes -= size_bytes
-            _less(self._held, client_id, size_bytes)
 
-    def _check_held(self, client_id: str) -> None:
-        _check("bytes of messages that this client has not read", self._held.get(client_id, 0), self.bounds.client_bytes)
-        _check("bytes of messages that clients have not read", self.held_bytes, self.bounds.bytes)
+    def _check_held(self, call: Call) -> None:
+        self.shares.check(self._bytes_of_clients(), call.client)
+        self.shares.check(self._bytes_of_owners(), call.owner)
 
+    def _polls_of_owners(self) -> Share:
+        return Share("open polls", self.bounds.owner_polls, self.bounds.polls)
 
-def _check(what: str, found: int, most: int) -> None:
-    if found > most:
-        raise Refused(pb.TOO_MANY_REQUESTS, f"there are too many {what}: {found}, of {most} at most. Read, and try again later")
+    def _bytes_of_clients(self) -> Share:
+        return Share("bytes of messages that this client has not read", self.bounds.client_bytes, self.bounds.bytes)
 
-
-def _less(counter: Counter[str], name: str, count: int) -> None:
-    counter[name] -= count
-    if not counter[name]:
-        del counter[name]
+    def _bytes_of_owners(self) -> Share:
+        return Share("bytes of messages that are not read", self.bounds.owner_bytes, self.bounds.bytes)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
-from datetime import UTC
-from typing import TYPE_CHECKING, Final
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from ...aio import Lake
-from ...log import OffsetOutOfRange, Position, Reader, views
-from ...log.filter.filters import parse_filter
+from ...log import MessageView, OffsetOutOfRange, Position, Reader, views
+from ...log.filter.filters import Filter, parse_filter
 from ...log.topic.topics import Topic
+from ..bounds.turns import Turns
 from ..clients.topics import Names
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.resources import group_of, topic_of
@@ -24,9 +27,6 @@ from .budget import Budget
 from .filters import filter_of
 from .messages import message_of
 from .wanted import poll_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _BATCH_MAX: Final = 32
 _LOOK_S: Final = 1.0
@@ -41,6 +41,7 @@ class Offsets:
         self._names = names
         self._budget = budget
         self._store_host = store_host
+        self._turns = Turns()
 
     async def pull_message(self, request: pb.PullMessageRequest, call: Call) -> AsyncIterator[pb.PullMessageResponse]:
         """Give the messages of a queue from an offset on, and the offset to go on from. Nothing is settled by that."""
@@ -50,34 +51,42 @@ class Offsets:
         most = min(request.batch_size, _BATCH_MAX)
         if most <= 0:
             raise Refused(pb.BAD_REQUEST, f"the batch size must be positive, but is {request.batch_size}")
-        queue, start = request.message_queue.id, request.offset
-        client_id = call.metadata.client_id
-        with self._budget.polling(client_id):
-            rows = await self._rows(topic, queue, start, max(_LOOK_S, poll_of(request, call.remaining_s).total_seconds()))
-        rows = None if rows is None else rows.slice(0, most)
-        found = [] if rows is None else list(views(topic.paths.topic, keep.apply(rows, topic.tail.state.schema)))
-        with self._budget.holding(client_id, found):
+        within_s = max(_LOOK_S, poll_of(request, call.remaining_s).total_seconds())
+        with self._budget.polling(call):
+            found, following = await self._found(topic, request.message_queue.id, request.offset, most, keep, within_s, call.owner)
+        with self._budget.holding(call, found):
             yield pb.PullMessageResponse(status=ok() if found else status(pb.MESSAGE_NOT_FOUND, "no new message"))
             for view in found:
                 message = message_of(view, request.message_queue.topic, topic.settings.message_type, store_host=self._store_host)
                 yield pb.PullMessageResponse(message=message)
-            following = start if rows is None else rows.column("offset")[rows.num_rows - 1].as_py() + 1
             yield pb.PullMessageResponse(next_offset=following)
 
-    async def _rows(self, topic: Topic, queue: int, start: int, within_s: float) -> pa.Table | None:
-        """The rows of a queue from an offset on, once there are some; None: there are none in time."""
-        reader = Reader(topic)
-        source = reader.read(queue=queue, start=start, follow=True)
+    async def _found(
+        self, topic: Topic, queue: int, start: int, most: int, keep: Filter, within_s: float, owner: str
+    ) -> tuple[list[MessageView], int]:
+        """The messages of a queue from an offset on, once there are some in time, and the offset to go on from.
+
+        Nothing is read ahead, and what is read is more than what is given: so few read at once, and they keep none of it.
+        """
+        reader, name = Reader(topic), topic.paths.topic
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
-                    return await anext(source)
+                    while True:
+                        entry = topic.tail.state.entry
+                        async with (
+                            self._turns.of(owner),
+                            aclosing(reader.read(queue=queue, start=start, end=start + most)) as source,
+                        ):
+                            async for rows in source:
+                                following = rows.column("offset")[rows.num_rows - 1].as_py() + 1
+                                return list(views(name, keep.apply(rows, topic.tail.state.schema))), following
+                        await topic.tail.wait_past(entry)
         except OffsetOutOfRange as error:
             raise Refused(pb.ILLEGAL_OFFSET, str(error)) from error
         finally:
-            await source.aclose()
             await reader.close()
-        return None
+        return [], start
 
     async def query_offset(self, request: pb.QueryOffsetRequest, call: Call) -> pb.QueryOffsetResponse:
         """The offset at the beginning or end of a queue, or of the first message stored at a time or later."""
@@ -86,7 +95,7 @@ class Offsets:
         if request.query_offset_policy == pb.END:
             position = "latest"
         elif request.query_offset_policy == pb.TIMESTAMP:
-            position = request.timestamp.ToDatetime(UTC)
+            position = _time_of(request.timestamp)
         found = await Reader(topic).resolve(position, queues=[request.message_queue.id])
         return pb.QueryOffsetResponse(status=ok(), offset=found[request.message_queue.id])
 
@@ -115,3 +124,11 @@ class Offsets:
     async def _check_group(self, group: str) -> None:
         if await self._names.group(group) is None:
             raise Refused(pb.CONSUMER_GROUP_NOT_FOUND, f"The consumer group {group} does not exist. Create it first.")
+
+
+def _time_of(stated: Timestamp) -> datetime:
+    """A time that a client states. Raises `Refused` for one before the year 1 or after 9999."""
+    try:
+        return stated.ToDatetime(UTC)
+    except (OverflowError, ValueError):
+        raise Refused(pb.BAD_REQUEST, f"the timestamp of {stated.seconds} s is none of the years 1 to 9999") from None

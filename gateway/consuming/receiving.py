@@ -49,15 +49,14 @@ class Receiving:
         group, resource = group_of(request.group), request.message_queue.topic
         topic = topic_of(resource)
         wanted = wanted_of(request, call.remaining_s)
-        client_id = call.metadata.client_id
         async with self._pool.of(group, topic, filter_of(request.filter_expression)) as pooled:
-            with self._budget.polling(client_id):
+            with self._budget.polling(call):
                 received, answer = await self._received(pooled, wanted, call)
             is_whole = False
             try:
                 messages = await self._settling.left_of(pooled, received)
                 if messages:
-                    with self._budget.holding(client_id, messages):
+                    with self._budget.holding(call, messages):
                         yield pb.ReceiveMessageResponse(status=ok())
                         for view in messages:
                             yield pb.ReceiveMessageResponse(message=self._message(view, resource, pooled, wanted))
@@ -86,7 +85,7 @@ class Receiving:
 
     async def _received(self, pooled: Pooled, wanted: Wanted, call: Call) -> tuple[list[MessageView], Answer | None]:
         """The messages of a receive, and what is noted of them until it is known that a push consumer has them."""
-        client_id = call.metadata.client_id
+        client_id = call.client
         if not wanted.is_named:
             return await self._polled(partial(pooled.consumer.receive, wanted.most, wanted.invisible), wanted), None
         attempt_id = wanted.attempt_id or f"\0{next(self._numbers)}"  # one that is not named is repeated never

@@ -7,8 +7,9 @@ from typing import Final
 
 from ...coordinator import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptOutdated
 from ...coordinator.queues.receipt_handle import ReceiptHandle
-from ...log import InvalidArgument, MessageView, PenstockError
+from ...log import MessageView, PenstockError
 from ..protocol import rocketmq_pb2 as pb
+from ..protocol.handles import receipt_of
 from ..protocol.resources import group_of, topic_of
 from ..protocol.status import Refused, ok, status, status_of
 from ..server.calls import Call
@@ -149,18 +150,14 @@ class Settling:
 
 
 def _refusal(text: str, pooled: Pooled) -> Refused | None:
-    """Why a handle names no delivery of this topic; the consumer checks the rest."""
+    """Why a handle names no delivery of this group and topic; the consumer checks the rest."""
     try:
-        topic = ReceiptHandle.decode(text).topic
-    except InvalidArgument as error:
-        return Refused(pb.INVALID_RECEIPT_HANDLE, str(error))
-    if topic != pooled.topic:
-        return Refused(pb.INVALID_RECEIPT_HANDLE, f"the receipt handle is of topic {topic}, and not of {pooled.topic}")
+        _handle(text, pooled)
+    except Refused as refusal:
+        return refusal
     return None
 
 
 def _handle(text: str, pooled: Pooled) -> ReceiptHandle:
-    """The delivery that a handle names. Raises `Refused` for one that is none of this topic."""
-    if (refusal := _refusal(text, pooled)) is not None:
-        raise refusal
-    return ReceiptHandle.decode(text)
+    """The delivery that a handle names. Raises `Refused` for one that is none of this group and topic."""
+    return receipt_of(text, group=pooled.group, topic=pooled.topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ID_CHARS_MAX: Final = 128
 _RECOVERY_S_MAX: Final = 3600
 _GZIP_OR_ZLIB: Final = 47
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TIME_MAX_S: Final = 253_402_300_799
 """The end of the year 9999."""
 _OF_THE_SYSTEM: Final = frozenset(
@@ -193,7 +195,7 @@ def _check_text(what: str, text: str, code: pb.Code) -> None:
 
 
 def _has_control(text: str) -> bool:
-    return not text.isprintable() and any(ord(one) < 32 or 127 <= ord(one) < 160 for one in text)
+    return _CONTROL.search(text) is not None
 
 
 def _is_plain(text: str) -> bool:

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 
 from ...aio import Lake
 from ...log import Message, MessageNotFound, PenstockError, SendResult
+from ...log.limits import MIB
 from ...log.topic.topics import Topic
+from ..bounds.shares import Shares
 from ..clients.topics import Names
 from ..protocol import rocketmq_pb2 as pb
+from ..protocol.handles import recall_of
 from ..protocol.resources import topic_of
 from ..protocol.status import Refused, ok, status, status_of
-from ..server.calls import Call
+from ..server.calls import REQUESTS, Call
 from ..server.rpcs import Rpc, rpc
 from .messages import is_transactional, message_of
 from .pool import Producers
@@ -20,16 +23,19 @@ from .rows import with_row
 from .transactions import Transacting
 
 _MESSAGES_MAX = 1024
+_UNPACKED_BYTES_MAX = 32 * MIB
+"""The most bytes of all bodies of a request. Packed ones may be a thousand times smaller on their way."""
 
 
 class SendService:
     """Sends messages of every type, and calls delayed ones back."""
 
-    def __init__(self, lake: Lake, names: Names, producers: Producers, transacting: Transacting) -> None:
+    def __init__(self, lake: Lake, names: Names, producers: Producers, transacting: Transacting, shares: Shares) -> None:
         self._lake = lake
         self._names = names
         self._producers = producers
         self._transacting = transacting
+        self._shares = shares
 
     def rpcs(self) -> Iterable[Rpc]:
         yield rpc("SendMessage", self.send_message)
@@ -45,11 +51,16 @@ class SendService:
             raise Refused(pb.BAD_REQUEST, "all messages of a request are of one topic")
         topic = await self._names.topic(name)
         now_ms = self._lake.runtime.clock.wall_ms()
-        checked = [message_of(one, topic.settings, now_ms=now_ms) for one in sent]
-        if len(checked) == 1:
-            entry = await self._entry(topic, sent[0], checked[0])
-            return pb.SendMessageResponse(status=entry.status, entries=(entry,))
-        entries = await asyncio.gather(*(self._entry(topic, one, message) for one, message in zip(sent, checked, strict=True)))
+        checked, size_bytes = [], 0
+        for one in sent:
+            message = message_of(one, topic.settings, now_ms=now_ms)
+            size_bytes += len(message.body or b"")
+            if size_bytes > _UNPACKED_BYTES_MAX:
+                raise Refused(pb.PAYLOAD_TOO_LARGE, f"the bodies of a request have at most {_UNPACKED_BYTES_MAX} bytes, unpacked")
+            checked.append(message)
+        with self._shares.holding(REQUESTS, call.owner, size_bytes):
+            outcomes = [self._entry(topic, one, message) for one, message in zip(sent, checked, strict=True)]
+            entries = [await outcomes[0]] if len(outcomes) == 1 else await asyncio.gather(*outcomes)
         codes = {entry.status.code for entry in entries}
         whole = entries[0].status if len(codes) == 1 else status(pb.MULTIPLE_RESULTS, "mixed results")
         return pb.SendMessageResponse(status=whole, entries=entries)
@@ -84,10 +95,9 @@ class SendService:
     async def recall_message(self, request: pb.RecallMessageRequest, call: Call) -> pb.RecallMessageResponse:
         name = topic_of(request.topic)
         await self._names.topic(name)
-        if not request.recall_handle:
-            raise Refused(pb.BAD_REQUEST, "recall handle is blank")
+        handle = recall_of(request.recall_handle, topic=name)
         try:
-            recalled = await self._lake.recall(request.recall_handle)
+            recalled = await self._lake.recall(handle.encode())
         except MessageNotFound as error:
             raise Refused(pb.NOT_FOUND, str(error)) from None
         return pb.RecallMessageResponse(status=ok(), message_id=recalled.message_id)

@@ -7,6 +7,7 @@ one that began it remembers it only to be quicker.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from datetime import timedelta
@@ -20,10 +21,13 @@ from ...log import InvalidArgument, Message, MessageView
 from ..clients.registry import Client, Clients
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.digests import digest_of
+from ..protocol.handles import check_transaction
 from ..protocol.resources import topic_of
-from ..protocol.status import Refused, ok
+from ..protocol.status import Gone, Refused, ok
 from ..server.calls import Call
 from ..server.rpcs import Rpc, rpc
+
+log = logging.getLogger("penstock.gateway")
 
 _REMEMBERED_MAX: Final = 10_000
 """How many transactions that began here are remembered."""
@@ -59,7 +63,7 @@ class Transacting:
         return transaction.id
 
     async def end_transaction(self, request: pb.EndTransactionRequest, call: Call) -> pb.EndTransactionResponse:
-        topic_of(request.topic)
+        topic = topic_of(request.topic)
         if not request.transaction_id:
             raise Refused(pb.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
         match request.resolution:
@@ -70,17 +74,21 @@ class Transacting:
             case _:  # the sender does not know either, and is asked again
                 return pb.EndTransactionResponse(status=ok())
         try:
-            await self._end(request.transaction_id, decision)
+            await self._end(topic, request.transaction_id, decision)
         except (TransactionEnded, TransactionNotFound, InvalidArgument) as error:
             raise Refused(pb.INVALID_TRANSACTION_ID, str(error)) from None
         return pb.EndTransactionResponse(status=ok())
 
-    async def _end(self, id: str, decision: Decision) -> None:
+    async def _end(self, topic: str, id: str, decision: Decision) -> None:
         transaction = self._begun.get(id)
         if transaction is None:
+            group, row = await self._lake.transactions.find(id)
+            check_transaction(id, group, (one.topic for one in row.destinations), topic=topic)
             await self._lake.transactions.decide(id, decision, By.CHECKER)
             await self._lake.transactions.finish(id)
-        elif decision is Decision.COMMITTED:
+            return
+        check_transaction(id, transaction.producer_group, (), topic=topic)
+        if decision is Decision.COMMITTED:
             await transaction.commit()
         else:
             await transaction.rollback()
@@ -103,13 +111,35 @@ class Transacting:
         task.add_done_callback(self._ends.discard)
 
     async def _ask(self, transaction: CheckedTransaction) -> TransactionResolution:
-        """Send the question to one of the topic's producers. Its answer comes as a call of its own, to any gateway."""
+        """Send the question to one of the topic's producers. Its answer comes as a call of its own, to any gateway.
+
+        A native producer group may have the topic's name, and messages for others: these are not shown, as nobody here need have a right to
+        them.
+        """
         topic = transaction.producer_group
+        if not transaction.messages or any(one.topic != topic for one in transaction.messages):
+            return TransactionResolution.UNKNOWN
+        asked = question(transaction.id, transaction.messages[0])
         for client in self._in_turn(self._clients.producers_of(topic)):
-            if client.send is not None and transaction.messages:
-                await client.send(question(transaction.id, transaction.messages[0]))
+            if await self._is_asked(client, asked):
                 break
         return TransactionResolution.UNKNOWN
+
+    async def _is_asked(self, client: Client, asked: pb.TelemetryCommand) -> bool:
+        """Whether a client could be sent a question: its right, or its stream, may have ended just now."""
+        if client.send is None:
+            return False
+        try:
+            await client.send(asked)
+        except (Refused, Gone) as error:
+            log.info(
+                "client %s is not asked about transaction %s: %s",
+                client.id,
+                asked.recover_orphaned_transaction_command.transaction_id,
+                error,
+            )
+            return False
+        return True
 
     def _in_turn(self, clients: list[Client]) -> list[Client]:
         self._turn += 1

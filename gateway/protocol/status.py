@@ -47,6 +47,10 @@ class Refused(Exception):
         self.message = message
 
 
+class Gone(Exception):
+    """A client ended its call, and can be told nothing more."""
+
+
 def status(code: pb.Code, message: str = "") -> pb.Status:
     """A status. Programs look for the name of a refused handle's code in its text, as RocketMQ's own suite does."""
     name = pb.Code.Name(code)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
 from ...log.errors import PenstockError
+from ...log.limits import MIB
 from ...log.runtime.runtime import Clock
+from ..bounds.seldom import Seldom
+from ..bounds.shares import Share, Shares
 from ..protocol import rocketmq_pb2 as pb
+from ..protocol.bounds import check_bounds
 from ..protocol.metadata import Metadata, metadata_of
-from ..protocol.status import Refused, status, status_of
+from ..protocol.status import Gone, Refused, status, status_of
 from .rpcs import Rpc
 
 log = logging.getLogger("penstock.gateway")
@@ -24,6 +29,15 @@ _OURS = frozenset({pb.INTERNAL_SERVER_ERROR, pb.INTERNAL_ERROR})
 """The codes that say that the gateway or the store failed, and not the caller."""
 _CHECK_AGAIN_S = 3.0
 """A streamed answer that began later than this after its request was allowed is checked again."""
+CALLS_OF_A_CONNECTION: Final = 2_048
+"""The most calls under way by one connection. Fewer than the streams that gRPC lets it have, so that the rest is told so."""
+_PACKED: Final = b"\x1f\x8b"
+"""How gzip begins, and no request: there is no field like that."""
+_CLIENT_ID_CHARS_MAX: Final = 512
+REQUESTS: Final = Share("bytes of requests that are worked on", each=128 * MIB, all=256 * MIB)
+_LARGE: Final = frozenset({"SendMessage"})
+_OTHERS_BYTES_MAX: Final = 2 * MIB
+"""The largest request that sends no messages."""
 
 
 @dataclass(slots=True)
@@ -41,6 +55,17 @@ class Call:
     """The credential that proved it."""
     is_tls: Callable[[], bool] = field(default=lambda: False, repr=False)
     """Whether the client is connected by TLS; few calls ask."""
+
+    @property
+    def client(self) -> str:
+        """The client that calls. It chose its id, so that is one among those of its principal, and no other's."""
+        stated = self.metadata.client_id
+        return f"{self.principal}/{stated}" if self.principal else stated
+
+    @property
+    def owner(self) -> str:
+        """Whose share of the gateway the call takes: its principal's; where nobody signs, that of the address that it comes from."""
+        return self.principal or self.peer.rpartition(":")[0]
 
 
 class Access(Protocol):
@@ -72,6 +97,13 @@ class AnyAccess:
         return
 
 
+class Crowded(Refused):
+    """A connection has too many calls under way."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(pb.TOO_MANY_REQUESTS, message)
+
+
 class Observer(Protocol):
     """Is told of every answer."""
 
@@ -90,52 +122,72 @@ class Calls:
     """Told of every admitted call: its client lives."""
     access: Access = field(default_factory=AnyAccess)
     observers: list[Observer] = field(default_factory=list)
+    shares: Shares = field(default_factory=Shares)
+    """What callers hold of this gateway."""
+    calls_of_a_connection: int = CALLS_OF_A_CONNECTION
+    _calls: dict[str, int] = field(default_factory=dict)
+    """The calls under way, by connection."""
+    _told: Seldom = field(default_factory=Seldom)
 
     def handler(self, rpc: Rpc) -> grpc.RpcMethodHandler[bytes, bytes]:
-        """The handler that gRPC is given for an RPC: bytes in, bytes out."""
+        """The handler that gRPC is given for an RPC: bytes in, bytes out.
+
+        To gRPC every request is a stream, though most are one message: it is read when its call is admitted, and a stranger's never.
+        """
         if rpc.is_two_way:
             return grpc.stream_stream_rpc_method_handler(self._two_way(rpc))
         if rpc.is_streamed:
-            return grpc.unary_stream_rpc_method_handler(self._streamed(rpc))
-        return grpc.unary_unary_rpc_method_handler(self._single(rpc))
+            return grpc.stream_stream_rpc_method_handler(self._streamed(rpc))
+        return grpc.stream_unary_rpc_method_handler(self._single(rpc))
 
-    def _single(self, rpc: Rpc) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        async def run(data: bytes, context: Any) -> bytes:  # noqa: ANN401 - gRPC's, whose stubs name another class
-            started_s, request = self.clock.monotonic_s(), None
+    def _single(self, rpc: Rpc) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
+        async def run(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401 - gRPC's, whose stubs name another class
+            started_s, request, size_bytes = self.clock.monotonic_s(), None, 0
             call = _call(rpc, context)
             try:
-                await self._admit(call)
-                request = await self._decoded(rpc, call, data)
-                answer = await rpc.handle(request, call)
+                with self._under_way(call):
+                    await self._admit(call)
+                    data = await _read(requests)
+                    size_bytes = len(data)
+                    with self.shares.holding(REQUESTS, call.owner, size_bytes):
+                        request = await self._decoded(rpc, call, data)
+                        answer = await rpc.handle(request, call)
                 code: int = answer.status.code
             except Exception as error:  # noqa: BLE001 - whatever happened, the caller gets a status
-                refusal = _refusal(call, error)
+                refusal = self._refusal(call, error)
                 answer, code = rpc.answer(status=refusal), refusal.code
-            self._tell(call, request, code, started_s, len(data))
+            self._tell(call, request, code, started_s, size_bytes)
             return answer.SerializeToString()
 
         return run
 
-    def _streamed(self, rpc: Rpc) -> Callable[[bytes, Any], AsyncIterator[bytes]]:
-        async def run(data: bytes, context: Any) -> AsyncIterator[bytes]:  # noqa: ANN401 - the same
-            started_s, code, request = self.clock.monotonic_s(), int(pb.OK), None
+    def _streamed(self, rpc: Rpc) -> Callable[[AsyncIterator[bytes], Any], Awaitable[None]]:
+        async def run(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401 - the same
+            started_s, code, request, size_bytes = self.clock.monotonic_s(), int(pb.OK), None, 0
             call = _call(rpc, context)
             try:
-                await self._admit(call)
-                request = await self._decoded(rpc, call, data)
-                checked_s = self.clock.monotonic_s()
-                async for answer in rpc.handle(request, call):
-                    if (now_s := self.clock.monotonic_s()) - checked_s > _CHECK_AGAIN_S:
-                        await self.access.check_again(call, request)
-                        checked_s = now_s
-                    if answer.HasField("status"):
-                        code = answer.status.code
-                    yield answer.SerializeToString()
+                with self._under_way(call):
+                    await self._admit(call)
+                    data = await _read(requests)
+                    size_bytes = len(data)
+                    request = await self._decoded(rpc, call, data)
+                    checked_s = self.clock.monotonic_s()
+                    async with aclosing(rpc.handle(request, call)) as answers:
+                        async for answer in answers:
+                            if (now_s := self.clock.monotonic_s()) - checked_s > _CHECK_AGAIN_S:
+                                await self.access.check_again(call, request)
+                                checked_s = now_s
+                            if answer.HasField("status"):
+                                code = answer.status.code
+                            await _write(context, answer)
+            except Gone:
+                return
             except Exception as error:  # noqa: BLE001 - the same
-                refusal = _refusal(call, error)
+                refusal = self._refusal(call, error)
                 code = refusal.code
-                yield rpc.answer(status=refusal).SerializeToString()
-            self._tell(call, request, code, started_s, len(data))
+                with suppress(Gone):
+                    await _write(context, rpc.answer(status=refusal))
+            self._tell(call, request, code, started_s, size_bytes)
 
         return run
 
@@ -153,7 +205,7 @@ class Calls:
 
             async def write(answer: Message) -> None:
                 async with writing:
-                    await context.write(answer.SerializeToString())
+                    await _write(context, answer)
 
             async def decoded() -> AsyncIterator[Message]:
                 nonlocal last
@@ -168,33 +220,76 @@ class Calls:
                     self._tell(call, request, pb.OK, started_s, len(data))
 
             try:
-                await self._admit(call)  # once: a stream has the signature of its beginning, which grows old
-                await rpc.handle(decoded(), call, send)
+                with self._under_way(call):
+                    await self._admit(call)  # once: a stream has the signature of its beginning, which grows old
+                    await rpc.handle(decoded(), call, send)
+            except Gone:
+                return
             except Exception as error:  # noqa: BLE001 - the same
-                refusal = _refusal(call, error)
+                refusal = self._refusal(call, error)
                 self._tell(call, last, refusal.code, started_s, 0)
                 if refusal.code == pb.UNRECOGNIZED_CLIENT_TYPE:
                     await context.abort(grpc.StatusCode.INVALID_ARGUMENT, refusal.message)
-                await write(rpc.answer(status=refusal))
+                with suppress(Gone):
+                    await write(rpc.answer(status=refusal))
 
         return run
+
+    @contextmanager
+    def _under_way(self, call: Call) -> Iterator[None]:
+        """A block in which a connection has one more call. Raises `Refused` when it has too many: they would keep others waiting."""
+        count = self._calls.get(call.peer, 0)
+        if count >= self.calls_of_a_connection:
+            raise Crowded(
+                f"the connection {call.peer} has {count} calls under way, and may have {self.calls_of_a_connection}: wait for their answers"
+            )
+        self._calls[call.peer] = count + 1
+        try:
+            yield
+        finally:
+            if (left := self._calls[call.peer] - 1) > 0:
+                self._calls[call.peer] = left
+            else:
+                del self._calls[call.peer]
 
     def _tell(self, call: Call, request: Message | None, code: int, started_s: float, size_bytes: int) -> None:
         took_s = self.clock.monotonic_s() - started_s
         for observer in self.observers:
             observer.answered(call, request, code, took_s, size_bytes)
 
+    def _refusal(self, call: Call, error: Exception) -> pb.Status:
+        """The status of an error, which is logged: a caller's mistakes by a line, the gateway's own failures as such."""
+        refusal = status_of(error)
+        who = f"{call.rpc} of client {call.metadata.client_id or '?'} at {call.peer} (request {call.metadata.request_id or '?'})"
+        if isinstance(error, Crowded):
+            if self._told.is_due(call.peer, self.clock.monotonic_s()):
+                log.warning("%s; what it asks beyond is answered with %s", refusal.message, pb.Code.Name(refusal.code))
+        elif isinstance(error, Refused | PenstockError):
+            level = logging.WARNING if refusal.code in _OURS else logging.INFO
+            fields = {**facts_of(call), "code": refusal.code}
+            name = pb.Code.Name(refusal.code)
+            log.log(level, "%s is answered with %d %s: %s", who, refusal.code, name, refusal.message, extra={"fields": fields})
+        else:
+            log.error("%s failed in an unforeseen way", who, exc_info=error, extra={"fields": facts_of(call)})
+        return refusal
+
     async def _admit(self, call: Call) -> None:
         if not call.metadata.client_id:
             raise Refused(pb.CLIENT_ID_REQUIRED, "client id cannot be empty: the metadata x-mq-client-id is missing")
+        if len(call.metadata.client_id) > _CLIENT_ID_CHARS_MAX:
+            raise Refused(pb.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the client id has more than {_CLIENT_ID_CHARS_MAX} characters")
         await self.access.admit(call)
 
     async def _decoded(self, rpc: Rpc, call: Call, data: bytes) -> Message:
         """A request of an admitted call. Raises `Refused`."""
-        if len(data) > self.request_bytes_max:
+        most = self.request_bytes_max if rpc.name in _LARGE else min(self.request_bytes_max, _OTHERS_BYTES_MAX)
+        if len(data) > most:
+            raise Refused(pb.PAYLOAD_TOO_LARGE, f"the request of {len(data)} bytes exceeds the max {most} of this gateway")
+        if data.startswith(_PACKED):
             raise Refused(
-                pb.PAYLOAD_TOO_LARGE, f"the request of {len(data)} bytes exceeds the max {self.request_bytes_max} of this gateway"
+                pb.UNSUPPORTED, "the request is packed by gRPC: send it as it is. A message's body may be packed, as GZIP"
             )
+        check_bounds(rpc.request.DESCRIPTOR.name, data)
         try:
             request = rpc.request.FromString(data)
         except DecodeError:
@@ -218,6 +313,21 @@ def _is_tls(context: Any) -> bool:  # noqa: ANN401 - gRPC's
     return b"ssl" in context.auth_context().get("transport_security_type", ())
 
 
+async def _write(context: Any, answer: Message) -> None:  # noqa: ANN401 - gRPC's
+    """Send one answer of a stream. Raises `Gone`."""
+    try:
+        await context.write(answer.SerializeToString())
+    except grpc.aio.BaseError as error:
+        raise Gone(str(error)) from None
+
+
+async def _read(requests: AsyncIterator[bytes]) -> bytes:
+    """The request of a call that has one. Raises `Refused`."""
+    async for data in requests:
+        return data
+    raise Refused(pb.BAD_REQUEST, "the call has no request")
+
+
 def facts_of(call: Call) -> dict[str, object]:
     """What a call says of its caller, for programs that read logs; without credentials."""
     said = call.metadata
@@ -231,20 +341,6 @@ def facts_of(call: Call) -> dict[str, object]:
         "request_id": said.request_id,
         "namespace": said.namespace,
     }
-
-
-def _refusal(call: Call, error: Exception) -> pb.Status:
-    """The status of an error, which is logged: a caller's mistakes by a line, the gateway's own failures as such."""
-    refusal = status_of(error)
-    who = f"{call.rpc} of client {call.metadata.client_id or '?'} at {call.peer} (request {call.metadata.request_id or '?'})"
-    if isinstance(error, Refused | PenstockError):
-        level = logging.WARNING if refusal.code in _OURS else logging.INFO
-        fields = {**facts_of(call), "code": refusal.code}
-        name = pb.Code.Name(refusal.code)
-        log.log(level, "%s is answered with %d %s: %s", who, refusal.code, name, refusal.message, extra={"fields": fields})
-    else:
-        log.error("%s failed in an unforeseen way", who, exc_info=error, extra={"fields": facts_of(call)})
-    return refusal
 
 
 def unknown(name: str) -> bytes:

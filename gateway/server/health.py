@@ -17,6 +17,8 @@ _SERVING: Final = b"\x08\x01"
 _NOT_SERVING: Final = b"\x08\x02"
 _LIVENESS: Final = b"\x0a\x08liveness"
 """A request that names the service ``liveness``: field 1, a text of 8 bytes."""
+_READING_MAX: Final = 16
+_READING_S: Final = 2.0
 
 
 class Health(grpc.GenericRpcHandler):
@@ -25,6 +27,7 @@ class Health(grpc.GenericRpcHandler):
     def __init__(self) -> None:
         self._is_ready = False
         self._changed = asyncio.Event()
+        self._reading = 0
 
     @property
     def is_ready(self) -> bool:
@@ -39,18 +42,32 @@ class Health(grpc.GenericRpcHandler):
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         match handler_call_details.method:
             case "/grpc.health.v1.Health/Check":
-                return grpc.unary_unary_rpc_method_handler(self._check)
+                return grpc.stream_unary_rpc_method_handler(self._check)
             case "/grpc.health.v1.Health/Watch":
-                return grpc.unary_stream_rpc_method_handler(self._watch)
+                return grpc.stream_stream_rpc_method_handler(self._watch)
         return None
 
     def _answer(self, request: bytes) -> bytes:
         return _SERVING if self._is_ready or request == _LIVENESS else _NOT_SERVING
 
-    async def _check(self, request: bytes, context: Any) -> bytes:  # noqa: ANN401 - gRPC's
-        return self._answer(request)
+    async def _asked(self, requests: AsyncIterator[bytes]) -> bytes:
+        """The request. Nobody signs it, so few are read at once, and for a short time: of the others nothing is read, as if none had a name."""
+        if self._reading >= _READING_MAX:
+            return b""
+        self._reading += 1
+        try:
+            async with asyncio.timeout(_READING_S):
+                return await anext(aiter(requests), b"")
+        except TimeoutError:
+            return b""
+        finally:
+            self._reading -= 1
 
-    async def _watch(self, request: bytes, context: Any) -> AsyncIterator[bytes]:  # noqa: ANN401 - gRPC's
+    async def _check(self, requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401 - gRPC's
+        return self._answer(await self._asked(requests))
+
+    async def _watch(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:  # noqa: ANN401 - gRPC's
+        request = await self._asked(requests)
         told = b""
         while True:
             changed, answer = self._changed, self._answer(request)

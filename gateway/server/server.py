@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import grpc
@@ -15,13 +15,21 @@ from .options import GatewayOptions, Place
 from .rpcs import SERVICE, Rpc
 from .tls import Certificate
 
-_FRAME_BYTES_MAX = 130 * MIB
-"""The largest message that gRPC takes, as RocketMQ's proxy does; what is larger ends the call in gRPC itself."""
+_ANSWER_BYTES_MAX = 130 * MIB
+"""The largest message that gRPC gives, as RocketMQ's proxy does."""
+STREAMS_OF_A_CONNECTION = 4_096
+"""The most calls by one connection that gRPC itself takes: a client with more waits for the answers to earlier ones."""
+_PENDING, _PENDING_MAX = 16_384, 32_768
+"""The calls of all connections that wait for this process. Beyond, gRPC ends some of them, and beyond the second all."""
 _IDLE_MS = 120_000
 """A connection without calls is closed after this time. Every SDK sends a heartbeat each 10 s."""
 _PING_MS = 10_000
 _TRANSPORT = (
-    ("grpc.max_send_message_length", _FRAME_BYTES_MAX),
+    ("grpc.max_send_message_length", _ANSWER_BYTES_MAX),
+    ("grpc.max_concurrent_streams", STREAMS_OF_A_CONNECTION),
+    ("grpc.server.max_pending_requests", _PENDING),
+    ("grpc.server.max_pending_requests_hard_limit", _PENDING_MAX),
+    ("grpc.per_message_decompression", 0),  # a small frame may become a large one, before anybody knows whose it is
     ("grpc.max_connection_idle_ms", _IDLE_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS),
@@ -39,12 +47,12 @@ class _Service(grpc.GenericRpcHandler):
         method = handler_call_details.method
         known = self._handlers.get(method)
         if known is None and method.startswith(f"/{SERVICE}/"):
-            return grpc.unary_unary_rpc_method_handler(_unserved(method.rpartition("/")[2]))
+            return grpc.stream_unary_rpc_method_handler(_unserved(method.rpartition("/")[2]))
         return known
 
 
-def _unserved(name: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
-    async def answer(data: bytes, context: Any) -> bytes:  # noqa: ANN401 - gRPC's
+def _unserved(name: str) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
+    async def answer(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401 - gRPC's
         return unknown(name)
 
     return answer
@@ -58,7 +66,8 @@ class Server:
         self._options = options
         transport = (
             *_TRANSPORT,
-            ("grpc.max_receive_message_length", min(_FRAME_BYTES_MAX, 4 * options.request_bytes_max)),
+            # What is a little too large is answered with a status, and the rest ended by gRPC itself.
+            ("grpc.max_receive_message_length", 2 * options.request_bytes_max),
             ("grpc.so_reuseport", int(options.own_port is not None)),
         )
         self._server = grpc.aio.server(options=transport)

@@ -25,6 +25,8 @@ QUEUE = 0
 """The only queue of a timer log."""
 DESTINATION_QUEUE = "\tqueue"
 """The property that holds, in the timer log, the queue that the sender named. No sender can set it: names are visible characters."""
+_HANDLE_CHARS_MAX = 1_024
+"""Longer than any recall handle, whose longest parts are a topic's name and a message's id."""
 _MICROSECOND = timedelta(microseconds=1)
 _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
 
@@ -85,12 +87,14 @@ class RecallHandle(NamedTuple):
     def decode(cls, handle: str) -> RecallHandle:
         """The inverse of `encode`. Raises `InvalidArgument` for anything else."""
         try:
+            if len(handle) > _HANDLE_CHARS_MAX:
+                raise ValueError(len(handle))
             text = urlsafe_b64decode(handle.encode("ascii") + b"=" * (-len(handle) % 4)).decode("ascii")
             version, topic, offset, due_us, identity = text.split(" ")
             found = cls(topic, int(offset), int(due_us), identity)
             if version == "v1" and found.encode() == handle and found.offset >= 0 and identity.isprintable():
                 return found
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, TypeError):
             pass  # raised below
         raise InvalidArgument(
             "this is no recall handle",

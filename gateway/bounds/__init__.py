@@ -1,0 +1,1 @@
+"""What callers may hold of a gateway, and how often they make it say something. It knows no protocol."""
