@@ -11,6 +11,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _WIDER = (tuple(_DIGITS), ("float", "double"))
 """Chains of types, each of which holds all values of the one before."""
+_NUMBERS = (*_DIGITS, "decimal", "float", "double")
 _PRECISION_MAX = 38
 
 
@@ -47,6 +48,24 @@ def widest(one: str, other: str) -> str:
         return "string"
     before, after = (max(pair) for pair in zip(first, second, strict=True))
     return f"decimal({before + after},{after})" if before + after <= _PRECISION_MAX else "string"
+
+
+def called_for(has: str, told: str) -> str:
+    """The type for a column that has one, and whose source has another one by now; the same where it holds the source's values.
+
+    A number becomes one that holds both, as rows of before may have values that the source's type has not: PostgreSQL does not tell what
+    became of them.
+    """
+    if holds(has, told):
+        return has
+    if _is_number(has) and _is_number(told):
+        both = widest(has, told)
+        return told if both == "string" else both
+    return told
+
+
+def _is_number(type_: str) -> bool:
+    return type_.partition("(")[0] in _NUMBERS
 
 
 def _digits(type_: str) -> _Digits | None:

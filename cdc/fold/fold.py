@@ -23,7 +23,7 @@ from ..targets import Target
 from .aside import Aside, key_text
 from .folded import Folded, NamedTypes, Refused, Truncate, Version
 from .reading import Reading, said
-from .seen import Seen
+from .seen import Seen, types_said
 from .table import TableFold
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -148,7 +148,7 @@ class Fold:
                 change = rules.applied(change)
             self._fold(table, change, (queue, offset), time_us)
         except Contradiction as error:
-            self._refuse(source, (queue, offset), str(error))
+            self._refuse(source, Refused((queue, offset), str(error)))
         except Unfit as error:
             if table is not None:
                 table.nulled.clear()
@@ -252,7 +252,9 @@ class Fold:
         if self._policy_of(source) == "reject":
             self._folded.aside.append(self._aside(source, place, reason, change))
         else:
-            self._refuse(source, place, reason, column, None if change is None else change.types_name)
+            known = None if change is None else change.types_name
+            said = {} if change is None or column is None else types_said(change)
+            self._refuse(source, Refused(place, reason, column, known, said))
 
     def _note_nulls(self, table: TableFold, change: Change, place: Place) -> None:
         for column, reason in table.nulled:
@@ -271,8 +273,8 @@ class Fold:
             self._policies[source] = self._plan.policy_of(source)
         return self._policies[source]
 
-    def _refuse(self, source: Source, place: Place, reason: str, column: str | None = None, types_name: str | None = None) -> None:
-        self._folded.refused.setdefault(source, {})[place[0]] = Refused(place, reason, column, types_name)
+    def _refuse(self, source: Source, refused: Refused) -> None:
+        self._folded.refused.setdefault(source, {})[refused.place[0]] = refused
 
     def _fold(self, table: TableFold | None, change: Change, place: Place, time_us: int) -> None:
         if change.op == "t":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -50,6 +51,8 @@ class Refused:
     """The column whose value does not fit."""
     types_name: str | None = None
     """The name that the event gives of its columns' types."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """The types of its columns that the event says itself."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ The targets' commits decide what is applied; the sync's own record only says whe
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -392,7 +392,7 @@ class Engine:
             self._compaction.merged(target)
         reached = self._position | {queue: end for queue, (_, end) in ranges.items()}
         for source, bars in folded.refused.items():
-            self._stopped.add(source, [self._explained(source, one) for one in bars.values()], reached)
+            self._stopped.add(source, self._explained(source, bars.values()), reached)
         return merged
 
     def _widened(self, folded: Folded) -> bool:
@@ -425,9 +425,9 @@ class Engine:
         self._set_aside = events
         self._reached("set aside", "after", name)
 
-    def _explained(self, source: Source, refused: Refused) -> Refused:
+    def _explained(self, source: Source, refused: Iterable[Refused]) -> list[Refused]:
         table = named_apart({*self._names, source})[source]
-        return explained(self._options, self._targets.get(source), table, refused, self._source_types.told(source, refused))
+        return explained(self._options, self._targets.get(source), table, refused, partial(self._source_types.told, source))
 
     def _after(self, source: Source, folded: Folded, ranges: Ranges) -> Target:
         """A target as it is once the batch is merged into it."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from shlex import join
+from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from ..events.sources import Source, united
 from ..events.types import TEMPORAL
-from ..events.wider import holds, widest
+from ..events.wider import called_for, holds, widest
 from ..fold.folded import Refused
 from ..targets import Column, Target
 from .options import Options
@@ -19,43 +20,65 @@ _DECLARE = "declare"
 _NULL = "; or start the sync with --unfit-times null, which makes such times NULL"
 
 
-def explained(options: Options, target: Target | None, table: str, refused: Refused, told: Mapping[str, str]) -> Refused:
-    """The same with the line to run, where a column's type is the cause. ``told``: the types of the source's columns, as far as its catalogue
-    tells them.
-    """
-    if target is None or refused.column is None or (has := target.type_of(refused.column)) is None:
-        return refused
-    calls_for = told.get(refused.column)
+Told: TypeAlias = Callable[[Refused], Mapping[str, str]]
+"""The types of the source's columns by the time of an event, as far as the catalogue or the event tells them."""
+
+
+def explained(options: Options, target: Target | None, table: str, refused: Iterable[Refused], told: Told) -> list[Refused]:
+    """The refused events of a table, by queue, with the line to run, where a column's type is the cause. A line is said once."""
+    found, said = list[Refused](), set[str]()
+    for one in sorted(refused, key=lambda one: one.place):
+        remedy = _remedy(options, target, table, one, told(one))
+        if remedy is not None:
+            line = "" if remedy.line in said else f": {remedy.line}"
+            one = replace(one, reason=f"{one.reason}. {remedy.why}{line}{remedy.instead}")
+            said.add(remedy.line)
+        found.append(one)
+    return found
+
+
+class _Remedy(NamedTuple):
+    why: str
+    line: str
+    """The line to run."""
+    instead: str = ""
+    """What may be done instead."""
+
+
+def _remedy(options: Options, target: Target | None, table: str, refused: Refused, told: Mapping[str, str]) -> _Remedy | None:
+    """Why a value does not fit, and the line to run. None: its column's type is not the cause, or the reason says what to do."""
+    column = refused.column
+    if target is None or column is None or (has := target.type_of(column)) is None:
+        return None
+    calls_for = told.get(column)
     if calls_for is None and _DECLARE in refused.reason:
-        return refused
-    return replace(
-        refused, reason=refused.reason + _remedy(options, target.source, table, refused.column, has=has, calls_for=calls_for)
-    )
-
-
-def _remedy(options: Options, source: Source, table: str, column: str, *, has: str, calls_for: str | None) -> str:
-    """The end of the sentence that names the value: why it does not fit, and the line to run.
-
-    ``has``: the type of the target's column. ``calls_for``: that of the source's, where its catalogue tells it.
-    """
+        return None
     same = " (with the same --config)" if options.choices.by_name else ""
-    line = [
-        "penstock",
-        "sync",
-        options.topic,
-        *_where(options),
-        "--retype",
-        "--table",
-        table,
-        *_declared(options, source, table, column),
-    ]
     if calls_for is not None and not holds(has, calls_for):
-        return f". The source's column calls for {calls_for}, the target's has {has}{same}: {join(line)}"
+        # What the catalogue tells is kept. What only events say has to be in the line.
+        said = refused.types.keys() if refused.types_name is None else ()
+        declared = united(options.declared.columns, target.source)
+        wider = {
+            one.name: called_for(one.type, told[one.name])
+            for one in target.columns
+            if one.name in said and one.name in told and not holds(one.type, told[one.name])
+            if one.name == column or one.name not in declared
+        }
+        line = join(_line(options, target.source, table, column, wider))
+        return _Remedy(f"The source's column calls for {calls_for}, the target's has {has}{same}", line)
     null = _NULL if has in TEMPORAL else ""
     if calls_for is None:
-        return f". Give the column a type that holds it{same}: {join(line)} --column {join([f'{table}.{column}'])}=TYPE{null}"
-    text = join([*line, "--column", f"{table}.{column}=string"])
-    return f". The source's type has values that {has} has not{same}: {text}{null}"
+        line = f"{join(_line(options, target.source, table, column, {}))} --column {join([f'{table}.{column}'])}=TYPE"
+        return _Remedy(f"Give the column a type that holds it{same}", line, null)
+    line = join(_line(options, target.source, table, column, {column: "string"}))
+    return _Remedy(f"The source's type has values that {has} has not{same}", line, null)
+
+
+def _line(options: Options, source: Source, table: str, column: str, types: Mapping[str, str]) -> list[str]:
+    """The words that give columns of a target these types; others keep those that are declared."""
+    chosen = [word for name, type_ in types.items() for word in ("--column", f"{table}.{name}={type_}")]
+    declared = _declared(options, source, table, column)
+    return ["penstock", "sync", options.topic, *_where(options), "--retype", "--table", table, *declared, *chosen]
 
 
 def _where(options: Options) -> list[str]:
@@ -89,10 +112,8 @@ def as_text(table: str, column: str | None) -> str:
     return "" if column is None else f". Text holds it: {join(['--column', f'{table}.{column}=string'])}"
 
 
-def wider_columns(target: Target, refused: Iterable[Refused], told: Callable[[Refused], Mapping[str, str]]) -> list[Column]:
-    """The columns of a target whose source has become wider, with types that hold the values of both. ``told``: the types of the source's
-    columns by the time of an event.
-    """
+def wider_columns(target: Target, refused: Iterable[Refused], told: Told) -> list[Column]:
+    """The columns of a target whose source has become wider, with types that hold the values of both."""
     wider: dict[str, str] = {}
     for one in refused:
         has = None if one.column is None else target.type_of(one.column)

@@ -38,8 +38,9 @@ class SourceTypes:
         return self._options.types_of(source, joined_types(types for types in known if types is not None))
 
     def told(self, source: Source, refused: Refused) -> Mapping[str, str]:
-        """The types that a refused event names."""
-        return self.joined(source, [] if refused.types_name is None else [refused.types_name])
+        """The types of columns that a refused event names, or says itself."""
+        said = self._options.types_of(source, refused.types)
+        return {**said, **self.joined(source, [] if refused.types_name is None else [refused.types_name])}
 
     def _of(self, name: str) -> TableTypes | None:
         if name not in self._known:

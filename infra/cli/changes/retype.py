@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 _TAKEN = ("into", "name", "tables", "columns", "unfit_times", "unavailable_value", "coordination")
 """The options of a sync that mean something here."""
 
+_UNTOLD = (
+    "nothing in the lake tells the types of its source's columns; the line that the sync says where the table stands still has those of the "
+    "event there, and --column names any"
+)
+
 
 def retype_targets(
     session: Session, topic: str, *, given: Mapping[str, Any], s3: Mapping[str, Any] | None, yes: bool, dry_run: bool
@@ -62,7 +67,7 @@ def _lines(tables: Sequence[RetypedTable], *, dry_run: bool) -> list[str]:
         if one.refused is not None:
             lines.append(f"{one.table}: stays as it is: {one.refused}")
         elif one.unknown:
-            lines.append(f"{one.table}: stays as it is: no event has named the types of its columns; --column names them")
+            lines.append(f"{one.table}: stays as it is: {_UNTOLD}")
         elif not one.changes:
             lines.append(f"{one.table}: stays as it is: its columns hold the source's types")
         elif dry_run:

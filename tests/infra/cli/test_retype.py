@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from decimal import Decimal
 from pathlib import Path
+from shlex import split
+from typing import Any
 
 import pytest
 
+from penstock.infra.cli.changes.retype import _UNTOLD
 from tests.cdc.retype.older import TYPES, bill, files, keep
-from tests.cdc.sync.streams import TOPIC, event, rows, send
+from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send, with_schema
 from tests.infra.cli.conftest import Penstock
 
 pytestmark = pytest.mark.processes
@@ -38,7 +42,7 @@ def test_it_says_what_it_would_do_and_does_nothing_unasked(penstock: Penstock, i
     before = files(into)
     said = penstock("sync", TOPIC, "--into", into, "--retype", "--dry-run")
     assert said.out == NOTED.format(rows=2, files=len(list((into / "bills").glob("*.parquet"))), done="would be rewritten") + (
-        "public.other: stays as it is: no event has named the types of its columns; --column names them\n"
+        f"public.other: stays as it is: {_UNTOLD}\n"
     )
     refused = penstock("sync", TOPIC, "--into", into, "--retype", code=1)  # nobody answers
     assert "public.bills: 2 rows" in refused.err
@@ -70,6 +74,35 @@ def test_the_line_that_a_stopped_table_says_is_the_line_to_run(penstock: Penstoc
     penstock(*line.split(), "--yes")
     penstock("sync", TOPIC, "--into", into, *SYNC)
     assert [row["amount"] for row in rows(into / "bills")] == ["1.50", "1.50", "NaN"]
+
+
+def test_the_line_has_the_types_that_events_say_themselves_once_for_all_queues(
+    penstock: Penstock, lake: Path, tmp_path: Path
+) -> None:
+    """As Debezium's events with schemas do, whose source has no catalogue in the lake."""
+    into = tmp_path / "targets"
+    number, price = {"type": "int32"}, {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
+
+    def row(key: int, count: int, cents: int, **said: Any) -> dict[str, Any]:
+        unscaled = b64encode(cents.to_bytes(8, "big")).decode()
+        types = {"id": number, "n": number, "p": price | {"parameters": {"scale": "2", "connect.decimal.precision": "8"}}, **said}
+        return with_schema(event("c", "t", {"id": key}, {"id": key, "n": count, "p": unscaled}, at=key), **types)
+
+    send(str(lake), [row(key, key, 100 * key) for key in range(4)], groups=list("0123"))
+    penstock("sync", TOPIC, "--into", into, *SYNC)
+    wider = {"n": {"type": "int64"}, "p": price | {"parameters": {"scale": "2", "connect.decimal.precision": "12"}}}
+    send(
+        str(lake),
+        [row(4, 2**40, 100, **wider), row(5, 1, 10**11, **wider)],
+        groups=[group_for(queue, 2) for queue in range(2)],
+    )
+    said = penstock("sync", TOPIC, "--into", into, *SYNC, code=1).err
+    (line,) = (words.partition(": penstock ")[2] for words in said.splitlines() if ": penstock " in words)
+    assert "The source's column calls for bigint, the target's has int" in said
+    assert "The source's column calls for decimal(12,2), the target's has decimal(8,2)" in said
+    penstock(*split(line), "--yes")
+    penstock("sync", TOPIC, "--into", into, *SYNC)
+    assert [(row["n"], row["p"]) for row in rows(into / "t")][4:] == [(2**40, 1), (1, Decimal(10**9))]
 
 
 def test_a_value_that_does_not_fit_is_named_and_the_exit_code_tells(penstock: Penstock, lake: Path, into: Path) -> None:
