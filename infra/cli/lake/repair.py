@@ -16,6 +16,7 @@ from .stored import run_async, stored_topic
 if TYPE_CHECKING:
     from ....log import Lake
     from ....log.repair import RepairReport
+    from ....log.table.delta.foreign import ForeignCommits
 
 
 @click.command()
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 def command(session: Session, topic: str, yes: bool, dry_run: bool) -> int:
     """Repair a topic's log that stops at a damaged entry, by an entry that carries the whole state and names what is lost.
 
-    Run `penstock verify` first. Nothing is deleted; whatever can still be read stays readable. With --dry-run the exit code tells whether
-    there is damage.
+    Commits of other engines to the topic's table, such as OPTIMIZE, are undone. Run `penstock verify` first. Of the log nothing is
+    deleted; whatever can still be read stays readable. With --dry-run the exit code tells whether there is damage.
     """
     report = run_async(session, lambda lake: _repair(lake, topic, dry_run=True), read_only=True)
     if not report.needed:
+        foreign = run_async(session, lambda lake: _table(lake, topic), read_only=True)
+        if foreign is not None:
+            return _undo(session, topic, foreign, yes=yes, dry_run=dry_run)
         _show(session, topic, report)
         return 0
     if dry_run:
@@ -50,6 +54,40 @@ async def _repair(lake: Lake, topic: str, *, dry_run: bool) -> RepairReport:
     if not dry_run:
         await probe_conditional_writes(lake.store, lake.runtime)
     return await repair(lake.store, TopicPaths.of(topic), lake.runtime, dry_run=dry_run)
+
+
+async def _table(lake: Lake, topic: str, undo: ForeignCommits | None = None) -> ForeignCommits | None:
+    """The commits of others to a topic's table; these are undone."""
+    from ....log.table.delta.delta_log import DeltaLog
+    from ....log.table.delta.foreign import find_foreign, undo_foreign
+
+    record = await stored_topic(lake.store, topic)
+    delta = DeltaLog(lake.store, TopicPaths.of(topic), record.table, lake.runtime, keep_removes=False)
+    if undo is None:
+        return await find_foreign(lake.store, delta)
+    await undo_foreign(lake.store, delta, undo)
+    return undo
+
+
+def _undo(session: Session, topic: str, found: ForeignCommits, *, yes: bool, dry_run: bool) -> int:
+    versions = ", ".join(f"version {version} ({said})" for version, said in sorted(found.operations.items()))
+    output.note(f"{topic}: others have committed to its table, and everybody stops at what they did: {versions}")
+    if found.missing:
+        output.note(
+            f"This cannot be undone: {len(found.missing):,} files that the table had before are gone, such as {found.missing[0]}. Put them back "
+            "from a backup, or create the topic anew; what is not published yet is in the log."
+        )
+    elif not dry_run:
+        if not yes:
+            output.note("Undone, the table is what it was before: rows that they added are gone, rows that they removed are there.")
+            confirmed("Undo these commits?", yes=yes)
+        run_async(session, lambda lake: _table(lake, topic, found))
+    undone = not found.missing and not dry_run
+    if session.as_json:
+        output.emit({"topic": topic, "needed": True, "written": undone, **output.fields(found)})
+    elif undone:
+        output.say(f"{topic}: undone; the table is what it was at version {found.first - 1}.")
+    return 0 if undone else DAMAGED
 
 
 def _show(session: Session, topic: str, report: RepairReport) -> None:

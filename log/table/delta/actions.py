@@ -199,7 +199,7 @@ def parse_add(fields: object, *, where: str) -> TableFile:
             "the table names a file that Penstock did not add",
             object=where,
             observed=f"{shown(fields.get('path') if isinstance(fields, dict) else fields)}: {shown(error)}",
-            hint="only Penstock may commit to a topic's table; undo what another writer (OPTIMIZE, VACUUM, ...) did",
+            hint="only Penstock may commit to a topic's table: `penstock repair TOPIC` undoes what another writer (OPTIMIZE, DELETE, …) did",
         ) from error
 
 

@@ -224,6 +224,21 @@ class DeltaLog:
 
     # --- loading
 
+    async def before(self, version: int) -> Snapshot:
+        """The table as it was before a version, by what is left of the log. Raises `DataDamaged`."""
+        listed = [info.key for info in await self._store.list(self.root + DELTA_LOG)]
+        snapshot = Snapshot(self._folder)
+        checkpoints = (v for key in listed if (v := _version(key, CHECKPOINT)) is not None and v < version)
+        for checkpoint in sorted(checkpoints, reverse=True):
+            if (read := await self._read_checkpoint(checkpoint)) is not None:
+                snapshot = read
+                break
+        commits = [v for key in listed if (v := _version(key, COMMIT)) is not None and snapshot.version < v < version]
+        try:
+            return await self._applied(snapshot, commits, self.now_s)
+        finally:
+            self.forget()  # it is not the newest
+
     async def _load(self) -> Snapshot:
         hinted = await self._hinted()
         if hinted is not None:
@@ -294,6 +309,11 @@ class DeltaLog:
 
     def _checkpoint_key(self, version: int) -> str:
         return f"{self.root}{DELTA_LOG}{padded(version)}{CHECKPOINT}"
+
+
+def version_of(key: str) -> int | None:
+    """The version that the name of an object in the log begins with, whatever the object is."""
+    return parse_padded(key.rpartition("/")[2].partition(".")[0])
 
 
 def _version(key: str, ending: str) -> int | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from penstock import PermissionDenied, connect
 from penstock.infra.cli.lake import maintain
@@ -91,6 +94,64 @@ def test_a_deleted_topic_is_emptied(orders: Penstock, lake: Path) -> None:
     orders("topic", "delete", "orders", "--yes")
     steps = {row["step"]: row for row in orders("maintain", "--once", "--json").rows}
     assert steps["empty"]["rows"] == 3
+
+
+def _append(table: DeltaTable) -> None:
+    write_deltalake(table, table_rows(table), mode="append")
+
+
+def _optimize_and_checkpoint(table: DeltaTable) -> None:
+    table.optimize.compact()
+    table.create_checkpoint()
+
+
+@pytest.mark.parametrize(
+    "meddle",
+    [_append, _optimize_and_checkpoint, lambda table: table.delete('"offset" = 1')],
+    ids=["append", "optimize", "delete"],
+)
+def test_what_another_engine_did_to_a_table_is_told_and_undone(
+    orders: Penstock, lake: Path, meddle: Callable[[DeltaTable], object]
+) -> None:
+    orders("maintain", "--once")
+    orders("produce", "orders", stdin='{"n": 3}\n')
+    orders("maintain", "--once")
+    (folder,) = (lake / "topics" / "orders").glob("table*")
+    before = table_rows(DeltaTable(folder))
+    meddle(DeltaTable(folder))
+    assert "penstock repair TOPIC" in orders("maintain", "--once", code=4).out
+    told = orders("repair", "orders", "--dry-run", code=4).err
+    assert "others have committed to its table" in told
+    assert "by delta-rs" in told
+    assert "Nothing was done." in orders("repair", "orders", stdin="n\n", code=1).err
+    assert orders("repair", "orders", "--yes").out == "orders: undone; the table is what it was at version 2.\n"
+    assert table_rows(DeltaTable(folder)).sort_by("offset") == before.sort_by("offset")
+    assert "nothing to repair" in orders("repair", "orders").out
+    orders("produce", "orders", stdin='{"n": 4}\n')
+    orders("maintain", "--once")
+    (report,) = orders("verify", "orders", "--json").rows
+    assert (report["ok"], report["table_rows"]) == (True, 5)
+
+
+def test_a_table_whose_files_another_engine_has_removed_is_left_as_it_is(orders: Penstock, lake: Path) -> None:
+    orders("maintain", "--once")
+    orders("produce", "orders", stdin='{"n": 3}\n')
+    orders("maintain", "--once")
+    (folder,) = (lake / "topics" / "orders").glob("table*")
+    DeltaTable(folder).optimize.compact()
+    DeltaTable(folder).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    log = sorted(file.name for file in (folder / "_delta_log").iterdir())
+    said = orders("repair", "orders", "--yes", "--json", code=4)
+    assert "This cannot be undone: 2 files" in said.err
+    (report,) = said.rows
+    assert (report["written"], len(report["missing"])) == (False, 2)
+    assert sorted(file.name for file in (folder / "_delta_log").iterdir()) == log
+
+
+def table_rows(table: DeltaTable) -> pa.Table:
+    return pa.table(QueryBuilder().register("t", table).execute("select * from t").read_all()).cast(
+        pa.schema(table.schema().to_arrow())
+    )
 
 
 def test_damage_is_found_and_repaired(orders: Penstock, lake: Path) -> None:

@@ -1,0 +1,92 @@
+"""Commits of other engines to a topic's table, at which every reader stops, and how they are undone.
+
+Penstock never commits behind one, so they are the newest versions. Without them the table is what it was, as long as its files are there.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from ...errors import DataDamaged, NewerFormatError, RetryError
+from ...stores.protocol import ObjectStore, delete_all
+from .delta_log import DELTA_LOG, LAST_CHECKPOINT, DeltaLog, version_of
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommits:
+    """The newest versions of a table, none of which Penstock made."""
+
+    operations: dict[int, str]
+    """What each says that it is, and by whom, by version."""
+    missing: tuple[str, ...] = ()
+    """Files that the table had before them, and which are gone: without these it cannot be what it was."""
+
+    @property
+    def first(self) -> int:
+        return min(self.operations)
+
+
+async def find_foreign(store: ObjectStore, delta: DeltaLog) -> ForeignCommits | None:
+    """The commits of others at which a table's readers stop; None if they do not. Raises `DataDamaged` or `NewerFormatError` if they stop at
+    something else.
+    """
+    try:
+        await delta.refresh()
+    except (DataDamaged, NewerFormatError):
+        if not (operations := await _newest_of_others(store, delta)):
+            raise
+    else:
+        return None
+    before = await delta.before(min(operations))
+    there = {info.key.removeprefix(delta.root) for info in await store.list(delta.root)}
+    return ForeignCommits(operations, tuple(sorted(before.paths - there)))
+
+
+async def undo_foreign(store: ObjectStore, delta: DeltaLog, found: ForeignCommits) -> None:
+    """Remove these commits, the newest first, so that what is left is a table at every moment. Raises `DataDamaged` where files are missing,
+    and `RetryError` if the log has changed since.
+    """
+    if found.missing:
+        raise DataDamaged(
+            "the table cannot be what it was: files that it had are gone", object=delta.root, observed=", ".join(found.missing[:5])
+        )
+    if await find_foreign(store, delta) != found:
+        raise RetryError(
+            "others have committed to the table meanwhile",
+            operation="repair",
+            object=delta.root,
+            hint="end what writes to it, and run the repair again",
+        )
+    listed = [info.key for info in await store.list(delta.root + DELTA_LOG)]
+    theirs = {key: version for key in listed if (version := version_of(key)) is not None and version >= found.first}
+    commits = sorted((key for key in theirs if key.endswith(".json")), key=lambda key: theirs[key], reverse=True)
+    await delete_all(store, [delta.root + LAST_CHECKPOINT, *(key for key in theirs if key not in commits)])
+    for key in commits:
+        await store.delete(key)
+    delta.forget()
+
+
+async def _newest_of_others(store: ObjectStore, delta: DeltaLog) -> dict[int, str]:
+    listed = [info.key for info in await store.list(delta.root + DELTA_LOG) if info.key.endswith(".json")]
+    versions = {version: key for key in listed if (version := version_of(key)) is not None}
+    found: dict[int, str] = {}
+    for version in sorted(versions, reverse=True):
+        said = _said((await store.get(versions[version])).data)
+        if said is None:
+            break
+        found[version] = said
+    return found
+
+
+def _said(commit: bytes) -> str | None:
+    """What a commit says of itself; None if it is Penstock's, or cannot be read."""
+    try:
+        actions = [json.loads(line) for line in commit.splitlines() if line.strip()]
+        infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return None
+    info = next((one for one in infos if isinstance(one, dict)), {})
+    if not actions or isinstance(info.get("penstockWriteId"), str):
+        return None
+    return f"{info.get('operation', 'unknown')} by {info.get('engineInfo', 'an unknown engine')}"[:100]
