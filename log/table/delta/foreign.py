@@ -28,8 +28,8 @@ class ForeignCommits:
 
 
 async def find_foreign(store: ObjectStore, delta: DeltaLog) -> ForeignCommits | None:
-    """The commits of others at which a table's readers stop; None if they do not. Raises `DataDamaged` or `NewerFormatError` if they stop at
-    something else.
+    """The commits of others at which a table's readers stop, or which took files away; None if there are none. Raises `DataDamaged` or
+    `NewerFormatError` if readers stop at something else.
     """
     try:
         await delta.refresh()
@@ -37,7 +37,8 @@ async def find_foreign(store: ObjectStore, delta: DeltaLog) -> ForeignCommits | 
         if not (operations := await _newest_of_others(store, delta)):
             raise
     else:
-        return None
+        if not (operations := await _newest_of_others(store, delta, down_to="remove")):
+            return None
     before = await delta.before(min(operations))
     there = {info.key.removeprefix(delta.root) for info in await store.list(delta.root)}
     return ForeignCommits(operations, tuple(sorted(before.paths - there)))
@@ -67,16 +68,21 @@ async def undo_foreign(store: ObjectStore, delta: DeltaLog, found: ForeignCommit
     delta.forget()
 
 
-async def _newest_of_others(store: ObjectStore, delta: DeltaLog) -> dict[int, str]:
+async def _newest_of_others(store: ObjectStore, delta: DeltaLog, *, down_to: str = "") -> dict[int, str]:
+    """What they say of themselves, by version. ``down_to``: none that is older than the oldest one with such an action."""
     listed = [info.key for info in await store.list(delta.root + DELTA_LOG) if info.key.endswith(".json")]
     versions = {version: key for key in listed if (version := version_of(key)) is not None}
     found: dict[int, str] = {}
+    kept: dict[int, str] = {}
     for version in sorted(versions, reverse=True):
-        said = _said((await store.get(versions[version])).data)
+        data = (await store.get(versions[version])).data
+        said = _said(data)
         if said is None:
             break
         found[version] = said
-    return found
+        if f'"{down_to}"'.encode() in data or not down_to:
+            kept = dict(found)
+    return kept
 
 
 def _said(commit: bytes) -> str | None:
