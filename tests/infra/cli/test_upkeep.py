@@ -107,8 +107,8 @@ def _optimize_and_checkpoint(table: DeltaTable) -> None:
 
 @pytest.mark.parametrize(
     "meddle",
-    [_append, _optimize_and_checkpoint, lambda table: table.delete('"offset" = 1')],
-    ids=["append", "optimize", "delete"],
+    [_append, _optimize_and_checkpoint, lambda table: table.delete('"offset" = 1'), DeltaTable.delete],
+    ids=["append", "optimize", "delete", "delete all"],
 )
 def test_what_another_engine_did_to_a_table_is_told_and_undone(
     orders: Penstock, lake: Path, meddle: Callable[[DeltaTable], object]
@@ -119,7 +119,6 @@ def test_what_another_engine_did_to_a_table_is_told_and_undone(
     (folder,) = (lake / "topics" / "orders").glob("table*")
     before = table_rows(DeltaTable(folder))
     meddle(DeltaTable(folder))
-    assert "penstock repair TOPIC" in orders("maintain", "--once", code=4).out
     told = orders("repair", "orders", "--dry-run", code=4).err
     assert "others have committed to its table" in told
     assert "by delta-rs" in told
@@ -131,6 +130,21 @@ def test_what_another_engine_did_to_a_table_is_told_and_undone(
     orders("maintain", "--once")
     (report,) = orders("verify", "orders", "--json").rows
     assert (report["ok"], report["table_rows"]) == (True, 5)
+
+
+def test_readers_that_stop_at_another_engines_commit_say_what_undoes_it(orders: Penstock, lake: Path) -> None:
+    orders("maintain", "--once")
+    (folder,) = (lake / "topics" / "orders").glob("table*")
+    _append(DeltaTable(folder))
+    assert "penstock repair TOPIC" in orders("maintain", "--once", code=4).out
+    assert "penstock repair TOPIC" in orders("read", "orders", code=4).err
+
+
+def test_settings_that_another_engine_made_stay(orders: Penstock, lake: Path) -> None:
+    orders("maintain", "--once")
+    (folder,) = (lake / "topics" / "orders").glob("table*")
+    DeltaTable(folder).alter.set_table_properties({"delta.logRetentionDuration": "interval 20 days"})
+    assert "nothing to repair" in orders("repair", "orders").out
 
 
 def test_a_table_whose_files_another_engine_has_removed_is_left_as_it_is(orders: Penstock, lake: Path) -> None:
