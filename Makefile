@@ -94,6 +94,10 @@ face: $(INSTALLED) ## write the synchronous face (penstock/blocking/) anew from 
 protocol: $(INSTALLED) ## compile the gateway's protocol (gateway/protocol/rocketmq.proto) anew
 	$(VENV)/bin/python scripts/compile_protocol.py
 
+.PHONY: reference
+reference: $(INSTALLED) ## write the indexes of the API's reference (docs/reference/) anew
+	$(VENV)/bin/python scripts/reference_index.py
+
 .PHONY: docs
 docs: $(INSTALLED) ## the site of the documents, into build/site; a dead link fails it
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build

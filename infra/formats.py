@@ -118,7 +118,7 @@ def _opened(row: _Row) -> tuple[Any, bytes]:
     if isinstance(row, ValueError):
         raise row
     if isinstance(row, bytes):
-        return json.loads(row), row
+        return json.loads(row.decode()), row  # by bytes Python would guess UTF-16, too, and the body would be what nobody can read
     return row, json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=_spelt).encode()
 
 
@@ -208,5 +208,5 @@ def _described(error: ValueError | RecursionError) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"the line is no JSON: {error.msg} at column {error.colno}"
     if isinstance(error, UnicodeError):
-        return "the line is no UTF-8"
+        return "the line is no UTF-8 (`iconv -f UTF-16 -t UTF-8` makes that of the UTF-16 that Windows writes)"
     return f"the line cannot be read: {error}"

@@ -36,6 +36,7 @@ from .produce.accumulator import ProducerOptions, ProducerStatistics
 from .produce.invalid_rows import INVALID_SUFFIX
 from .produce.producer import Producer
 from .read.reader import Reader
+from .runtime.backoff import until_answered
 from .runtime.runtime import Runtime
 from .schema.sources import SchemaLike, fields_of
 from .schema.topic_schema import TopicSchema
@@ -53,6 +54,7 @@ log = logging.getLogger("penstock.log")
 
 _LIVES_MAX = 5
 """The number of times a topic may be found deleted and made anew while it is opened."""
+_PROBE_PATIENCE_S = 2.0
 CLOCK_SYNC_S = 3600.0
 CLOCK_RETRY_S = 60.0
 
@@ -372,7 +374,10 @@ class Lake:
         self._write_check.result()
 
     async def _check_writes(self) -> None:
-        await probe_conditional_writes(self.store, self.runtime)
+        # As any other request, so that one answer of a store that is busy does not end what opens the lake.
+        await until_answered(
+            lambda: probe_conditional_writes(self.store, self.runtime), self.runtime.clock, timeout_s=_PROBE_PATIENCE_S
+        )
         if not self._clock.agreed:
             ahead_ms = await self._clock.sync(self.store)
             if not self._clock.agreed:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
+
+import pytest
 
 import penstock
 from penstock.log.errors import PenstockError
@@ -72,6 +75,15 @@ def test_the_reference_has_every_public_name_for_asyncio_and_spark() -> None:
     for page, module in (("aio.md", penstock.aio), ("api.md", penstock.spark), ("api.md", penstock.testing)):
         found = set(re.findall(rf"^::: {re.escape(module.__name__)}\.(\w+)$", (REFERENCE / page).read_text(), re.MULTILINE))
         assert found == set(module.__all__), module.__name__
+
+
+@pytest.mark.parametrize("page", ["api.md", "aio.md"])
+def test_the_index_of_the_reference_says_what_each_name_is(page: str) -> None:
+    """`make reference` writes it anew."""
+    script = ROOT / "scripts" / "reference_index.py"
+    indexed = runpy.run_path(str(script))["indexed"]
+    text = (REFERENCE / page).read_text()
+    assert indexed(text) == text
 
 
 def test_the_reference_has_every_metric() -> None:

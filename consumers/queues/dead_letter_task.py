@@ -11,6 +11,7 @@ from ...coordinator.queues.cell import QueueCell
 from ...coordinator.queues.invisibility import Expiry
 from ...coordinator.queues.keeper import OwnershipLost, QueueKeeper
 from ...log.errors import CallError, DataDamaged, OffsetOutOfRange, ReopenError, RetryError
+from ...log.escapes import escaped
 from ...log.message.message import views
 from ...log.runtime.backoff import Backoff
 from ..dead_letters.copy_writer import SequencesTaken
@@ -192,5 +193,5 @@ class DeadLetterTask:
             offset,
             attempts or "its",
             became,
-            reason,
+            escaped(reason),
         )

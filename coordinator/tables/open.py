@@ -31,6 +31,7 @@ _SECRETS = {
     "secret_access_key": "aws_secret_access_key",
     "session_token": "aws_session_token",
 }
+_KNOWN = ("memory", "sqlite", "dynamodb")
 _SCHEMES = "memory://, sqlite:///path, dynamodb://table?region=… or store"
 
 
@@ -130,6 +131,14 @@ def table_place(url: str | None, store_url: str) -> Place:
     if url == "store":
         return InStore()
     parts = urlsplit(url)
+    if parts.scheme not in _KNOWN:
+        raise InvalidArgument(
+            "not a coordination table's URL",
+            operation="connect",
+            expected=_SCHEMES,
+            observed=f"{parts.scheme}://…" if "@" in parts.netloc else url.partition("?")[0],
+            hint="machines without AWS share the bucket itself: store",
+        )
     if parts.username is not None or parts.password is not None:
         raise InvalidArgument("credentials do not belong into a URL", hint="Set them in the environment or pass options")
     if parts.fragment:
@@ -148,7 +157,7 @@ def table_place(url: str | None, store_url: str) -> Place:
             _know(url, options, _DYNAMODB_OPTIONS)
             return _dynamodb_place(url, parts.netloc, unquote(parts.path).strip("/"), options)
         case _:
-            raise InvalidArgument("not a coordination table's URL", observed=url.partition("?")[0], expected=_SCHEMES)
+            raise AssertionError(f"{parts.scheme} is known")
 
 
 def _dynamodb_place(url: str, table: str, prefix: str, options: dict[str, str]) -> InDynamoDB:

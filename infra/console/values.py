@@ -76,6 +76,10 @@ class Size(ParamType[int]):
         return int(number * _UNITS_BYTES[match[2]])
 
 
+_LOOKS_LIKE_MS = 10**12
+"""Numbers from here on are milliseconds since 1970 rather than offsets: no queue has a million millions of messages."""
+
+
 class Position(ParamType["int | datetime | str"]):
     """``earliest``, ``latest``, an offset, an ISO time (local unless it names a zone), or a time ago such as ``-10m``."""
 
@@ -85,6 +89,9 @@ class Position(ParamType["int | datetime | str"]):
         if not isinstance(value, str) or value in {"earliest", "latest"}:
             return value  # type: ignore[return-value]
         if value.isascii() and value.isdecimal():
+            if int(value) >= _LOOKS_LIKE_MS:
+                time = datetime.fromtimestamp(int(value) / 1000, UTC)
+                self.fail(f"{value} would be an offset; for the time in milliseconds write {time:%Y-%m-%dT%H:%M:%SZ}.", param, ctx)
             return int(value)
         try:
             if value.startswith("-") and (ago := parse_duration(value[1:])) is not None:

@@ -36,6 +36,7 @@ from ...coordinator.cells.keys import (
 from ...coordinator.groups.record import check_group_name
 from ...coordinator.registry.spill_objects import WAITING
 from ...coordinator.tables.objectstore import FOLDER as CELLS
+from ...coordinator.timers.role import TIMERS as TIMERS_ROLE
 from ...coordinator.transactions.checking.check_back_role import CHECKS
 from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, timer_log_name, topic_folder
 from ...log.stage.jobs import TRANSACTION_JOBS
@@ -60,8 +61,8 @@ class Role(StrEnum):
     CONSUMER = "consumer"
     """Reads topics, keeps a group's place, and writes its dead letters."""
     GATEWAY = "gateway"
-    """Knows the principals of its clients, and tells other gateways of itself. What it does for clients are other roles: producer,
-    transactions and consumer.
+    """Knows the principals of its clients, tells other gateways of itself, and begins a young topic's timers. What it does for clients are
+    other roles: producer, transactions and consumer.
     """
     CAPTURE = "capture"
     """Follows a database into topics, which it creates where there are none, and keeps its progress."""
@@ -208,7 +209,9 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
             own = [pattern for group in groups or (ANY,) for pattern in _group_cells(group)]
             return _looked_up(*_WORKER_CELLS, *own) | Access(put=(*_WORKER_CELLS, *own), delete=_WORKER_CELLS)
         case Role.GATEWAY:
-            return _looked_up(PRINCIPALS, GATEWAYS) | Access(put=(GATEWAYS,))
+            # It lets go the first messages of a topic of type DELAY, until who maintains the lake knows of the topic.
+            stands_in = (*_WORKER_CELLS, f"{ROLES}{ANY}/{TIMERS_ROLE}", players_key(TIMERS_ROLE))
+            return _looked_up(PRINCIPALS, GATEWAYS, *stands_in) | Access(put=(GATEWAYS, *stands_in), delete=_WORKER_CELLS)
         case Role.MAINTENANCE:
             # Operators write only a group's record; the owners of the queues carry its orders out. Where a transaction settles messages of
             # a queue that nobody owns any more, the process that finishes it ends the deliveries in the queue's cell.

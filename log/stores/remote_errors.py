@@ -31,6 +31,10 @@ _CREDENTIALS_HINT = (
     "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY) or give the machine a role. Profiles in ~/.aws are not read; "
     "`aws configure export-credentials --format env` prints one's"
 )
+_LOCKED_HINT = (
+    "The bucket keeps objects by a default retention (Object Lock). Penstock replaces and deletes some of its objects: "
+    "use a bucket without it"
+)
 REFUSED_HINT = "Check what they may do there"
 """The hint for credentials that the store refused, whether it knows them or not."""
 
@@ -57,7 +61,7 @@ def translate(
         meaning = (
             _access(error, text, status, code, answered)
             or _refusal(error, status, absent, conditional)
-            or _failure(error, status, code)
+            or _failure(error, text, status, code)
         )
     kind, message, hint_or_none = meaning
     observed = _QUERY.sub("?…", text)[:300]  # a query may hold a signature
@@ -88,13 +92,15 @@ def _refusal(error: BaseException, status: int | None, absent: bool, conditional
     return None
 
 
-def _failure(error: BaseException, status: int | None, code: str | None) -> _Meaning:
+def _failure(error: BaseException, text: str, status: int | None, code: str | None) -> _Meaning:
     if isinstance(error, exceptions.NotSupportedError) or status == 501:
         return NotSupported, "the store does not know this request", None
     if status == 507 or code in _FULL_CODES:
         return StorageFull, "the store has no room left", None
     if isinstance(error, ValueError | exceptions.InvalidPathError):
         return InvalidArgument, "the request cannot be made", None
+    if "Object Lock" in text or "x-amz-checksum" in text:
+        return InvalidArgument, "the store refused the request", _LOCKED_HINT
     if status is not None and status < 500 and status not in {408, 429} and code not in _TRANSIENT_CODES:
         return InvalidArgument, "the store refused the request", "Check the region and the endpoint in the URL"
     return StoreUnavailable, "the store did not answer as it should", None

@@ -30,6 +30,19 @@ from tests.waiting import wait_until
 # --- Given up: dead letters, parking ----------------------------------------------------------------------------------------------------------
 
 
+def test_what_a_listener_raises_is_one_line_of_the_log(lake: penstock.Lake, caplog: pytest.LogCaptureFixture) -> None:
+    fill(lake, "a")
+
+    def raising(message: penstock.MessageView) -> penstock.ConsumeResult:
+        raise ValueError("bad\nERROR all is lost")
+
+    with consuming(lake, Heard(raising), max_attempts=1):
+        until_settled(lake)
+    told = [record.getMessage() for record in caplog.records if "a dead letter in" in record.getMessage()]
+    assert len(told) == 1
+    assert r"bad\nERROR all is lost" in told[0]
+
+
 def test_after_its_last_attempt_a_message_is_a_dead_letter_and_its_group_goes_on(
     lake: penstock.Lake, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -134,6 +134,7 @@ def test_tombstones_are_passed_over() -> None:
         (Format.JSONL, b'{"a": 1}\n{"a": \n', Labels(), r"no JSON: .*input, line 2.*--on-error skip"),
         (Format.JSONL, b'{"a": 1}\n\n[1]\n', Labels(), r"no JSON object.*input, line 3"),
         (Format.JSONL, b'{"a": 1}\n{"a": "\xff"}\n', Labels(), r"no UTF-8.*input, line 2"),
+        (Format.JSONL, b'{"a": 1}\n' + '{"a": "ä"}'.encode("utf-16"), Labels(), r"no UTF-8 \(`iconv.*input, line 2"),
         (Format.JSONL, b'{"a": 1}\n' + b"[" * 200_000 + b"\n", Labels(), r"cannot be read.*input, line 2"),
         (Format.JSONL, b'{"a": 1}\n{"b": 2}\n', Labels(tag="a"), r"no field a.*input, line 2.*fields record_number, b"),
         (Format.JSONL, b'{"a": 1}\n{"a": null}\n', Labels(message_group="g-{a}"), r"field a, which is empty.*input, line 2"),

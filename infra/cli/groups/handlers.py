@@ -16,7 +16,7 @@ from typing import TypeAlias
 import click
 
 from ....consumers import ConsumeResult
-from ....log import MessageView
+from ....log import CallError, MessageView
 from ...console import output
 from ...console.session import writing_output
 from ..messages.rendering import JsonLines, Lines, delivery
@@ -25,6 +25,16 @@ Handler: TypeAlias = Callable[[Sequence[MessageView]], object]
 
 EX_DATAERR = 65
 """The exit code of a command whose message can never be processed."""
+
+
+_NOT_RUN = {126: "it may not be executed", 127: "it was not found"}
+"""What the exit codes of a shell say that has not run the command. They say nothing of the message."""
+
+
+class CommandNotRun(CallError):
+    """The command of ``--exec`` cannot be run, so no message can be processed."""
+
+    kind = "command_not_run"
 
 
 class CommandFailed(Exception):
@@ -74,6 +84,14 @@ class Commands:
             self._running.discard(process)
         if process.returncode == EX_DATAERR:
             return ConsumeResult.DEAD_LETTER
+        if process.returncode in _NOT_RUN:
+            raise CommandNotRun(
+                "the command cannot be run",
+                operation="consume",
+                object=self._command,
+                observed=f"{_NOT_RUN[process.returncode]}: exit code {process.returncode}",
+                hint="the message goes back as it came; a command may end with any other code to say that a message failed",
+            )
         if process.returncode:
             raise CommandFailed(f"exit code {process.returncode}")
         return ConsumeResult.SUCCESS

@@ -18,6 +18,7 @@ from ....consumers.handlers.results import Declined, judge
 from ....log import MessageView, PenstockError
 from ...console.session import OutputFailed
 from .gate import Gate
+from .handlers import CommandNotRun
 
 if TYPE_CHECKING:
     from ....blocking.consumers import PushConsumer
@@ -64,7 +65,7 @@ class Work:
         with self._turn(given, self.gate.enter().result()) as say:
             try:
                 return say(self._handle([given] if self._one_by_one else given))
-            except (BrokenPipeError, OutputFailed) as error:
+            except (BrokenPipeError, OutputFailed, CommandNotRun) as error:
                 self._fail(error)
                 self._ended.wait()  # the message has not failed, so it goes back as it came
                 raise Declined from error
@@ -121,7 +122,7 @@ class Work:
             raise self._error
 
     def give_back(self) -> None:
-        """Release messages that wait to be let in, or that could not be printed: the consumer gives them back."""
+        """Release messages that wait to be let in, or that were not processed: the consumer gives them back."""
         self.gate.close()
         self._ended.set()
 

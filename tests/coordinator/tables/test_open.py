@@ -43,6 +43,7 @@ def test_a_url_names_a_place(url: str | None, lake: str, place: Place) -> None:
     ("url", "said"),
     [
         ("", r"not a coordination table's URL.*expected: memory://, sqlite:///path, dynamodb://table\?region=… or store"),
+        ("postgresql://ann:secret@host/db", r"not a coordination table's URL.*observed: postgresql://…\).*share the bucket"),
         ("redis://host", r"not a coordination table's URL.*observed: redis://host"),
         ("cells.db", "not a coordination table's URL"),
         ("sqlite://cells.db", r"names no file.*expected: sqlite:///absolute/path"),

@@ -137,6 +137,19 @@ def test_a_command_that_fails_is_run_again_and_its_message_group_waits(
     assert "attempt 2" in told.err
 
 
+@pytest.mark.parametrize(("script", "said"), [("no-such-command-here", "not found"), ("/etc/passwd", "may not be executed")])
+def test_a_command_that_cannot_be_run_ends_the_consumer_and_no_message_has_failed(
+    penstock: Penstock, sent: Path, script: str, said: str
+) -> None:
+    retrying_at_once(sent, max_attempts=1)
+    told = penstock("consume", "orders", "--group", "g", "--exec", script, *IDLE, code=2)
+    assert said in told.err
+    assert floors(sent) == 0
+    assert "has no dead-letter queue" in penstock("dlq", "read", "g", code=2).err
+    penstock("consume", "orders", "--group", "g", "--exec", "cat > /dev/null", *IDLE)
+    assert floors(sent) == 9
+
+
 def test_exit_code_65_gives_a_message_up_at_once(penstock: Penstock, sent: Path) -> None:
     penstock("consume", "orders", "--group", "g", "--exec", """grep -qv '"n":3' || exit 65""", *IDLE)
     (letter,) = penstock("dlq", "read", "g", "--json").rows

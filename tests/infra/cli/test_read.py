@@ -135,6 +135,10 @@ def test_tail_ends_at_its_limit(orders: Penstock) -> None:
         (["read", "orders", "--start", "5"], "An offset needs --queue, as the topic has 2 queues"),
         (["read", "orders", "--queue", "0", "--start", "7"], "the next one to be written is 6"),
         (["read", "orders", "--start", "yesterday"], "'yesterday' is no position; write earliest"),
+        (
+            ["group", "reset", "g", "orders", "--to", "1732800000000", "--yes"],
+            "for the time in milliseconds write 2024-11-28T13:20:00Z",
+        ),
         (["read", "orders", "--tag", "a |"], "bad tag filter"),
         (["read", "orders", "-o", "out.xls"], "the name does not tell the format"),
         (["read", "orders", "-o", "no/such/folder/out.jsonl"], "there is no such folder"),

@@ -28,9 +28,11 @@ from penstock.consumers.ranges.mirror import GroupMirror
 from penstock.consumers.ranges.offsets import StreamOffset
 from penstock.consumers.statistics import TAKE_OVERS
 from penstock.coordinator.coordination import Coordination
+from penstock.coordinator.rebalance.roles import Part, Players, stand_in
 from penstock.coordinator.tables import MemoryTable
 from penstock.coordinator.timers.options import TimerOptions
-from penstock.coordinator.timers.role import Timers
+from penstock.coordinator.timers.role import TIMERS, Timers
+from penstock.coordinator.timers.young_topics import telling
 from penstock.gateway.clients.gateways import Entry
 from penstock.gateway.clients.peers import Peers
 from penstock.gateway.server.options import GatewayOptions
@@ -76,6 +78,11 @@ _SMALL: dict[str, int] = thoroughly({}, {"VALIDITY_ENTRIES": 8, "UNNAMED_ROW_ENT
 _ENTRIES = thoroughly(70, 10)
 """Enough for a checkpoint; the topic of delayed messages goes without, as its objects have the same names."""
 _FEW = 6
+
+
+async def pause_until_stopped(topic: str, stop: asyncio.Event) -> None:
+    """A role's play that has nothing to do."""
+    await stop.wait()
 
 
 class World:
@@ -266,6 +273,12 @@ class World:
             gateway = Peers(GatewayOptions(), "g-1", lake.runtime.clock)
             await gateway.join(lake.coordination, Entry("10.0.0.1", 8081))
             await gateway.leave()
+            coordination, now_ms = lake.coordination, lake.runtime.clock.wall_ms()
+            await Players(coordination.cells, lake.runtime).update(
+                TIMERS, lambda record: telling(record, {"reminders": now_ms}, now_ms)
+            )
+            part = Part(role=TIMERS, topics=Timers(lake).topics, play=pause_until_stopped)
+            await stand_in(coordination.cells, coordination.worker, part, "reminders", asyncio.Event(), for_s=0.0)
 
     async def until(self, so: Callable[[], bool]) -> None:
         for _ in range(_PATIENCE):

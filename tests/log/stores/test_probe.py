@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.log.errors import StoreUnavailable, UnsafeStoreError
+from penstock.log.lake import Lake
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import (
     Buffer,
@@ -26,6 +27,7 @@ from penstock.log.stores import (
     probe_conditional_writes,
     scripted_faults,
 )
+from penstock.log.topic.settings import TopicSettings
 
 
 def probe(store: ObjectStore) -> None:
@@ -96,6 +98,16 @@ def test_an_honest_store_that_could_not_decide_is_asked_again(kind: FaultKind) -
     for number in range(12):
         store = FaultStore(MemoryStore(), scripted_faults({number: Fault(kind)}))
         probe(store)
+
+
+def test_one_answer_of_a_busy_store_does_not_keep_a_lake_from_being_written_to() -> None:
+    async def create() -> None:
+        store = FaultStore(MemoryStore(), scripted_faults({0: Fault(FaultKind.THROTTLED), 9: Fault(FaultKind.THROTTLED)}))
+        lake = Lake(store)
+        await lake.create_topic("orders", TopicSettings())
+        await lake.close()
+
+    asyncio.run(create())
 
 
 def test_a_passing_fault_is_no_verdict() -> None:

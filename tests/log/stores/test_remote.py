@@ -137,6 +137,8 @@ def test_nobody_there_is_unavailable() -> None:
             asyncio.run(awaited(call(store)))
 
 
+LOCKED = b"""<Error><Code>InvalidRequest</Code>\
+<Message>Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock parameters</Message></Error>"""
 CASES: list[tuple[Callable[[ObjectStore], Awaitable[object]], Answer, type[PenstockError], str]] = [
     (create, Answer(412, "PreconditionFailed"), Conflict, "did not confirm"),
     (create, Answer(409, "ConditionalRequestConflict"), Conflict, "did not confirm"),
@@ -157,6 +159,7 @@ CASES: list[tuple[Callable[[ObjectStore], Awaitable[object]], Answer, type[Penst
     (create, Answer(400, "ExpiredToken"), PermissionDenied, "refused the credentials"),
     (create, Answer(403, "RequestTimeTooSkewed"), ClockSkewError, "clock"),
     (create, Answer(400, "AuthorizationHeaderMalformed"), InvalidArgument, "Check the region"),
+    (create, Answer(400, body=LOCKED), InvalidArgument, "refused the request.*Object Lock.*without it"),
     (create, Answer(400, "RequestTimeout"), StoreUnavailable, "did not answer"),
     (create, Answer(507, "XMinioStorageFull"), StorageFull, "no room"),
     (create, Answer(501, "NotImplemented"), NotSupported, "does not know"),
