@@ -16,10 +16,12 @@ REFERENCE = ROOT / "docs" / "reference"
 
 # Errors that no call of a user's raises, each with the reason.
 INSIDE = {
+    "TableUnfollowed": "an event of a table that stands still",
     "CellChanged": "the reply of a table to a conditional write",
     "CellFull": "a queue's owner makes room",
     "Conflict": "a store's reply to a conditional write",
     "DemoFailed": "the demo's own",
+    "KeylessTable": "a row of a table that stands still",
     "NestedTooDeep": "an event that stops its table",
     "ObjectMissing": "a store's reply to a read",
     "PoisonEvent": "an event that stops its table",

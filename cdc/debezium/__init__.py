@@ -6,7 +6,7 @@ begins. How it works: docs/0019-capturing-by-debezium.md.
 
 from .capture import EngineCapture, EngineOptions
 from .configuration import Connector, connector_of, read_properties
-from .errors import BinlogLost, ConnectorStopped, HistoryLost, SourceReplaced
+from .errors import BinlogLost, ConnectorStopped, EventUnreadable, HistoryLost, SourceReplaced
 from .lives import SourceProgress
 from .state import EngineStates
 
@@ -17,6 +17,7 @@ __all__ = [
     "EngineCapture",
     "EngineOptions",
     "EngineStates",
+    "EventUnreadable",
     "HistoryLost",
     "SourceProgress",
     "SourceReplaced",

@@ -8,29 +8,37 @@ is durable; what the connector counts within a transaction is not relied on.
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
-from ...log.errors import InvalidArgument, PenstockError
-from .configuration import Connector, for_stream
+from ...log.errors import InvalidArgument, NotSupported, PenstockError
+from .configuration import Connector, for_stream, without_tables
 from .effects import Effects
 from .engine import Engine, offsets_file
-from .errors import HistoryLost, SourceReplaced, binlog_lost, engine_error
+from .errors import HistoryLost, SourceReplaced, TableUnfollowed, binlog_lost, engine_error
 from .follow import Follower, boundary
 from .hearing import Ear
 from .history import History
 from .lives import Parts, SourceCapture, SourceOptions
-from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of
+from .outbox import table_of
+from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of, rows_go_on_at
+from .records import KeylessTable
+from .records import stopped as stopped_record
 from .rows import RowsReader
 from .source import Server
 from .state import CHOOSING, EngineState
 
+log = logging.getLogger("penstock.cdc.debezium")
+
 _BEGIN_LOOK_S = 0.25
+WAY_ON = "Change the table, or leave it out (--set table.exclude.list=…), then --snapshot again"
+"""The end of what is said of a table that stands still."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +60,10 @@ class EngineCapture(SourceCapture):
     ) -> None:
         self._connector, self._properties = connector, dict(properties)
         self._server = Server(connector, properties)
+        self._stopped: tuple[str, ...] = ()
+        """The tables that the next life of the engine leaves out."""
+        self._captured: list[str] = []
+        """The tables whose columns the connector knew last."""
         super().__init__(
             connector.name,
             self._server,
@@ -68,11 +80,19 @@ class EngineCapture(SourceCapture):
                 state = self._begin(state, Path(folder), stopped)
             while not stopped() and state.offset is not None:
                 self._check_place(state)
+                state = self._tell_stopped(state)
                 if state.pending:
-                    state = self._read_rows(state, Path(folder), stopped)
+                    try:
+                        state = self._read_rows(state, Path(folder), stopped)
+                    except KeylessTable as error:
+                        state = self._stop(self._prepared(), [str(error.object)], error)
+                        continue
                 if stopped():
                     return
-                state, asked = self._follow(state, Path(folder), stopped)
+                try:
+                    state, asked = self._follow(state, Path(folder), stopped)
+                except TableUnfollowed as error:
+                    state, asked = self._stop(self._prepared(), self._named(state, str(error.object)), error), True
                 if not asked:
                     return
 
@@ -126,7 +146,7 @@ class EngineCapture(SourceCapture):
         if offset is not None:
             offsets_file(offsets, self._options.name, json.loads(offset))
         properties = for_stream(
-            self._properties,
+            without_tables(self._properties, {*self._stopped, *self._server.sequences()}),
             name=self._options.name,
             server_id=server_id_of(self._states.key, self._life, name),
             offsets=offsets,
@@ -147,20 +167,64 @@ class EngineCapture(SourceCapture):
         said = engine.said or (str(engine.failure) if engine.failure is not None else "it completed, though nobody told it to")
         return engine_error(said, self._server.where)
 
+    # --- Tables that stand still --------------------------------------------------------------------------------------------------
+
+    def _named(self, state: EngineState, table: str) -> list[str]:
+        """The tables that a connector names, with their databases or without."""
+        return [table] if "." in table else [one for one in self._captured if one.partition(".")[2] == table]
+
+    def _stop(self, state: EngineState, tables: Iterable[str], error: PenstockError) -> EngineState:
+        """Have tables stand still. The capture ends with the error where it has nothing else, or the connector stops because of them once more."""
+        known = {one.table for one in state.stopped}
+        new = [table for table in tables if table not in known]
+        alone = not {*self._captured} - known - {*new} and not self._may_have_rows(state)
+        if not new or alone:
+            raise error
+        return self._stopping(state, dict.fromkeys(new, error.message))
+
+    def _stopping(self, state: EngineState, reasons: Mapping[str, str]) -> EngineState:
+        state = state.with_stopped(reasons)
+        self._states.save(state)
+        return state
+
+    def _tell_stopped(self, state: EngineState) -> EngineState:
+        """Tell the topic which tables stand still, behind all that it has of them: no cut names these from then on."""
+        self._stopped = tuple(one.table for one in state.stopped)
+        untold = [one for one in state.stopped if not one.is_told]
+        for one in state.stopped:
+            log.warning("%s stands still: %s. %s", one.table, one.reason, WAY_ON)
+        if not untold:
+            return state
+        first = rows_go_on_at(self._rows_producer.last_sequence, self._producer.last_sequence)
+        records = [
+            stopped_record(self._connector.name, self._options.name, one.table, f"{one.reason}. {WAY_ON}", self._clock.wall_ms())
+            for one in untold
+        ]
+        batch = [record._replace(sequence=place) for place, record in enumerate(records, first)]
+        self._rows_producer.send_batch(table_of(batch)).result()
+        self._reached("stop told")
+        state = replace(state, stopped=tuple(replace(one, is_told=True) for one in state.stopped))
+        self._states.save(state)
+        return state
+
     def _begin(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
         """Learn the tables and a place in the log that fits them: the beginning of all that follows."""
         history = folder / "beginning.history"
         history.unlink(missing_ok=True)
         self._states.expect_history(0)
+        self._stopped = ()
+        ear = Ear(self._connector.domain, self._clock.wall_ms)
         offset: dict[str, Any] | None = None
         tables: list[str] = []
-        with self._life_of(folder, "begin", history, None, {"snapshot.mode": "no_data", "max.batch.size": "1"}) as engine:
+        with self._life_of(folder, "begin", history, None, {"snapshot.mode": "no_data", "max.batch.size": "1"}, ear) as engine:
             while offset is None and not stopped():
                 batch = engine.next(_BEGIN_LOOK_S)
                 if batch is not None and "snapshot" not in batch.offset:
                     offset = boundary(batch.offset)
                     found = engine.metric(self._connector.domain, "snapshot", "CapturedTables")
                     tables = sorted(str(table) for table in found or ())
+                    ear.check()
+                    self._captured = [".".join(table) for table in ear.captured()]
                 elif batch is None and engine.ended:
                     raise self._ended(engine)
         if offset is None:
@@ -178,7 +242,18 @@ class EngineCapture(SourceCapture):
         self._reached("history durable")
         wanted = () if self._options.snapshot == "never" else tuple(tables)
         emptied = wanted if self._may_have_rows(state) else ()
-        state = replace(state, offset=said(offset), history=1, pending=wanted, emptied=emptied, chunk=None)
+        state = replace(state, offset=said(offset), history=1, pending=wanted, emptied=emptied, chunk=None, stopped=())
+        refused = dict.fromkeys(
+            (table for table in tables if table not in self._captured), "Debezium does not understand its definition"
+        )
+        if not self._captured:
+            raise NotSupported(
+                "Debezium does not understand the definition of any table",
+                operation="capture",
+                object=", ".join(refused),
+                hint="SHOW CREATE TABLE has it: change what Debezium does not know, such as columns of the type INET6",
+            )
+        state = state.with_stopped(refused)
         self._states.save(state)
         self._reached("begun")
         return state
@@ -247,7 +322,11 @@ class EngineCapture(SourceCapture):
                 beats_as=self._options.name if self._options.heartbeat else None,
             )
             until = self._server.end() if self._options.once else None
-            return follower.run(state, stopped, until=until, ended=lambda: self._ended(engine))
+            try:
+                return follower.run(state, stopped, until=until, ended=lambda: self._ended(engine))
+            finally:
+                if ear.listens:
+                    self._captured = [".".join(table) for table in ear.captured()]
 
 
 def server_id_of(key: str, topic: str, life: str) -> int:

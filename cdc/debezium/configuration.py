@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,6 +157,18 @@ def check_own(properties: Mapping[str, str]) -> None:
         )
 
 
+def without_tables(properties: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
+    """The properties with which the same is captured but for these tables."""
+    names = "|".join(re.escape(table).replace(",", r"\,") for table in sorted(tables))
+    if not names:
+        return dict(properties)
+    if wanted := properties.get("table.include.list"):
+        patterns = (f"(?!(?:{names})$)(?:{pattern.strip()})" for pattern in re.split(r"(?<!\\),", wanted))
+        return {**properties, "table.include.list": ",".join(patterns)}
+    others = properties.get("table.exclude.list")
+    return {**properties, "table.exclude.list": f"{others},{names}" if others else names}
+
+
 def for_stream(
     properties: Mapping[str, str], *, name: str, server_id: int, offsets: Path, history: Path, more: Mapping[str, str]
 ) -> dict[str, str]:
@@ -172,6 +184,8 @@ def for_stream(
         "offset.flush.interval.ms": "3600000",
         "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
         "schema.history.internal.file.filename": str(history),
+        # What a parser refuses stops the tables that it is of (`hearing`), and nothing where those are not captured.
+        "schema.history.internal.skip.unparseable.ddl": "true",
         # A configuration for Kafka Connect may have others of these, which say nothing of what is captured.
         "heartbeat.interval.ms": "100",  # one tells where a transaction has ended
         "connect.keep.alive.interval.ms": "250",  # the server's own come after 0.8 of it

@@ -36,8 +36,17 @@ class Effects:
         self._fresh = dict(state.fresh)
         self.due: dict[str, None] = {}
         """The tables whose rows are to be read before anything behind their place is told."""
-        self.due_at = 0
-        """The sequence of the last record before them."""
+        self.stopping: dict[str, str] = {}
+        """The tables that cannot be followed from here on, and why."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether the engine's life ends here, as tables are to be read, or to be left out."""
+        return bool(self.due or self.stopping)
+
+    def stop(self, table: str, reason: str) -> None:
+        """Have a table stand still that cannot be followed."""
+        self.stopping[table] = reason
 
     def check(self) -> None:
         """Raise `InternalError` where nothing listens to the log."""
@@ -54,7 +63,7 @@ class Effects:
         before it are out then. It may add records, or have tables read.
         """
         heard = self._ear.heard
-        while heard and not self.due:
+        while heard and not self.ends:
             if (file_number(heard[0].file), heard[0].pos) >= before and heard[0].at_ms >= made_before_ms:
                 return
             self._meet_one(heard.popleft(), records)
@@ -82,6 +91,9 @@ class Effects:
                 self._commit(statement, heard, records)
             case "rows":
                 self._again(self._changed_by(statement), heard, records, f"a statement changed rows of it: {statement.text}")
+            case "unreadable":
+                for table in self._wanted(statement.tables):
+                    self.stop(table, f"Debezium does not understand its definition: {statement.text}")
             case "ends":
                 self._end(statement, heard, records)
             case _:
@@ -137,7 +149,6 @@ class Effects:
         for row, table in enumerate(tables, first):
             record = emptied(self._kind, self._name, table, (heard.file, heard.pos, row), self._now_ms())
             records.append(record)
-            self.due_at = record.sequence
 
     def _wanted(self, names: Iterable[Name]) -> list[str]:
         return [f"{database}.{table}" for database, table in names if self._ear.is_captured(database, table)]

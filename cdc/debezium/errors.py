@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ...log.errors import CallError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied, RetryError
@@ -32,6 +33,16 @@ class ConnectorStopped(RetryError):
     kind = "connector_stopped"
 
 
+class TableUnfollowed(ConnectorStopped):
+    """The connector has stopped at an event of a table, the error's object, whose columns it does not know as they are."""
+
+
+class EventUnreadable(CallError):
+    """The connector cannot read an event of the log, and would not later either."""
+
+    kind = "event_unreadable"
+
+
 def load_jpype() -> Any:  # noqa: ANN401 - a module
     """JPype, which is an extra. Raises `MissingDependency`."""
     try:
@@ -55,6 +66,9 @@ _LOST = (
 )
 _GAP = ("not in the master's binlog", "has more GTIDs than the", "diverged")
 _DENIED = ("Access denied", "access denied", "command denied")
+_UNKNOWN = re.compile(r"for table (.+) whose schema isn't known")
+_OTHER_COLUMNS = re.compile(r"row in (\S+?),? (?:internal schema size|because it's different column size)")
+_FOR_GOOD = ("Error processing binlog event", "ParsingException", "DataException", "SchemaBuilderException")
 _AWAY = (
     "Connection refused",
     "Could not connect",
@@ -103,6 +117,23 @@ def engine_error(said: str, where: str) -> PenstockError:
         return SourceUnavailable("the database does not answer", observed=found, **facts)
     if found := first(("configuration is not valid", "ConfigException", "Unable to find or instantiate")):
         return InvalidArgument("the connector refuses its configuration", observed=" / ".join(lines[:4]), **facts)
+    for line in lines:
+        if named := _UNKNOWN.search(line):
+            reason = "the connector does not know its columns, as it does not understand a statement that made or changed it"
+            return TableUnfollowed(reason, operation="capture", object=named[1], observed=line)
+        if named := _OTHER_COLUMNS.search(line):
+            reason = (
+                "its rows in the log have other columns than its definition says, as those of a table WITH SYSTEM VERSIONING have, or with a UNIQUE "
+                "KEY of a long column, which is USING HASH"
+            )
+            return TableUnfollowed(reason, operation="capture", object=named[1], observed=line)
+    if found := first(_FOR_GOOD):
+        return EventUnreadable(
+            "the connector cannot read an event of the log",
+            observed=" / ".join(lines[:4]),
+            hint="leave the table out that it is of (table.exclude.list), with --snapshot again",
+            **facts,
+        )
     return ConnectorStopped(
         "the connector has stopped by itself", expected="it runs until it is told", observed=" / ".join(lines[:4]), **facts
     )

@@ -19,7 +19,7 @@ from .history import History
 from .memory import Burst
 from .outbox import Boundary, RecordOutbox
 from .positions import between, file_number
-from .records import Record, heartbeat, heartbeat_ms, record_of
+from .records import KeylessTable, Record, heartbeat, heartbeat_ms, record_of
 from .state import EngineState, EngineStates
 
 _SAVE_S, _TELL_S, _LOOK_S, _SIGNALS_S = 1.0, 1.0, 1.0, 5.0
@@ -102,24 +102,23 @@ class Follower:
         except (SourceUnavailable, ConnectorStopped):
             self._outbox.settle(wait=True)  # the next life has to know what is there
             raise
-        due = self._effects.due
-        if asked or due:
-            tables = [*(table for key in sorted(asked) for table in asked[key]), *due]
-            state = replace(
-                state, pending=tuple(dict.fromkeys((*state.pending, *tables))), fresh=self._effects.fresh_then(state.fresh)
-            )
+        if asked or self._effects.ends:
+            tables = [*(table for key in sorted(asked) for table in asked[key]), *self._effects.due]
+            pending = tuple(dict.fromkeys((*state.pending, *tables)))
+            state = replace(state, pending=pending, fresh=self._effects.fresh_then(state.fresh))
+            state = state.with_stopped({one.table: one.reason for one in state.stopped} | self._effects.stopping)
             self._states.save(state)
             self._reached("signal taken")
             self._states.forget_signals(asked)
         self._say()
-        return state, bool(asked or due)
+        return state, bool(asked or self._effects.ends)
 
     def _run(
         self, state: EngineState, stopped: Callable[[], bool], until: tuple[str, int] | None, ended: Callable[[], PenstockError]
     ) -> tuple[EngineState, dict[str, tuple[str, ...]]]:
         """The state, and what signals ask for."""
         asked: dict[str, tuple[str, ...]] = {}
-        while not stopped() and not asked and not self._effects.due:
+        while not stopped() and not asked and not self._effects.ends:
             batch = self._engine.next(_BUSY_S if self._outbox.waiting else _IDLE_S)
             now_s = self._clock.monotonic_s()
             if batch is not None:
@@ -141,8 +140,8 @@ class Follower:
                 asked = self._states.signals()
             if self._burst.is_over(self._outbox.events + self._outbox.duplicates, now_s):
                 self._engine.give_back()
-        if self._effects.due:
-            self._outbox.finish(self._effects.due_at)
+        if self._effects.ends:
+            self._outbox.flush()
         self._outbox.settle(wait=True)
         return self._save(state, None), asked
 
@@ -155,10 +154,14 @@ class Follower:
         barrier = False
         schemas = self._engine.schemas
         for key, value, schema in zip(batch.keys, batch.values, batch.schemas, strict=True):
-            record = record_of(key, value, schemas, schema)
+            try:
+                record = record_of(key, value, schemas, schema)
+            except KeylessTable as error:
+                self._effects.stop(str(error.object), error.message)
+                break
             if record is not None:
                 self._effects.meet(records, before=(file_number(record.source.file or ""), record.source.pos))
-                if self._effects.due:
+                if self._effects.ends:
                     break
                 if not self._effects.prepared.take(record):
                     records.append(record)
@@ -166,8 +169,9 @@ class Follower:
                 self._effects.meet(records, made_before_ms=made_ms)
                 barrier = barrier or (self._reading_ends_ms is not None and made_ms > self._reading_ends_ms)
         place = boundary(batch.offset)
-        self._effects.meet(records, before=(file_number(place["file"]), place["pos"]))
-        if self._effects.due:
+        if not self._effects.ends:
+            self._effects.meet(records, before=(file_number(place["file"]), place["pos"]))
+        if self._effects.ends:
             self._outbox.add(records, None, now_s)
             return False
         number = between(place["file"], place["pos"], self._reading)

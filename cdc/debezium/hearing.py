@@ -60,6 +60,9 @@ _FILES = frozenset({"BEGIN_LOAD_QUERY", "CREATE_FILE", "APPEND_BLOCK", "DELETE_F
 _BORDERS = frozenset({"BEGIN", "COMMIT"})
 _LOOK_S, _COORDINATOR_LOOKS = 0.01, 3_000
 _PREPARED_XA = 64
+_PARSER = "io.debezium.connector.binlog.BinlogDatabaseSchema"
+"""The class whose log says what its parser does not understand."""
+_REFUSED = "Ignoring unparseable DDL statement"
 _REGISTERED = "JMX.mbean.registered"
 
 
@@ -88,10 +91,14 @@ class Ear:
         self.failure: BaseException | None = None
         self._pause = threading.Event()
         self._client: Any = None
-        self._task: Any = None
+        self._schema: Any = None
+        self._config: Any = None
         self._server = jpype.JClass("java.lang.management.ManagementFactory").getPlatformMBeanServer()
         self._delegate = jpype.JClass("javax.management.MBeanServerDelegate").DELEGATE_NAME
         self._registrations: Any = None
+        self._logger: Any = None
+        self._last: Heard | None = None
+        """The statement that the connector reads now, or read last."""
 
     def attach(self, engine: Any, prefix: str) -> None:  # noqa: ANN401 - Java's
         """Have the ear listen as soon as the engine's connector, of this ``topic.prefix``, registers what it tells of its stream."""
@@ -110,12 +117,29 @@ class Ear:
         self._registrations = self._jpype.JProxy("javax.management.NotificationListener", inst=Registrations())
         self._server.addNotificationListener(self._delegate, self._registrations, None, None)
 
+        class Refusals:
+            def isLoggable(self, record: Any) -> bool:  # noqa: N802, ANN401 - Java's
+                if str(record.getMessage()).startswith(_REFUSED):
+                    outer._refused()
+                return False
+
+        self._logger = self._jpype.JClass("java.util.logging.Logger").getLogger(_PARSER)
+        self._logger.setFilter(self._jpype.JProxy("java.util.logging.Filter", inst=Refusals()))
+        self._logger.setLevel(self._jpype.JClass("java.util.logging.Level").WARNING)
+
     def detach(self) -> None:
         """Hear no more."""
         if self._registrations is not None:
             self._server.removeNotificationListener(self._delegate, self._registrations)
             self._registrations = None
-        self._client = self._task = None
+            self._logger.setLevel(self._jpype.JClass("java.util.logging.Level").OFF)
+            self._logger.setFilter(None)
+        self._client = self._schema = self._config = None
+
+    @property
+    def listens(self) -> bool:
+        """Whether it hears what the log tells."""
+        return self._client is not None
 
     def check(self) -> None:
         """Raise `InternalError` where records came out of the engine that nobody listened to."""
@@ -130,30 +154,26 @@ class Ear:
     def is_captured(self, database: str, table: str) -> bool:
         """Whether the connector is told to capture a table of this name."""
         table_id = self._jpype.JClass("io.debezium.relational.TableId")(database, None, table)
-        return bool(
-            _member(_member(self._task, "coordinator"), "connectorConfig")
-            .getTableFilters()
-            .dataCollectionFilter()
-            .isIncluded(table_id)
-        )
+        return bool(self._config.getTableFilters().dataCollectionFilter().isIncluded(table_id))
 
     def captured(self) -> list[tuple[str, str]]:
         """The captured tables whose columns the connector knows, as databases and names."""
-        tables = _member(_member(self._task, "coordinator"), "schema").tableIds()
+        tables = self._schema.tableIds()
         names = [(str(table.catalog()), str(table.table())) for table in tables]
         return [name for name in names if self.is_captured(*name)]
 
     def _listen(self, engine: Any) -> None:  # noqa: ANN401 - Java's
         (task,) = _member(engine, "tasks")
-        self._task = _member(task, "connectTask")
-        client = _member(_member(self._coordinator(), "streamingMetrics"), "client")
+        coordinator = self._coordinator(_member(task, "connectTask"))
+        self._schema, self._config = _member(coordinator, "schema"), _member(coordinator, "connectorConfig")
+        client = _member(_member(coordinator, "streamingMetrics"), "client")
         client.registerEventListener(self._listener(client))
         self._client = client
 
-    def _coordinator(self) -> Any:  # noqa: ANN401 - Java's
+    def _coordinator(self, task: Any) -> Any:  # noqa: ANN401 - Java's
         """The task's coordinator, which runs before the task has noted it."""
         for _ in range(_COORDINATOR_LOOKS):
-            if (found := _member(self._task, "coordinator")) is not None:
+            if (found := _member(task, "coordinator")) is not None:
                 return found
             self._pause.wait(_LOOK_S)
         raise InternalError("the connector's task does not begin", operation="capture", object="coordinator")
@@ -224,8 +244,23 @@ class Ear:
             if statement is None or statement.does != "nothing":
                 size_bytes = int(header.getEventLength())
                 place = int(header.getPosition())
-                self.heard.append(Heard(str(client.getBinlogFilename()), place, size_bytes, self._now_ms(), statement, kind))
+                self._last = Heard(str(client.getBinlogFilename()), place, size_bytes, self._now_ms(), statement, kind)
+                self.heard.append(self._last)
+            else:
+                self._last = None
         except BaseException as error:  # noqa: BLE001 - the client would log it; the capture's thread raises it
+            self.failure = error
+
+    def _refused(self) -> None:
+        """Note that the connector's parser does not understand a statement; the connector's thread calls this while it reads that."""
+        try:
+            last = self._last
+            if last is None or last.statement is None or last.statement.does not in ("redefined", "ends"):
+                return
+            known = self.captured() if last.statement.does == "ends" else []
+            tables = tuple(table for table in last.statement.tables if table not in known)
+            self.heard.append(last._replace(statement=Statement("unreadable", tables, text=last.statement.text)))
+        except BaseException as error:  # noqa: BLE001 - Java would log it; the capture's thread raises it
             self.failure = error
 
     def _statement(self, kind: str, data: Any) -> Statement | None:  # noqa: ANN401 - Java's

@@ -110,6 +110,10 @@ class RecordOutbox:
         """Send what was held back for too long. Returns whether there was anything."""
         return bool(self._held) and now_s - self._held_since_s >= HELD_S and self._send(len(self._held))
 
+    def flush(self) -> None:
+        """Send all that is held back."""
+        self._send(len(self._held))
+
     def finish(self, number: int) -> None:
         """Send what is held back before a place. What lies behind it is dropped with the outbox, and comes again."""
         self._send(self._before(number))

@@ -13,11 +13,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...log.errors import DataDamaged, InvalidArgument
+from ..events.stopped import STOPPED
 from ..postgres.envelopes import message_group_of
 from ..postgres.values import key_text
 from .positions import sequence_of
 
 _KEY_CHARS_MAX = 1024
+
+
+class KeylessTable(InvalidArgument):
+    """A table, the error's object, whose rows nothing tells apart."""
 
 
 class RecordSource(msgspec.Struct, gc=False):
@@ -107,11 +112,11 @@ def record_of(key: bytes, value: bytes, schemas: Mapping[str, Schemas], schema: 
         )
     table = f"{source.db}.{source.table}"
     if key == b"null" and op != "t":
-        raise InvalidArgument(
+        raise KeylessTable(
             "a captured table has no primary key, so nothing tells its rows apart",
             operation="capture",
             object=table,
-            hint="give it one, leave it out (table.exclude.list), or name columns of a unique key in message.key.columns",
+            hint="give it one, leave it out (table.exclude.list), or name columns of a unique key in message.key.columns; then --snapshot again",
         )
     values = None if op == "t" else _ANY.decode(key)
     said = None if values is None else key_text(tuple(values.values()))
@@ -166,6 +171,15 @@ def emptied(connector: str, name: str, table: str, place: tuple[str, int, int], 
     file, pos, row = place
     record = truncated(connector, name, table, {"file": file, "pos": pos + 1}, made_ms, snapshot="false")
     return record._replace(sequence=sequence_of(file, pos, row, "t"))
+
+
+def stopped(connector: str, name: str, table: str, reason: str, now_ms: int) -> Record:
+    """The message that says that a table is not captured any more. No row changes."""
+    database, _, short = table.partition(".")
+    said = {"connector": connector, "name": name, "ts_ms": now_ms, "db": database, "table": short, "snapshot": "true"}
+    value = {"op": "m", "source": said, "message": {"prefix": STOPPED, "content": reason}, "ts_ms": now_ms}
+    body = _encode({"key": None, "value": value})
+    return Record(0, body, message_group_of(database, short, None), None, (), "m", table, None, RecordSource(database, short))
 
 
 def truncated(connector: str, name: str, table: str, offset: Mapping[str, Any], now_ms: int, *, snapshot: str = "true") -> Record:

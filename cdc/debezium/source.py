@@ -140,6 +140,11 @@ class Server:
         """The files of its log, the oldest first, with their sizes."""
         return [(str(row[0]), int(row[1] or 0)) for row in self.ask("SHOW BINARY LOGS")]
 
+    def sequences(self) -> list[str]:
+        """What NEXTVAL takes its numbers from: MariaDB logs each as rows of a table, which it is not."""
+        rows = self.ask("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'SEQUENCE'")
+        return [f"{database}.{name}" for database, name in rows]
+
     def has(self, table: str) -> bool:
         """Whether there is a table ``database.table``."""
         database, _, name = table.partition(".")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -71,6 +71,16 @@ class RowsChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class StoppedTable:
+    """A table that cannot be followed: the others go on without it."""
+
+    table: str
+    reason: str
+    is_told: bool = False
+    """Whether the topic says so."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineState:
     """The state of one name and one topic."""
 
@@ -96,10 +106,19 @@ class EngineState:
     """Collections that the topic may have documents of, also where they are gone. Debezium's captures, which keep a dropped table, note none."""
     prepared: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Transactions of two phases that were prepared before the place and not ended, with the tables of their rows."""
+    stopped: tuple[StoppedTable, ...] = ()
+    """Tables that cannot be followed."""
     fresh: tuple[tuple[str, int], ...] = ()
     """Tables that were read again, with a place in the log (`positions.between`) that is not behind that reading."""
     opened: tuple[int, int] = (0, 0)
     """Where the process whose state it is opened its producer in the topic's log: one that did later takes it over, and none that did earlier."""
+
+    def with_stopped(self, tables: Mapping[str, str]) -> EngineState:
+        """The state in which these tables stand still too, with the reasons."""
+        known = {one.table for one in self.stopped}
+        new = tuple(StoppedTable(table, reason) for table, reason in tables.items() if table not in known)
+        left = tuple(table for table in self.pending if table not in tables)
+        return replace(self, stopped=(*self.stopped, *new), pending=left, emptied=tuple(one for one in self.emptied if one in left))
 
     @property
     def place(self) -> str | None:
@@ -116,6 +135,12 @@ class _ChunkForm(Stored, frozen=True):
     after: tuple[int | str, ...] | None
     last: tuple[int | str, ...] | None
     end: Number
+
+
+class _StoppedForm(Stored, frozen=True):
+    table: str
+    reason: str
+    is_told: bool = False
 
 
 class _Offset(Stored, frozen=True):
@@ -149,6 +174,7 @@ class _Form(Stored, frozen=True):
     known: tuple[str, ...] = ()
     prepared: tuple[tuple[str, tuple[str, ...]], ...] = ()
     fresh: tuple[tuple[str, Number], ...] = ()
+    stopped: tuple[_StoppedForm, ...] = ()
 
 
 class EngineStates:
@@ -324,6 +350,7 @@ def parse_engine_state(data: bytes, where: str) -> EngineState:
         form.renewed,
         form.known,
         form.prepared,
+        tuple(StoppedTable(one.table, one.reason, one.is_told) for one in form.stopped),
         form.fresh,
         form.opened,
     )

@@ -14,7 +14,7 @@ from typing import Literal
 Name = tuple[str, str]
 """A database and a table."""
 
-Does = Literal["nothing", "rows", "ends", "redefined", "prepares", "prepared", "commits", "rolls back"]
+Does = Literal["nothing", "rows", "ends", "redefined", "unreadable", "prepares", "prepared", "commits", "rolls back"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Statement:
 
     does: Does = "nothing"
     """``rows``: changes rows. ``ends``: rows or tables go, or other ones come by a name. ``redefined``: columns or keys may be others.
-    The rest are steps of a transaction of two phases.
+    ``unreadable``: the connector's parser refuses it. The rest are steps of a transaction of two phases.
     """
     tables: tuple[Name, ...] = ()
     """The tables that it names; of ``ends`` those whose rows are no longer what they were."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
 from penstock.cdc.debezium import prepared
+from penstock.cdc.debezium.configuration import without_tables
 from penstock.cdc.debezium.hearing import ROWS, WITHOUT_ROWS, Heard
 from penstock.cdc.debezium.positions import between, sequence_of
 from penstock.cdc.debezium.prepared import PreparedTransactions
 from penstock.cdc.debezium.records import Record, RecordSource, moved
-from penstock.cdc.debezium.state import EngineState
+from penstock.cdc.debezium.state import EngineState, StoppedTable, parse_engine_state
 from penstock.cdc.debezium.statements import Statement, statement_of, xid_text
 from penstock.log.errors import LimitExceeded, NotSupported
 from tests.cdc.debezium.silence import effects_of
@@ -94,6 +96,39 @@ def test_no_type_of_event_is_both_of_rows_and_without() -> None:
     }
 
 
+def test_a_definition_that_the_parser_refuses_stops_its_table_and_no_other() -> None:
+    refused = [_heard(500, Statement("unreadable", (table,), text="ALTER TABLE …")) for table in (("other", "n"), ("shop", "a"))]
+    effects = effects_of(refused, tables=TABLES)
+    effects.meet([], before=(7, 600))
+    assert list(effects.stopping) == ["shop.a"]
+    assert "ALTER TABLE" in effects.stopping["shop.a"]
+    assert effects.ends
+
+
+def test_a_stopped_table_is_neither_read_nor_stopped_twice() -> None:
+    state = EngineState("1", "mariadb", "7 x", pending=("shop.a", "shop.b"), emptied=("shop.a",)).with_stopped({"shop.a": "why"})
+    assert (state.pending, state.emptied) == (("shop.b",), ())
+    assert state.with_stopped({"shop.a": "again"}).stopped == (StoppedTable("shop.a", "why"),)
+    said = json.dumps({"format": 1, **asdict(state)}).encode()
+    assert parse_engine_state(said, "x") == state
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"a": "b"}, {"a": "b", "table.exclude.list": r"s\.a\,b|s\.t"}),
+        ({"table.exclude.list": "x"}, {"table.exclude.list": r"x,s\.a\,b|s\.t"}),
+        (
+            {"table.include.list": r"s.t, s\.a\,b"},
+            {"table.include.list": r"(?!(?:s\.a\,b|s\.t)$)(?:s.t),(?!(?:s\.a\,b|s\.t)$)(?:s\.a\,b)"},
+        ),
+    ],
+)
+def test_tables_are_left_out_of_any_choice(properties: dict[str, str], expected: dict[str, str]) -> None:
+    assert without_tables(properties, ["s.t", "s.a,b"]) == expected
+    assert without_tables(properties, []) == properties
+
+
 # --- Effects ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -129,7 +164,6 @@ def test_a_heartbeat_that_was_made_later_tells_that_all_before_is_out() -> None:
     effects.meet(records, made_before_ms=101)
     assert [record.table for record in records] == ["shop.a", "shop.b"]
     assert list(effects.due) == ["shop.a"]
-    assert effects.due_at == records[-1].sequence
     assert [record.sequence for record in records] == sorted({record.sequence for record in records})
     assert effects.fresh_then(()) == (("shop.a", between("binlog.000009", 4, 0)),)
 

@@ -30,7 +30,7 @@ def _there(capture: Capturing, table: str) -> dict[int, Any]:
     return dict(capture.server.ask(f"SELECT id, v FROM {capture.database}.{table}"))
 
 
-def _captured(capture: Capturing, *tables: str, gone: tuple[str, ...] = (), user: str = "penstock") -> None:
+def captured(capture: Capturing, *tables: str, gone: tuple[str, ...] = (), user: str = "penstock") -> None:
     """The topic has these tables as they are, and nothing of those that are gone."""
     output = capture(user=user)
     for table in tables:
@@ -55,9 +55,9 @@ def test_a_table_is_another_one_when_another_has_come_by_its_name(capture: Captu
         capture.run(statement)
         if running and not statement.startswith(("INSERT", "DROP")):
             capture()
-    _captured(capture, "a", "c", gone=("old", "b"))
+    captured(capture, "a", "c", gone=("old", "b"))
     before = counted(capture.events())
-    _captured(capture, "a", "c", gone=("old", "b"))
+    captured(capture, "a", "c", gone=("old", "b"))
     assert counted(capture.events()) == before, "nothing is read or told once more"
 
 
@@ -71,9 +71,9 @@ def test_partitions_that_are_emptied_dropped_or_exchanged(capture: Capturing) ->
     )
     capture()
     capture.run("ALTER TABLE a TRUNCATE PARTITION p1", "INSERT INTO a VALUES (2, 'y')", "ALTER TABLE a DROP PARTITION p2")
-    _captured(capture, "a", "b")
+    captured(capture, "a", "b")
     capture.run("ALTER TABLE a EXCHANGE PARTITION p3 WITH TABLE b", "DELETE FROM a WHERE id = 31")
-    _captured(capture, "a", "b")
+    captured(capture, "a", "b")
     assert _rows(capture, "a") == {2: "y", 22: "b"}
 
 
@@ -86,7 +86,7 @@ def test_a_transaction_of_two_phases_counts_once_it_is_committed(capture: Captur
     capture()
     assert 5 not in _rows(capture, "a")
     capture.run("XA ROLLBACK 'r'", "INSERT INTO b VALUES (50, 'between')")
-    _captured(capture, "a", "b")
+    captured(capture, "a", "b")
     capture.run(
         "XA START 's', 'x'",
         "UPDATE a SET id = 20 WHERE id = 2",
@@ -95,7 +95,7 @@ def test_a_transaction_of_two_phases_counts_once_it_is_committed(capture: Captur
         "XA PREPARE 's', 'x'",
     )
     capture.run("INSERT INTO b VALUES (52, 'other')", "XA COMMIT 's', 'x'", "UPDATE a SET v = 'after' WHERE id = 20")
-    _captured(capture, "a", "b")
+    captured(capture, "a", "b")
     assert counted(capture.events())["r"] == 4, "its rows came with the commit"
 
 
@@ -106,10 +106,10 @@ def test_a_transaction_that_an_earlier_process_saw_prepared_has_its_tables_read_
     capture.run("INSERT INTO b VALUES (50, 'x')", "INSERT INTO b VALUES (51, 'x')")
     capture()
     capture.run("XA COMMIT 'r'", "INSERT INTO b VALUES (52, 'x')")
-    _captured(capture, "a", "b")
+    captured(capture, "a", "b")
     capture.run("INSERT INTO b VALUES (53, 'x')")
     before = counted(capture.events())
-    _captured(capture, "a", "b")
+    captured(capture, "a", "b")
     assert counted(capture.events()) == {**before, "c": before["c"] + 1}
 
 
@@ -124,7 +124,7 @@ def test_a_statement_that_changes_rows_has_its_table_read(capture: Capturing) ->
     )
     capture.run("INSERT INTO a VALUES (3, 'later')")
     capture.server.make_user("seer", f"{RIGHTS}, TRIGGER")
-    _captured(capture, "a", "b", user="seer")
+    captured(capture, "a", "b", user="seer")
     assert counted(capture.events())["r"] == 4 + 1 + 1, "once, and only that table"
 
 
@@ -132,7 +132,7 @@ def test_a_statement_whose_triggers_nobody_may_see_has_all_tables_read(capture: 
     capture.run(*TWO, "CREATE TRIGGER t AFTER UPDATE ON a FOR EACH ROW UPDATE b SET v = NEW.v WHERE b.id = NEW.id")
     capture()
     capture.run("SET SESSION binlog_format = 'STATEMENT'", "UPDATE a SET v = 'stated' WHERE id = 2")
-    _captured(capture, "a", "b")
+    captured(capture, "a", "b")
 
 
 def test_events_that_cannot_be_read_end_the_capture(capture: Capturing) -> None:
@@ -149,4 +149,4 @@ def test_events_that_cannot_be_read_end_the_capture(capture: Capturing) -> None:
     assert (said["error"], said["observed"]) == ("not_supported", "UNKNOWN")
     assert "--snapshot again" in said["hint"]
     capture("--snapshot", "again")
-    _captured(capture, "a", "b")
+    captured(capture, "a", "b")
