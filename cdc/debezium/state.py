@@ -258,16 +258,32 @@ class EngineStates:
     def add_history(self, number: int, data: bytes) -> None:
         """Put the next part of the history, which was looked for. Raises `FencedError` when another capture has put one since: it began later,
         and this process stood still meanwhile.
+
+        One of an earlier process, whose write got no answer and came late, is replaced: a later one would have taken the state over before.
         """
         expected, version = self._next or (None, None)
         assert expected == number, "it was looked for"
-        try:
-            self._run(lambda: self._store.put(self._part(number), data, mode=Put.CREATE if version is None else IfMatch(version)))
-        except Conflict as error:
-            found = self._run(lambda: self._store.get(self._part(number)))
-            if found.data != data:  # our own write, whose answer was lost, would be the same
-                raise FencedError("another capture of this name runs", operation="capture", object=self._part(number)) from error
+        key = self._part(number)
+        while True:
+            mode: PutMode = Put.CREATE if version is None else IfMatch(version)
+            try:
+                self._run(partial(self._store.put, key, data, mode=mode))
+                break
+            except Conflict as error:
+                found = self._run(lambda: self._store.get(key))
+                if found.data == data:  # our own write, whose answer was lost
+                    break
+                if found.version == version or not self._is_mine():
+                    raise FencedError("another capture of this name runs", operation="capture", object=key) from error
+                version = found.version
         self.expect_history(number + 1)
+
+    def _is_mine(self) -> bool:
+        """Whether the state is still the one that this process read or wrote last."""
+        try:
+            return self._version is not None and bool(self._run(lambda: self._store.get(self.key)).version == self._version)
+        except ObjectMissing:
+            return False
 
     def history(self, parts: int) -> bytes:
         """The whole history, behind which the next part comes. Raises `HistoryLost`."""

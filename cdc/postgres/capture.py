@@ -274,7 +274,7 @@ class Capture:
     def _prepared(self, checked: Checked, stopped: Callable[[], bool]) -> tuple[CaptureState, Slot]:
         """The publication, slot and state, made where they are missing."""
         options, catalog = self._options, self._catalog
-        state = self._states.load()
+        state = self._states.take_over()
         if state is not None and state.life != self._life:
             state = None
         renew = options.snapshot == "again" and not self._renewed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from ...log.errors import FencedError
@@ -17,6 +17,8 @@ from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore
 from ..events.table_types import CAPTURES, TableTypes, types_key
 
 FORMAT = 1
+_TAKE_OVERS_MAX = 5
+"""How often a state is read again that an earlier process wrote meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class CaptureState:
     renewing: bool = False
     """Whether the snapshot is not the first: then tables are emptied before their rows come."""
     chunk: Chunk | None = None
+    writes: int = field(default=0, compare=False)
+    """The number of the write. So no two states have the same bytes, for which stores would give them the same version."""
 
     def settled(self, last_sequence: int) -> CaptureState:
         """The state in which the chunk is there, by what the producer's name has before anything else is sent under it: later on a chunk
@@ -80,16 +84,36 @@ class StateStore:
         self._folder = f"{CAPTURES}{topic_folder(topic)}/"
         self.key = f"{self._folder}{slot}.json"
         self._version: Version | None = None
+        self._writes = 0
 
     def load(self) -> CaptureState | None:
         """The stored state. Raises `DataDamaged`, `NewerFormatError`."""
         try:
             found = self._run(lambda: self._store.get(self.key))
         except ObjectMissing:
-            self._version = None
+            self._version, self._writes = None, 0
             return None
-        self._version = found.version
-        return parse_state(found.data, self.key)
+        state = parse_state(found.data, self.key)
+        self._version, self._writes = found.version, state.writes
+        return state
+
+    def take_over(self) -> CaptureState | None:
+        """The stored state, written anew. So a write of an earlier process that got no answer, and may still be on its way, never fits any more.
+
+        It might tell of a chunk that was never sent, and seem to be right once other events have its sequences. Raises as `load` and `save` do.
+        """
+        for left in reversed(range(_TAKE_OVERS_MAX)):
+            state = self.load()
+            if state is None:
+                break
+            try:
+                self.save(state)
+            except FencedError:  # the earlier process's has just arrived
+                if not left:
+                    raise
+            else:
+                return state
+        return None
 
     def others(self) -> dict[str, CaptureState]:
         """The states of other slots' captures into this topic. Raises as `load` does."""
@@ -105,6 +129,7 @@ class StateStore:
 
     def save(self, state: CaptureState) -> None:
         """Replace the stored state. Raises `FencedError` when another capture has written it meanwhile."""
+        state = replace(state, writes=self._writes + 1)
         data = json.dumps({"format": FORMAT, **asdict(state)}, separators=(",", ":")).encode()
         mode: PutMode = Put.CREATE if self._version is None else IfMatch(self._version)
         try:
@@ -117,6 +142,7 @@ class StateStore:
             if found.data != data:  # our own write, whose answer was lost, would be the same
                 raise FencedError("another capture of this slot runs", operation="capture", object=self.key) from error
             self._version = found.version
+        self._writes = state.writes
 
 
 async def state_keys(store: ObjectStore, folder: str = CAPTURES) -> list[str]:
@@ -162,6 +188,7 @@ class _Form(Stored, frozen=True):
     done: tuple[str, ...] = ()
     renewing: bool = False
     chunk: _ChunkForm | None = None
+    writes: Number = 0
 
 
 def parse_state(data: bytes, where: str) -> CaptureState:
@@ -176,4 +203,5 @@ def parse_state(data: bytes, where: str) -> CaptureState:
         done=form.done,
         renewing=form.renewing,
         chunk=None if found is None else Chunk(found.table, found.after, found.last, found.start, found.end),
+        writes=form.writes,
     )

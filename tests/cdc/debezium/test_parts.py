@@ -403,6 +403,23 @@ def test_a_process_that_stood_still_spoils_no_history(states: Any) -> None:
     assert states().history(2) == b"tables\none\ntwo\n"
 
 
+def test_a_part_that_an_earlier_process_put_late_is_replaced_by_who_has_the_state(states: Any) -> None:
+    first, second, third = states(), states(), states()
+    first.save(EngineState("life", "mariadb", "7 x", opened=(1, 0)))
+    first.history(0)
+    second.take_over("life", (2, 0))
+    second.history(0)
+    first.add_history(0, b"late\n")
+    second.add_history(0, b"one\n")
+    assert states().history(1) == b"one\n"
+    third.take_over("life", (3, 0))
+    third.history(1)
+    third.add_history(1, b"three\n")
+    with pytest.raises(FencedError):
+        second.add_history(1, b"two\n")
+    assert states().history(2) == b"one\nthree\n"
+
+
 def test_a_part_that_an_earlier_process_has_not_noted_is_replaced(states: Any) -> None:
     """Should it put another one late, neither goes on as if that were its own."""
     first, second = states(), states()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 from penstock.cdc.postgres.state import CaptureState, Chunk, StateStore
-from penstock.log.errors import DataDamaged, FencedError
+from penstock.log.errors import DataDamaged, FencedError, StoreUnavailable
 from penstock.log.stores import MemoryStore
-from penstock.log.stores.protocol import Conflict, Put
+from penstock.log.stores.protocol import Conflict, IfMatch, Put, PutMode, StoredObject, Version
 
 STATE = CaptureState("life", "system", "db", "publication", ("public.a",), True, Chunk("public.b", None, ("1", "2"), 5, 9))
 
@@ -41,6 +43,92 @@ def test_who_has_read_it_writes_it_next() -> None:
     first.save(STATE)
     with pytest.raises(FencedError):
         states(store).save(CaptureState("other", "system", "db", "publication"))
+
+
+class Tagged(MemoryStore):
+    """Gives equal bytes the same version, as many stores do. The ``late`` write arrives when the next one is about to."""
+
+    late: tuple[str, bytes, PutMode] | None = None
+
+    async def put(self, key: str, data: Any, *, mode: PutMode) -> Version:
+        if self.late is not None:
+            (of, earlier, when), self.late = self.late, None
+            await self.put(of, earlier, mode=when)
+        if isinstance(mode, IfMatch):
+            if (await self.get(key)).version != mode.version:
+                raise Conflict("another stands there", operation="put", object=key)
+            mode = Put.REPLACE
+        await super().put(key, data, mode=mode)
+        return (await self.get(key)).version
+
+    async def get(self, key: str) -> StoredObject:
+        found = await super().get(key)
+        return StoredObject(found.data, Version(sha256(found.data).hexdigest()), found.last_modified_ms)
+
+
+class Late(StateStore):
+    """Gets no answer, and its writes have not arrived when it ends."""
+
+    def save_late(self, state: CaptureState, store: Tagged) -> tuple[str, bytes, PutMode]:
+        taken: list[tuple[str, bytes, PutMode]] = []
+
+        class Silent:
+            async def put(self, key: str, data: bytes, *, mode: PutMode) -> Version:
+                taken.append((key, data, mode))
+                raise StoreUnavailable("no answer", operation="put", object=key)
+
+        self._store = Silent()  # type: ignore[assignment]
+        with pytest.raises(StoreUnavailable):
+            self.save(state)
+        self._store = store
+        return taken[0]
+
+
+def late(store: Tagged) -> tuple[str, bytes, PutMode]:
+    """What a process of before was about to write: a chunk that it never sent."""
+    earlier = Late(store, run, topic="changes", slot="slot")
+    earlier.save(replace(STATE, chunk=None))
+    return earlier.save_late(STATE, store)
+
+
+def test_a_write_of_an_earlier_process_never_fits_once_the_next_one_has_begun() -> None:
+    """It would name a chunk that is not there, and seem to be right as soon as the stream's events have its sequences."""
+    store = Tagged()
+    key, data, mode = late(store)
+    now = states(store)
+    state = now.load()
+    assert state is not None
+    now.save(state)
+    with pytest.raises(Conflict):
+        run(lambda: store.put(key, data, mode=mode))
+    assert states(store).load() == replace(STATE, chunk=None)
+
+
+def test_a_write_of_an_earlier_process_that_arrives_as_the_next_one_begins_is_gone_on_from() -> None:
+    store = Tagged()
+    store.late = late(store)
+    now = states(store)
+    assert now.take_over() == STATE, "it is judged by what the producer's name has, before anything else is sent"
+    now.save(STATE.settled(-1))
+    assert states(store).load() == replace(STATE, chunk=None)
+    assert states(Tagged()).take_over() is None
+
+
+def test_another_capture_that_writes_all_the_time_is_told() -> None:
+    store = Tagged()
+    other = states(store)
+    other.save(STATE)
+
+    class Restless(Tagged):
+        async def put(self, key: str, data: Any, *, mode: PutMode) -> Version:
+            await store.put(key, json.dumps(json.loads(data) | {"done": ["public.z"]}).encode(), mode=Put.REPLACE)
+            return await store.put(key, data, mode=mode)
+
+        async def get(self, key: str) -> StoredObject:
+            return await store.get(key)
+
+    with pytest.raises(FencedError, match="another capture of this slot"):
+        states(Restless()).take_over()
 
 
 def test_a_state_that_is_gone_is_made_again() -> None:
