@@ -396,12 +396,15 @@ class _Judge:
         group = queue.line[0]
         if cell.dead_letters.next_sequence < given:
             self._blame("C8", f"{queue.line}: sequences went back from {given} to {cell.dead_letters.next_sequence}")
+        stand = set(cell.dead_letters.sequences())
         for offset, sequence in cell.dead_letters.sequences():
             if sequence < given:
                 if queue.letters.get(sequence) != offset:
                     self._blame("C8", f"{queue.line}: sequence {sequence} was {queue.letters.get(sequence)}'s, and is {offset}'s")
                 continue
-            anew = queue.put_back and before is not None and offset in before.dead_letters.assigned
+            # It may also be given up once more, in a later generation, while its letter of before is on its way.
+            known = () if before is None else before.dead_letters.sequences()
+            anew = queue.put_back and offset in {of for of, one in known if (of, one) not in stand}
             if anew:
                 former = {one: of for one, of in queue.letters.items() if of == offset and one < given}
                 queue.undone.update(former.items())
