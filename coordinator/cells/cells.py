@@ -11,7 +11,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from ...log.errors import DataDamaged, InternalError, PenstockError, StorageFull, StoreUnavailable, UnknownOutcome
+from ...log.errors import (
+    DataDamaged,
+    InternalError,
+    PenstockError,
+    PermissionDenied,
+    StorageFull,
+    StoreUnavailable,
+    UnknownOutcome,
+)
 from ...log.limits import MIB
 from ...log.runtime.backoff import Backoff
 from ...log.runtime.runtime import Runtime
@@ -114,21 +122,28 @@ class Cells:
         """Replace what was read (None: no cell) with ``data``.
 
         Raises `CellChanged` when another's write is there. Raises `UnknownOutcome` when ``deadline_s`` (by the monotonic clock) passed
-        first. Then it may have been carried out, or may be later, as long as nobody else writes.
+        first. Then it may have been carried out, or may be later, as long as nobody else writes. A refusal is raised at once if nothing was
+        tried before it; later on it does not tell what came of the tries before.
         """
         write_id = self._runtime.new_id()
         expected = on.version if on else None
-        backoff = Backoff(_PAUSE_S)
+        backoff, in_doubt = Backoff(_PAUSE_S), False
+        cause: PenstockError
         while True:
             try:
                 async with _patience("put", key):
                     version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=expected)
                 return Stored(data, version, write_id)
+            except PermissionDenied as error:
+                if not in_doubt:
+                    raise  # nothing can arrive later
+                cause = error
             except (Conflict, StoreUnavailable, StorageFull) as error:
+                in_doubt = in_doubt or not isinstance(error, StorageFull)
                 cause = error
             try:
                 found = await self.read(key)
-            except StoreUnavailable as error:
+            except (StoreUnavailable, PermissionDenied) as error:
                 cause = error
             else:
                 if found is not None and found.write_id == write_id:

@@ -11,7 +11,15 @@ import pytest
 from penstock.coordinator.cells.cells import CellChanged, Cells, Stored
 from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
-from penstock.log.errors import DataDamaged, ForeignObject, StoreUnavailable, UnknownOutcome
+from penstock.log.errors import (
+    DataDamaged,
+    ForeignObject,
+    PenstockError,
+    PermissionDenied,
+    StorageFull,
+    StoreUnavailable,
+    UnknownOutcome,
+)
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import CountingStore, MemoryStore, Put
 from penstock.log.stores.protocol import Conflict
@@ -96,6 +104,45 @@ async def _adding(table: FaultyTable, seed: int, number: int, adds: int, patienc
             certain += 1
             break
     return certain, unknown
+
+
+class Refusing(MemoryTable):
+    """Gives these errors to the next requests, one each."""
+
+    def __init__(self, *errors: PenstockError) -> None:
+        super().__init__()
+        self._errors = list(errors)
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        self._fail()
+        return await super().put(key, data, expected=expected)
+
+    async def get(self, key: str) -> Cell | None:
+        self._fail()
+        return await super().get(key)
+
+    def _fail(self) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+
+
+def test_a_refusal_does_not_tell_what_came_of_the_tries_before_it() -> None:
+    """The first one got no answer, and may arrive yet: who heard of the refusal only would think that nothing was written."""
+    silence, refusal = StoreUnavailable("no answer", operation="put"), PermissionDenied("not for now", operation="put")
+
+    async def run(*errors: PenstockError, patience_s: float = 60.0) -> None:
+        runtime = quick(1)
+        deadline_s = runtime.clock.monotonic_s() + patience_s
+        await Cells(Refusing(*errors), runtime).write("cell", b"one", on=None, deadline_s=deadline_s)
+
+    with pytest.raises(PermissionDenied):
+        asyncio.run(run(refusal))
+    with pytest.raises(UnknownOutcome, match="not for now"):
+        asyncio.run(run(silence, refusal, patience_s=0.0))
+    asyncio.run(run(silence, refusal))
+    asyncio.run(run(silence, silence, refusal, refusal))
+    with pytest.raises(PermissionDenied):
+        asyncio.run(run(StorageFull("no room", operation="put"), silence, refusal))
 
 
 @pytest.mark.parametrize("patience_s", [60.0, 0.0])

@@ -151,6 +151,30 @@ def test_the_strike_of_a_handler_that_ran_too_long_comes_back_with_the_backup(ov
     assert any("strikes that nothing told of" in one for one in judge(history)[1 - overdue :]) == (not overdue)
 
 
+def test_a_message_that_is_given_up_again_before_its_letter_is_written_has_two() -> None:
+    """Also after the table was put back, when letters may get other sequences."""
+    given_up = GRANTED.with_dead_letters((0,))
+    again = given_up.taken_by("w/2").reset_to(0, 1)
+    granted = again.with_granted(BOTH)
+    twice = granted.with_dead_letters((0,))
+    told: list[Record] = [
+        wrote(GRANTED),
+        start(1, 0),
+        end(1, Answer.REJECTED),
+        wrote(given_up),
+        Died(0.0, "m0"),
+        BackedUp(0.0),
+        PutBack(0.0),
+        Positioned(0.0, LINE, 1, 0),
+        wrote(again),
+        wrote(granted),
+        start(2, 0, epoch=2),
+        end(2, Answer.REJECTED),
+        wrote(twice),
+    ]
+    assert not [one for one in judge(forged(*told)) if "in the end" not in one]
+
+
 def test_who_is_alone_is_alone() -> None:
     again = replace(GRANTED.taken_by("w/2"), tries={0: Tries(State.RUNNING, 2, 0, 0, 1), 1: Tries(State.SUSPECT, 1, 0, 0, 1)})
     both = replace(again, tries={0: Tries(State.RUNNING, 2, 0, 0, 1), 1: Tries(State.RUNNING, 2, 0, 0, 1)})
