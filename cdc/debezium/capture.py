@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
 from ...log.errors import InvalidArgument, NotSupported, PenstockError
+from ..scratch import scratch_folder
 from .configuration import Connector, for_stream, without_tables
 from .effects import Effects
 from .engine import Engine, offsets_file
@@ -75,7 +75,7 @@ class EngineCapture(SourceCapture):
     def _run(self, stopped: Callable[[], bool]) -> None:
         self._server.check()
         state = self._prepared()
-        with tempfile.TemporaryDirectory(prefix="penstock-debezium-") as folder:
+        with scratch_folder("penstock-debezium-") as folder:
             if state.offset is None:
                 state = self._begin(state, Path(folder), stopped)
             while not stopped() and state.offset is not None:

@@ -6,6 +6,7 @@ has. Each stream begins between two transactions before which everything is dura
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ from .places import StreamPlace
 from .positions import time_of
 from .rows import DocumentsReader
 from .server import MongoServer
+
+log = logging.getLogger("penstock.cdc.mongodb")
 
 _OF_THE_SERVER = re.compile(r"system\.|tmp\.agg_out\.|tmp[A-Za-z0-9]{5}\.(convertToCapped|renameCollection)\.")
 """The server's own collections, and those that it makes for a while, for $out and the like: they become others by a rename."""
@@ -59,6 +62,7 @@ class MongoCapture(SourceCapture):
 
     def _run(self, stopped: Callable[[], bool]) -> None:
         self._server.check()
+        self._tell_left_out()
         state = self._prepared()
         if state.offset is None:
             state = self._begin(state)
@@ -71,6 +75,20 @@ class MongoCapture(SourceCapture):
             state, asked = self._follow(state, stopped)
             if not asked:
                 return
+
+    def _tell_left_out(self) -> None:
+        """Say which collections no change stream tells. Raises `InvalidArgument` for one that is named."""
+        left_out = [name for name in self._server.time_series() if self._wanted(name)]
+        if left_out and self._named:
+            raise InvalidArgument(
+                "a collection of time series cannot be captured: MongoDB tells no changes of it",
+                operation="capture",
+                object=f"{self._server.where}: {', '.join(left_out)}",
+                expected="collections of documents",
+                hint="leave it out of --table",
+            )
+        for name in left_out:
+            log.warning("%s is left out: it is a collection of time series, of which MongoDB tells no changes", name)
 
     def _check_beginning(self) -> None:
         last = self._producer.last_sequence

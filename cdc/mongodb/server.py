@@ -119,6 +119,11 @@ class MongoServer:
             found = self._db.list_collections(filter={"type": "collection"}, nameOnly=True)
             return sorted(one["name"] for one in found if not one["name"].startswith("system."))
 
+    def time_series(self) -> list[str]:
+        """The names of collections of time series, of which a change stream tells nothing."""
+        with translated(self.where):
+            return sorted(one["name"] for one in self._db.list_collections(filter={"type": "timeseries"}, nameOnly=True))
+
     def documents(self, collection: str, *, after: Any, since: ClusterTime) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - of any type
         """A collection's documents in the order of their ids, with all changes up to ``since``; those behind an id, if one is given."""
         from bson import MaxKey

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 from ...coordinator.lakes import OpenLake, lakes
@@ -22,6 +21,7 @@ from ..delta.tables import DeltaTables, found_in
 from ..events.sources import Source, named_apart, united, wanted
 from ..events.types import Unfit
 from ..fold.shape import check_key, of_key
+from ..scratch import scratch_folder
 from ..sync.existing import untold
 from ..sync.lease import SyncLease, SyncRecord, check_folder, decode_record, read_record, record_key, take_lease
 from ..sync.options import Options
@@ -200,7 +200,7 @@ class _Retype:
             schema_of(table), changes, target.key, forms=forms, nulls=reading.unfit_times == "null", unavailable=reading.unavailable
         )
         self._reached("before", target.name)
-        with TemporaryDirectory(prefix="penstock-retype-") as folder:
+        with scratch_folder("penstock-retype-") as folder:
             rows = Path(folder, "rows.parquet")
             with pq.ParquetWriter(rows, conversion.schema, compression="zstd") as writer:
                 for batch in query(table):

@@ -15,9 +15,9 @@ import sys
 import threading
 from dataclasses import asdict
 from datetime import timedelta
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from ....cdc.scratch import scratch_folder
 from ....spark import S3, SyncRun, TableOptions, session, sync
 from ...console.parent import ParentsWords
 from .sync_failed import as_ours
@@ -41,7 +41,7 @@ def main() -> int:
     task = json.loads(heard.next())
     words = _Words(heard)
     try:
-        with TemporaryDirectory(prefix="penstock-sync-") as scratch:
+        with scratch_folder("penstock-sync-") as scratch:
             interval_s = task["interval_s"]
             s3 = S3(**task["s3"]) if task["s3"] is not None else None
             spark = None

@@ -9,9 +9,9 @@ import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
+from ....cdc.scratch import scratch_folder
 from ....cdc.sync.options import NO_STEPS
 from ....log.errors import PenstockError
 from ....spark import S3, session, sync
@@ -60,7 +60,7 @@ def main() -> int:
     parent = Parent()
     task = DriverTask(**parent.task())
     try:
-        with TemporaryDirectory(prefix="penstock-demo-") as scratch:
+        with scratch_folder("penstock-demo-") as scratch:
             _sync(parent, task, scratch)
     except (PySparkException, Py4JError, PenstockError) as error:
         parent.tell(Failed(str(error).strip().partition("\n")[0][:500]))

@@ -47,6 +47,15 @@ def test_the_server_s_own_database(capture: Capturing) -> None:
     assert capture.error(url=capture.server.url("local"))["message"] == "the database is the server's own"
 
 
+def test_time_series_are_left_out_with_a_word_and_refused_by_name(capture: Capturing) -> None:
+    capture.db.create_collection("measured", timeseries={"timeField": "at"})
+    capture.db.orders.insert_one({"_id": 1})
+    assert "measured is left out: it is a collection of time series" in capture()
+    said = capture.error("--table", "measured", "--table", "orders", "--snapshot", "again")
+    assert said["message"].startswith("a collection of time series cannot be captured")
+    assert said["hint"] == "leave it out of --table"
+
+
 def test_a_user_without_a_password(capture: Capturing) -> None:
     said = capture.error(url=f"mongodb://me@127.0.0.1:{capture.server.port}/shop")
     assert (said["error"], said["observed"]) == ("invalid_argument", "A password is required")
