@@ -245,11 +245,8 @@ class Catalog:
 
     def describe_type(self, oid: int) -> PostgresType | None:
         """The definition of a type; None when there is no such type any more."""
-        rows = self.ask(
-            "SELECT t.typbasetype, CASE WHEN t.typsubscript = 'array_subscript_handler'::regproc THEN t.typelem ELSE 0 END,"
-            " coalesce(e.typdelim, ',')::text, t.typtypmod FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s"
-            if self._version() >= 140000
-            else "SELECT t.typbasetype, CASE WHEN t.typlen = -1 AND t.typelem <> 0 AND t.typcategory = 'A' THEN t.typelem ELSE 0 END,"
+        rows = self.ask(  # some types have elements and are written as no array is, such as int2vector and point
+            "SELECT t.typbasetype, CASE WHEN t.typoutput = 'pg_catalog.array_out'::regproc THEN t.typelem ELSE 0 END,"
             " coalesce(e.typdelim, ',')::text, t.typtypmod FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s",
             oid,
         )

@@ -150,6 +150,16 @@ class Conversions:
             return array_of(self.column_type(described.element, modifier)) or "string"
         return "string"
 
+    def base_of(self, type_oid: int) -> int:
+        """The type that a domain is made of, or the type itself."""
+        described = self._asked(type_oid) if type_oid not in _BUILT_IN else None
+        return self.base_of(described.base) if described is not None and described.base else type_oid
+
+    def is_array(self, type_oid: int) -> bool:
+        """Whether the type, or the one that a domain is made of, is an array."""
+        described = self._asked(base) if (base := self.base_of(type_oid)) not in _BUILT_IN else None
+        return described is not None and bool(described.element)
+
     def _asked(self, type_oid: int) -> PostgresType | None:
         if type_oid not in self._described:
             self._described[type_oid] = self._describe(type_oid)

@@ -1,16 +1,22 @@
-"""Tables of a PostgreSQL, all as of one moment, with values as a capture would write them."""
+"""Tables of a PostgreSQL, all as of one moment: those that a capture can follow, with values as it would write them."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+import msgspec
+
 from ...log.errors import InvalidArgument
+from ..events.types import exact_json
 from ..postgres.catalog import Catalog
 from ..postgres.errors import load_psycopg, translated
+from ..postgres.tables import IS_TABLE
+from ..postgres.values import BYTEA, TIMESTAMP, TIMESTAMPTZ, Conversions, Convert
 from .dumps import csv_batches
 
 if TYPE_CHECKING:
@@ -18,22 +24,22 @@ if TYPE_CHECKING:
     from psycopg import Connection, Copy
     from psycopg.sql import Composed
 
-_COLUMNS = """
-    SELECT n.nspname, c.relname, a.attname, t.typname, t.typcategory, coalesce(a.attnum = ANY (i.indkey), false)
+_COLUMNS = f"""
+    SELECT n.nspname, c.relname, c.relkind = 'p', a.attname, a.atttypid::int8, coalesce(a.attnum = ANY (i.indkey), false)
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
-    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    JOIN pg_type t ON t.oid = a.atttypid
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
     LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
-    WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
+    WHERE {IS_TABLE} AND NOT c.relispartition
     ORDER BY n.nspname, c.relname, a.attnum
-"""
+"""  # noqa: S608 - of constants
+_decode = msgspec.json.Decoder(float_hook=Decimal).decode
 _ISO = "regexp_replace({0}::text, '^([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}) (?!.*BC$)', '\\1T')"
 """Infinity, years before Christ and years of more digits stay as PostgreSQL writes them."""
 _SPELT = {
-    "bytea": "translate(encode({0}, 'base64'), E'\\n', '')",
-    "timestamptz": f"regexp_replace({_ISO}, '[+]00$', 'Z')",
-    "timestamp": _ISO,
+    BYTEA: "translate(encode({0}, 'base64'), E'\\n', '')",
+    TIMESTAMPTZ: f"regexp_replace({_ISO}, '[+]00$', 'Z')",
+    TIMESTAMP: _ISO,
 }
 """How values are selected that a capture writes differently from PostgreSQL."""
 
@@ -50,6 +56,9 @@ class PostgresRows:
     """The primary key."""
     connection: Connection[Any]
     where: str
+    arrays: Mapping[str, Convert] = field(default_factory=dict)
+    """What makes of an array's text what a capture makes of it, by column."""
+    partitioned: bool = False
 
     @property
     def name(self) -> str:
@@ -64,13 +73,24 @@ class PostgresRows:
         names = [name for name in self.types if columns is None or name in columns]
         with translated("compare", self.where), self.connection.cursor().copy(self._query(names)) as copy:
             file = cast("BinaryIO", io.BufferedReader(_CopiedBytes(copy)))
-            yield from csv_batches(file, f"{self.schema}.{self.table}", names)
+            for batch in csv_batches(file, f"{self.schema}.{self.table}", names):
+                yield self._with_arrays(batch)
+
+    def _with_arrays(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        for place, name in enumerate(batch.schema.names):
+            if (convert := self.arrays.get(name)) is not None:
+                texts = batch.column(place).to_pylist()
+                made = [None if text is None else _json(convert(text)) for text in texts]
+                batch = batch.set_column(place, name, pa.array(made, pa.string()))
+        return batch
 
     def _query(self, names: Sequence[str]) -> Composed:
         sql = load_psycopg().sql
         selected = [sql.SQL(self.types[name] + " AS {0}").format(sql.Identifier(name)) for name in names]
-        query: Composed = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT csv, HEADER)").format(
-            sql.SQL(", ").join(selected), sql.Identifier(self.schema, self.table)
+        query: Composed = sql.SQL("COPY (SELECT {} FROM {}{}) TO STDOUT (FORMAT csv, HEADER)").format(
+            sql.SQL(", ").join(selected), sql.SQL("" if self.partitioned else "ONLY "), sql.Identifier(self.schema, self.table)
         )
         return query
 
@@ -83,36 +103,42 @@ def open_tables(dsn: str, tables: Sequence[str] = ()) -> Iterator[list[PostgresR
     """
     catalog = Catalog(dsn)
     psycopg = load_psycopg()
-    with catalog.connect() as connection:
+    with closing(catalog), catalog.connect() as connection:
         connection.autocommit = False
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         with translated("compare", catalog.where):
             found = connection.execute(_COLUMNS).fetchall()
-        by_table: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
-        for schema, table, *column in found:
-            by_table.setdefault((schema, table), []).append(tuple(column))
-        wanted = {one: columns for one, columns in by_table.items() if not tables or one[1] in tables or ".".join(one) in tables}
-        lacking = [name for name in tables if not any(name in (table, f"{schema}.{table}") for schema, table in wanted)]
+        by_table: dict[tuple[str, str, bool], list[tuple[Any, ...]]] = {}
+        for schema, table, partitioned, *column in found:
+            by_table.setdefault((schema, table, partitioned), []).append(tuple(column))
+        wanted = {
+            one: columns for one, columns in by_table.items() if not tables or one[1] in tables or f"{one[0]}.{one[1]}" in tables
+        }
+        lacking = [name for name in tables if not any(name in (table, f"{schema}.{table}") for schema, table, _ in wanted)]
         if lacking or not wanted:
             raise InvalidArgument(
                 "there is no such table", operation="compare", object=catalog.where, expected=", ".join(lacking) or "a table"
             )
+        conversions = Conversions(catalog.describe_type)
         yield [
             PostgresRows(
                 schema,
                 table,
-                {name: _selected(kind, category) for name, kind, category, _ in columns},
-                tuple(name for name, _, _, in_key in columns if in_key),
+                {name: _SPELT.get(conversions.base_of(type_oid), "{0}") for name, type_oid, _ in columns},
+                tuple(name for name, _, in_key in columns if in_key),
                 connection,
                 catalog.where,
+                {name: conversions.of(type_oid).convert for name, type_oid, _ in columns if conversions.is_array(type_oid)},
+                partitioned,
             )
-            for (schema, table), columns in wanted.items()
+            for (schema, table, partitioned), columns in wanted.items()
         ]
 
 
-def _selected(kind: str, category: str) -> str:
-    return "array_to_json({0})::text" if category == "A" else _SPELT.get(kind, "{0}")
+def _json(array: object) -> str:
+    """The text of an array, where a target has it as text: of the numbers as an event says them."""
+    return exact_json(_decode(msgspec.json.encode(array)))
 
 
 class _CopiedBytes(io.RawIOBase):

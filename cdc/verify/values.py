@@ -36,8 +36,13 @@ class Column:
         """Whether two values are the same."""
         if row in self.odd or other_row in other.odd:
             return False
-        one, two = self.values[row].as_py(), other.values[other_row].as_py()
-        return bool(one == two) or (one != one and two != two)  # noqa: PLR0124 - NaN
+        return _alike(self.values[row].as_py(), other.values[other_row].as_py())
+
+
+def _alike(one: Any, two: Any) -> bool:  # noqa: ANN401
+    if isinstance(one, list) and isinstance(two, list):
+        return len(one) == len(two) and all(map(_alike, one, two))
+    return bool(one == two) or (one != one and two != two)  # noqa: PLR0124 - NaN
 
 
 def comparable(kind: pa.DataType) -> pa.DataType:
