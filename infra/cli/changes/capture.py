@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -88,6 +89,7 @@ for _one in (
     help="Send a message of its own, for cuts of a sync, where no change tells that the topic equals the source: behind a snapshot or a restart.",
 )
 @click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow.")
+@capture_engine.patience_option
 @command_options
 @click.pass_obj
 def postgres(
@@ -103,6 +105,7 @@ def postgres(
     typed: bool,
     heartbeat: bool,
     once: bool,
+    patience: timedelta,
 ) -> None:
     """Follow a PostgreSQL (13 or newer, wal_level = logical) into a topic by logical decoding, as Debezium envelopes, exactly once.
 
@@ -113,7 +116,14 @@ def postgres(
 
     _check_password(dsn)
     options = CaptureOptions(
-        tables=tables, slot=slot, publication=publication, snapshot=snapshot, once=once, typed=typed, heartbeat=heartbeat
+        tables=tables,
+        slot=slot,
+        publication=publication,
+        snapshot=snapshot,
+        once=once,
+        typed=typed,
+        heartbeat=heartbeat,
+        patience=patience,
     )
     shown = _Shown(session, topic)
     with session.signals.held(), _opened(session, dsn, topic, options) as capture:
@@ -147,7 +157,7 @@ def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> 
     catalog = Catalog(dsn)
     fields: tuple[Field, ...] = ()
     try:
-        checked = Checked(catalog, options)  # before anything is made
+        checked = capture_engine.answer(session, lambda: Checked(catalog, options), options)  # before anything is made
         if options.typed:
             (table,) = checked.tables
             fields = fields_of_table(catalog.typed_columns(table.schema, table.name), table.key)

@@ -16,14 +16,17 @@ import click
 
 from ...console import output
 from ...console.session import Session, command_options
+from ...console.values import Duration
 
 if TYPE_CHECKING:
     from ....aio import Lake
     from ....cdc.debezium import EngineCapture, EngineOptions, SourceProgress
     from ....cdc.debezium.lives import Parts, SourceOptions
+    from ....cdc.postgres import CaptureOptions
     from ....log.produce.producer import Producer
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _BODY_BYTES = 16 * 1024 * 1024
 _LINE_EVERY_S = 10.0
@@ -31,6 +34,15 @@ PASSWORD = "PENSTOCK_DATABASE_PASSWORD"  # noqa: S105 - a variable's name
 EPILOG = (
     f"The password comes from {PASSWORD}, or from the whole URL in the variable; never from the command line. Runs until Ctrl-C or SIGTERM, which "
     "ends in order; run again, it goes on where it ended."
+)
+
+
+patience_option = click.option(
+    "--patience",
+    type=Duration(),
+    default="5m",
+    show_default=True,
+    help="How long a database that does not answer is waited for, at the start too; 0s: not at all.",
 )
 
 
@@ -53,6 +65,7 @@ def source_options(command: F) -> F:
             "or a restart.",
         ),
         click.option("--once", is_flag=True, help="End once all is in the topic that was committed when it began to follow."),
+        patience_option,
         command_options,
         click.pass_obj,
     )
@@ -210,11 +223,19 @@ def _opened(
     start_java([*ensure(connector), driver])
     server = Server(connector, properties)
     try:
-        server.check()  # before anything is made
+        answer(session, server.check, options)  # before anything is made
     finally:
         server.close()
     with opened_topic(session, topic, options) as parts:
         yield EngineCapture(connector, properties, options, **parts)
+
+
+def answer(session: Session, ask: Callable[[], T], options: SourceOptions | CaptureOptions) -> T:
+    """The first answer of a database, which may just be starting again. A signal ends the wait at once: nothing has begun."""
+    from ....cdc.patience import first_answer
+
+    patience_s = options.patience.total_seconds()
+    return session.signals.interruptible(lambda: first_answer(ask, patience_s, now_s=time.monotonic, pause=time.sleep))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import click
 
 from ...console.session import Session
-from .capture_engine import EPILOG, PASSWORD, Shown, opened_topic, source_options
+from .capture_engine import EPILOG, PASSWORD, Shown, answer, opened_topic, source_options
 
 _URL = "PENSTOCK_MONGODB"
 _BODY_BYTES = 68 * 1024 * 1024
@@ -48,7 +48,7 @@ def mongodb(
     options = MongoOptions(collections=tables, **chosen)
     server = MongoServer(url, password=None if _has_password(url) else os.environ.get(PASSWORD))
     try:
-        server.check()  # before anything is made
+        answer(session, server.check, options)  # before anything is made
         shown = Shown(session, topic)
         with session.signals.held(), opened_topic(session, topic, options, body_bytes=_BODY_BYTES) as parts:
             capture = MongoCapture(server, options, **parts)

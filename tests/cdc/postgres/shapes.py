@@ -178,7 +178,7 @@ def server_rows(connection: psycopg.Connection[Any], table: Composable, typed: l
     connection.execute(
         "SET datestyle = ISO; SET intervalstyle = postgres; SET timezone = UTC; SET extra_float_digits = 3; SET jit = off"
     )
-    asked = []
+    asked: list[Composable] = []
     for column in typed:
         name = Identifier(column.name)
         if column.element is not None or column.type in ("numbers", "moods"):

@@ -7,10 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -23,6 +22,7 @@ from penstock.infra.cli import main
 from penstock.log import InvalidArgument
 from tests.cdc.postgres.conftest import Capturing, Database
 from tests.postgres_server import PostgresServer, postgres_server
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
@@ -143,9 +143,8 @@ def test_a_topic_of_another_database(database: Database, capture: Capturing, pos
 def test_a_slot_that_somebody_reads(database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch) -> None:
     database.run("CREATE TABLE a (id int PRIMARY KEY)")
     capture()
-    monkeypatch.setattr("penstock.cdc.postgres.CaptureOptions", partial(CaptureOptions, patience=timedelta(0)))
     with closing(open_stream(database.dsn, database.slot, "penstock", settings="", where="here")):
-        assert capture.error(code=3)["error"] == "slot_in_use"
+        assert capture.error("--patience", "0s", code=3)["error"] == "slot_in_use"
     capture()
 
 
@@ -194,6 +193,19 @@ def test_a_slot_whose_log_was_dropped(capture: Capturing) -> None:
         assert "max_slot_wal_keep_size" in said["observed"]
         capture("--snapshot", "again", dsn=server.dsn)
         assert [event.op for event in capture.events()] == ["r", "t", "r", "r", "r", "r", "r"]
+
+
+def test_a_capture_that_starts_while_the_server_does(capture: Capturing, caplog: pytest.LogCaptureFixture) -> None:
+    with postgres_server() as server:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("CREATE TABLE a (id int PRIMARY KEY)")
+        server.stop(signal.SIGINT)
+        with caplog.at_level("WARNING", "penstock.cdc"), ThreadPoolExecutor(1) as other:
+            capturing = other.submit(capture, dsn=server.dsn)
+            wait_until(lambda: bool(caplog.records) or capturing.done(), "the capture waits")
+            server.start()
+            capturing.result()
+    assert "the database is waited for" in caplog.text
 
 
 def test_a_server_that_was_set_back(capture: Capturing) -> None:
@@ -245,7 +257,7 @@ def test_a_password_is_never_printed(database: Database, capture: Capturing, mon
 
 def test_a_dsn_with_its_password_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_POSTGRES", "postgresql://ann:secret@127.0.0.1:1/shop")
-    result = CliRunner().invoke(main, ["--lake", str(tmp_path), "capture", "postgres", "--topic", "changes"])
+    result = CliRunner().invoke(main, ["--lake", str(tmp_path), "capture", "postgres", "--topic", "changes", "--patience", "0s"])
     assert result.exit_code == 3
     assert "127.0.0.1:1/shop" in result.output
     assert "secret" not in result.output
