@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import StrEnum
+from math import isfinite
 from typing import Any, BinaryIO, TypeAlias
 
 from ..log.errors import InvalidArgument
@@ -19,7 +20,12 @@ _LINE_BYTES_MAX = 64 * 1024 * 1024
 _PARQUET_ROWS = 4096
 _ARRAY_HINT = "Write one object a line, without brackets and commas around them: `jq -c '.[]'` makes that of an array"
 _NO_KEY_HINT = (
-    "Its events have no key: name the columns of the primary key, such as --group '{table}-{id}' and --key '{table}-{id}'"
+    "Its events have no key: --group table keeps all events of a table in order. Where primary keys never change, their columns do, in many "
+    "groups: --group '{table}-{id}' --key '{table}-{id}'"
+)
+_MOVED_HINT = (
+    "--group table keeps all events of a table in order: import the file so into a new topic, as what stands before this event is sent. With keys "
+    "in its events the source tells such a change as two"
 )
 
 Skip: TypeAlias = Callable[[InvalidArgument], None]
@@ -106,11 +112,29 @@ def _debezium_record(row: _Row, number: int, labels: Labels) -> Record | None:
     if change.op in _NO_ROW and labels.message_group == DEBEZIUM_LABELS.message_group:
         labels = replace(labels, message_group="table", keys=("table",))
     try:
-        return labels.record(fields, whole)
+        record = labels.record(fields, whole)
     except InvalidArgument as error:
         if not change.key and error.expected == "key":
             error.hint = _NO_KEY_HINT
         raise
+    if change.op == "u" and not change.key:
+        _check_stays(
+            record, {**fields, **{name: value for name, value in (change.before or {}).items() if value is not None}}, labels
+        )
+    return record
+
+
+def _check_stays(record: Record, before: dict[str, Any], labels: Labels) -> None:
+    """Raise `InvalidArgument` for an update that leaves its message group, and so perhaps its queue: nothing keeps it behind what that has of
+    the row, which would stay.
+    """
+    if (former := labels.group(before)) != record.message_group:
+        raise InvalidArgument(
+            "the update moves its row to another message group, where nothing keeps it behind the row's earlier events",
+            expected=f"message group {former}",
+            observed=f"message group {record.message_group}",
+            hint=_MOVED_HINT,
+        )
 
 
 def _opened(row: _Row) -> tuple[Any, bytes]:
@@ -119,7 +143,16 @@ def _opened(row: _Row) -> tuple[Any, bytes]:
         raise row
     if isinstance(row, bytes):
         return json.loads(row.decode()), row  # by bytes Python would guess UTF-16, too, and the body would be what nobody can read
-    return row, json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=_spelt).encode()
+    try:
+        body = json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=_spelt, allow_nan=False)
+    except ValueError as error:
+        raise InvalidArgument(
+            "the record has NaN or an infinite number, which JSON has not",
+            observed=", ".join(name for name, value in row.items() if isinstance(value, float) and not isfinite(value))
+            or str(error),
+            hint="Write null or text in its place, or leave such records out with --on-error skip",
+        ) from error
+    return row, body.encode()
 
 
 def _json_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:

@@ -64,7 +64,7 @@ class Labels:
         texts = {name: _text(spec, fields) for name, spec in self.properties.items()}
         return Record(
             body=body,
-            message_group=_text(self.message_group, fields),
+            message_group=self.group(fields),
             tag=_text(self.tag, fields),
             keys=tuple(key for spec in self.keys for key in _texts(spec, fields)),
             properties={name: text for name, text in texts.items() if text is not None},
@@ -72,6 +72,18 @@ class Labels:
             delivery_timestamp=self._delivery(fields),
             delay=self.delay,
         )
+
+    def group(self, fields: Mapping[str, Any]) -> str | None:
+        """The message group of a record with these fields. Raises `InvalidArgument` where the field that is to give it is empty."""
+        group = _text(self.message_group, fields)
+        if group is None and self.message_group is not None:
+            raise InvalidArgument(
+                f"the field {self.message_group}, which gives the message group, is empty here",
+                expected="text",
+                observed="nothing",
+                hint="Name a field that every record has, or leave such records out with --on-error skip",
+            )
+        return group
 
     def _delivery(self, fields: Mapping[str, Any]) -> datetime | None:
         if not isinstance(self.deliver_at, str):

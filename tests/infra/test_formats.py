@@ -80,6 +80,32 @@ def test_parquet_values_become_json() -> None:
     assert [record.body for record in read(file.getvalue(), Format.PARQUET, Labels(body="raw"))] == [b"\xff", b""]
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_numbers_that_json_has_not_make_no_body(value: float) -> None:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2, 3], "price": [1.5, value, None]}), file)
+    with pytest.raises(InvalidArgument, match=r"NaN or an infinite number.*input, row 2; observed: price.*--on-error skip"):
+        read(file.getvalue(), Format.PARQUET, Labels())
+    skipped: list[InvalidArgument] = []
+    found = read_records(io.BytesIO(file.getvalue()), Format.PARQUET, name="input", skip=skipped.append)
+    assert [json.loads(record.body)["id"] for record in found] == [1, 3]
+    assert len(skipped) == 1
+
+
+def test_an_update_without_a_key_that_leaves_its_group_is_refused() -> None:
+    """Nothing would keep it behind the row's earlier events, so that the row of the old key would stay."""
+    moved = {**POSTGRES, "op": "u", "before": {"id": 7}, "after": {"id": 8}}
+    stayed = {**moved, "before": {"id": 8, "name": "x"}}
+    unsaid = {**moved, "before": None}
+    by_row = Labels(message_group="{table}-{id}")
+    for event, labels in ((stayed, by_row), (unsaid, by_row), (moved, Labels(message_group="table"))):
+        assert len(read(json.dumps(event).encode(), Format.DEBEZIUM, labels)) == 1
+    with pytest.raises(InvalidArgument, match=r"another message group.*expected: .*users-7; observed: .*users-8.*--group table"):
+        read(json.dumps(moved).encode(), Format.DEBEZIUM, by_row)
+    keyed = json.dumps({"key": {"id": 8}, "value": wrapped(moved)}).encode()
+    assert len(read(keyed, Format.DEBEZIUM, by_row)) == 1
+
+
 def test_debezium_events_are_grouped_by_row_unless_told_otherwise() -> None:
     with_key = json.dumps({"key": {"id": 7, "line": 2}, "value": wrapped(POSTGRES)}).encode()
     [record] = read(with_key, Format.DEBEZIUM)
@@ -138,6 +164,7 @@ def test_tombstones_are_passed_over() -> None:
         (Format.JSONL, b'{"a": 1}\n' + b"[" * 200_000 + b"\n", Labels(), r"cannot be read.*input, line 2"),
         (Format.JSONL, b'{"a": 1}\n{"b": 2}\n', Labels(tag="a"), r"no field a.*input, line 2.*fields record_number, b"),
         (Format.JSONL, b'{"a": 1}\n{"a": null}\n', Labels(message_group="g-{a}"), r"field a, which is empty.*input, line 2"),
+        (Format.JSONL, b'{"a": 1}\n{"a": ""}\n', Labels(message_group="a"), r"a, which gives the message group, is empty.*line 2"),
         (Format.JSONL, b'{"a": 1}\n{"a": "x"}\n', Labels(sequence="a"), r"sequence, a, is no integer.*line 2"),
         (Format.CSV, b"a,b\n1,2\n1,2,3\n", Labels(), r"number of fields.*input, line 3; expected: 2; observed: 3"),
         (Format.CSV, b'a,b\n1,2\n"x"y,2\n', Labels(), r"no CSV.*input, line 3"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import traceback
 from dataclasses import asdict
@@ -84,6 +85,18 @@ def test_a_word_to_stop_that_comes_before_the_sync_runs_is_heard(lake: Path, tmp
         kinds = [report["report"] for report in job.reports()]
         assert kinds[-1] == "end", job.tail()
         assert job.process.wait(TIMEOUT_S) == 0
+
+
+def test_events_without_keys_whose_ids_change_are_told_how_to_be_in_order(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+    events = [event("c", "t", None, {"id": 1, "v": 1}), event("u", "t", None, {"id": 5, "v": 2}, before={"id": 1, "v": 1})]
+    file = tmp_path / "t.debezium.jsonl"
+    file.write_text("\n".join(json.dumps(one["value"]) for one in events))
+    for topic in ("another", TOPIC):
+        penstock("topic", "create", topic, "--type", "FIFO", "--queues", "8")
+    assert "--group table" in penstock("produce", "another", file, "--group", "{table}-{id}", "--key", "{table}-{id}", code=2).err
+    penstock("produce", TOPIC, file, "--group", "table", "--key", "{table}-{id}")
+    penstock("sync", TOPIC, "--into", tmp_path / "into", "--engine", "deltalake", "--once", "--key", "t=id")
+    assert rows(tmp_path / "into" / "t") == [{"id": 5, "v": 2}]
 
 
 def test_a_lease_that_was_lost_between_two_batches_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
