@@ -18,6 +18,7 @@ from .sources import Source, source_of
 
 OPERATIONS = ("c", "u", "d", "r", "t", "m")
 _PUTS = ("c", "u", "r")
+_AVRO_ROW = ".Value"
 _TOTAL_ORDER_BITS = 20
 _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 
@@ -178,6 +179,12 @@ def parse_change(event: object) -> Change | None:
     if (table := source_of(source)) is None:
         raise InvalidArgument("the event does not name its table", expected="source.table", observed=repr(source.get("table")))
     before, after = envelope.get("before"), envelope.get("after")
+    if (name := name_in_avro(after) or name_in_avro(before)) is not None:
+        raise InvalidArgument(
+            "the event is in Avro's JSON encoding, which is no row: let the connector write by Kafka Connect's JsonConverter",
+            expected="the row's columns as after, or before",
+            observed=name,
+        )
     position = position_of(source, envelope.get("transaction"))
     if after is None and op in _PUTS:
         # The row before the change is not the row now.
@@ -197,6 +204,14 @@ def parse_change(event: object) -> Change | None:
         types_name=name if isinstance(name := source.get("types"), str) else None,
         origin=origin_of(source.get("server_id"), source.get("gtid")),
     )
+
+
+def name_in_avro(row: object) -> str | None:
+    """The name of the type that Avro's JSON encoding puts around a row that may be null; None for a row's columns."""
+    if not isinstance(row, dict) or len(row) != 1:
+        return None
+    ((name, value),) = row.items()
+    return name if isinstance(value, dict) and name.endswith(_AVRO_ROW) else None
 
 
 def time_us_of(us: object, ms: object) -> int | None:

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from ...log.errors import InvalidArgument
 from .connect import RowSchema
 from .connect.schema import read_schema_of_envelope, read_schema_of_key, read_schemas
-from .debezium import Change, binlog_position, commit_position, origin_of, time_us_of, with_row
+from .debezium import Change, binlog_position, commit_position, name_in_avro, origin_of, time_us_of, with_row
 from .sources import source_of_names
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ def usual_change(body: bytes) -> Change | None:
     envelope = read.envelope
     source, op, after = envelope.source, envelope.op, envelope.after
     table = source_of_names(source.table, source.schema, source.db, source.name)
-    if table is None or (after is None and op != "d"):
+    if table is None or (after is None and op != "d") or name_in_avro(after or envelope.before) is not None:
         return None
     position = None
     if source.sequence is not None and envelope.transaction is not None:

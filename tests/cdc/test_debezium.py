@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.cdc.events.connect import schema_of_key
 from penstock.cdc.events.debezium import parse_change, position_of
+from penstock.cdc.events.usual import usual_change
 from penstock.log.errors import InvalidArgument
 
 POSTGRES = {
@@ -96,6 +97,21 @@ def test_a_tombstone_says_nothing(event: object) -> None:
 def test_what_is_no_envelope_is_refused(event: object) -> None:
     with pytest.raises(InvalidArgument):
         parse_change(event)
+
+
+@pytest.mark.parametrize("member", ["after", "before"])
+def test_avros_json_encoding_is_told_as_such_and_makes_no_column(member: str) -> None:
+    row = {"srv.public.users.Value": {"id": 7, "name": {"string": "x"}}}
+    event = {**POSTGRES, "op": "d" if member == "before" else "c", "after": None, member: row}
+    for one in (event, {"key": {"id": 7}, "value": event}):
+        assert usual_change(json.dumps(one).encode()) is None
+        with pytest.raises(InvalidArgument, match=r"Avro's JSON encoding.*JsonConverter.*observed: srv.public.users.Value"):
+            parse_change(one)
+    rows: list[dict[str, Any]] = [{"a.Value": "text"}, {"a.Value": {}, "id": 7}, {"Value": {}}]
+    for ours in rows:
+        change = parse_change({**POSTGRES, "after": ours})
+        assert change is not None
+        assert change.row == ours
 
 
 @given(st.lists(st.tuples(st.integers(1, 2**40), st.integers(1, 2**20 - 1)), unique=True))
