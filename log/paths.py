@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from .errors import ForeignObject, InvalidArgument, LimitExceeded
 from .limits import PATH_PART_BYTES_MAX, TOPIC_NAME_CHARS_MAX
 
+AUDIT_TOPIC = "penstock-audit"
+"""The topic in which consoles say who did what. It is written for them alone: whoever may send to any topic may not send to this one."""
 DLQ_PREFIX = "%DLQ%"
 TIMER_PREFIX = "%TIMER%"
 _FOLDER_PREFIXES = {DLQ_PREFIX: "dlq.", TIMER_PREFIX: "timer."}

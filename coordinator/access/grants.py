@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...log.errors import InvalidArgument, PenstockError
-from ...log.paths import check_topic_name
+from ...log.paths import AUDIT_TOPIC, check_topic_name
 from ..groups.record import check_group_name
 
 ANY = "*"
@@ -54,9 +54,11 @@ class Grant:
             ) from error
 
     def covers(self, verb: Verb, name: str) -> bool:
-        """Whether it allows this."""
+        """Whether it allows this. To send to the audit topic is allowed by its name alone, as no beginning of names means that."""
         if verb is not self.verb:
             return False
+        if verb is Verb.SEND and name == AUDIT_TOPIC:
+            return self.pattern == name
         return name.startswith(self.pattern[:-1]) if self.pattern.endswith(ANY) else name == self.pattern
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ...aio import Lake
 from ...log import Message, MessageNotFound, PenstockError, SendResult
 from ...log.limits import MIB
+from ...log.paths import AUDIT_TOPIC
 from ...log.topic.topics import Topic
 from ..bounds.shares import Shares
 from ..clients.topics import Names
@@ -49,6 +50,8 @@ class SendService:
         name = topic_of(sent[0].topic)
         if len(sent) > 1 and any(topic_of(one.topic) != name for one in sent):
             raise Refused(pb.BAD_REQUEST, "all messages of a request are of one topic")
+        if name == AUDIT_TOPIC and not call.principal:
+            raise Refused(pb.FORBIDDEN, f"{name} is written by consoles, and by principals to whom it is granted by name")
         topic = await self._names.topic(name)
         now_ms = self._lake.runtime.clock.wall_ms()
         checked, size_bytes = [], 0

@@ -6,7 +6,10 @@ request whose handle is of others is refused here, whatever its sender may do th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from google.protobuf.message import Message
 
 from ...coordinator.queues.receipt_handle import ReceiptHandle
 from ...log import InvalidArgument
@@ -48,3 +51,40 @@ def check_transaction(id: str, producer_group: str, destinations: Iterable[str],
     """
     if producer_group != topic or set(destinations) - {topic}:
         raise Refused(pb.INVALID_TRANSACTION_ID, f"topic {topic} has no transaction {id}")
+
+
+# --- For people ---------------------------------------------------------------------------------------------------------------
+
+_TOLD_MAX: Final = 32
+_CHARS_MAX: Final = 128
+
+
+def ids_of(request: Message) -> list[str]:
+    """The messages, deliveries and transactions that a request names, as far as it says: for the audit log."""
+    told = _IDS.get(type(request))
+    return [] if told is None else [text[:_CHARS_MAX] for text in told(request) if text]
+
+
+def _of_delivery(named: Any) -> list[str]:  # noqa: ANN401 - one of several requests, or an entry
+    try:
+        where = ReceiptHandle.decode(named.receipt_handle).where
+    except InvalidArgument:
+        where = named.receipt_handle
+    return [named.message_id, where]
+
+
+def _of_recall(request: pb.RecallMessageRequest) -> list[str]:
+    try:
+        return [RecallHandle.decode(request.recall_handle).message_id]
+    except InvalidArgument:
+        return [request.recall_handle]
+
+
+_IDS: Final[dict[type[Message], Callable[[Any], Iterable[str]]]] = {
+    pb.SendMessageRequest: lambda request: [one.system_properties.message_id for one in request.messages[:_TOLD_MAX]],
+    pb.EndTransactionRequest: lambda request: [request.transaction_id, request.message_id],
+    pb.RecallMessageRequest: _of_recall,
+    pb.AckMessageRequest: lambda request: [text for one in request.entries[:_TOLD_MAX] for text in _of_delivery(one)],
+    pb.ChangeInvisibleDurationRequest: _of_delivery,
+    pb.ForwardMessageToDeadLetterQueueRequest: _of_delivery,
+}

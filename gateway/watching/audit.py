@@ -1,4 +1,4 @@
-"""The audit log: a line for each call that says who did what to which topics and groups, and what became of it."""
+"""The audit log: a line for each call that says who did what to which topics, groups and messages, and what became of it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from google.protobuf.message import Message
 
 from ..access.rights import rights_of
 from ..protocol import rocketmq_pb2 as pb
+from ..protocol.handles import ids_of
 from ..protocol.status import Refused
 from ..server.calls import Call, facts_of
 from .counting import code_name
 
 log = logging.getLogger("penstock.gateway.audit")
 
-_REFUSED: Final = frozenset({pb.UNAUTHORIZED, pb.FORBIDDEN, pb.TOO_MANY_REQUESTS})
+_REFUSED: Final = frozenset({pb.UNAUTHORIZED, pb.FORBIDDEN, pb.TOO_MANY_REQUESTS, pb.INVALID_TRANSACTION_ID})
 _ACTS: Final = frozenset(
     {"Telemetry", "NotifyClientTermination", "UpdateOffset", "RecallMessage", "ForwardMessageToDeadLetterQueue"}
 )
@@ -31,14 +32,14 @@ class Audit:
     def answered(self, call: Call, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
         if not (self._every or call.rpc in _ACTS or code in _REFUSED):
             return
-        names = _names(request)
+        names, ids = _names(request), [] if request is None else ids_of(request)
         log.info(
             "%s %s %s: %s",
             call.principal or call.metadata.client_id or "?",
             call.rpc,
-            " ".join(names) or "-",
+            " ".join([*names, *ids]) or "-",
             code_name(code),
-            extra={"fields": {**facts_of(call), "names": names, "code": code, "took_ms": round(took_s * 1000, 3)}},
+            extra={"fields": {**facts_of(call), "names": names, "ids": ids, "code": code, "took_ms": round(took_s * 1000, 3)}},
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,11 +12,21 @@ import pytest
 
 from penstock.aio import TopicSettings
 from penstock.coordinator import CheckedTransaction
+from penstock.coordinator.queues.receipt_handle import ReceiptHandle
 from penstock.gateway.gateway import Gateway
 from penstock.gateway.protocol import rocketmq_pb2 as pb
+from penstock.gateway.protocol.handles import check_transaction, recall_of, receipt_of
+from penstock.gateway.protocol.metadata import Metadata
+from penstock.gateway.protocol.status import Refused
+from penstock.gateway.server.calls import Call
+from penstock.gateway.watching.audit import Audit
 from penstock.log import Message, MessageType
+from penstock.log.paths import AUDIT_TOPIC
+from penstock.log.produce.delays import RecallHandle
 from tests.gateway.principals import SIGNED, Caller, caller, consume, message, named, producing, send, signed_gateway
 from tests.gateway.raw import receive_request
+from tests.gateway.stage import ask, gateway
+from tests.gateway.test_bounds import channel_to
 
 TRANSACTION = TopicSettings(queues=1, message_type=MessageType.TRANSACTION)
 DELAY = TopicSettings(queues=1, message_type=MessageType.DELAY)
@@ -125,6 +136,32 @@ def test_a_delivery_is_not_settled_by_the_right_to_another_group_or_topic() -> N
                 assert (await shop.ask(*ack)).status.code == pb.OK
 
     asyncio.run(main())
+
+
+def test_a_handle_is_compared_before_anybody_is_asked_about_it() -> None:
+    handle = ReceiptHandle(group="billing", topic="orders", queue=3, offset=42, generation=0, attempt=2)
+    text, recall = handle.encode("00" * 32), RecallHandle("orders", 7, 1, "B2")
+    assert receipt_of(text, group="billing", topic="orders") == handle
+    assert recall_of(recall.encode(), topic="orders") == recall
+    check_transaction("1", "orders", ["orders"], topic="orders")
+    refusals: list[tuple[Callable[[], object], int, str]] = [
+        (lambda: receipt_of(text, group="billing", topic="news"), pb.INVALID_RECEIPT_HANDLE, "is of topic orders, and not of news"),
+        (
+            lambda: receipt_of(text, group="audit", topic="orders"),
+            pb.INVALID_RECEIPT_HANDLE,
+            "is of consumer group billing, and not",
+        ),
+        (lambda: receipt_of("", group="billing", topic="orders"), pb.INVALID_RECEIPT_HANDLE, "not a receipt handle"),
+        (lambda: recall_of(recall.encode(), topic="news"), pb.BAD_REQUEST, "is of topic orders, and not of news"),
+        (lambda: recall_of("", topic="orders"), pb.BAD_REQUEST, "recall handle is blank"),
+        (lambda: recall_of("?", topic="orders"), pb.BAD_REQUEST, "no recall handle"),
+        (lambda: check_transaction("1", "orders", ["news"], topic="orders"), pb.INVALID_TRANSACTION_ID, "no transaction 1"),
+        (lambda: check_transaction("1", "news", ["orders"], topic="orders"), pb.INVALID_TRANSACTION_ID, "no transaction 1"),
+    ]
+    for refused, code, words in refusals:
+        with pytest.raises(Refused, match=words) as found:
+            refused()
+        assert found.value.code == code
 
 
 # --- A client's id is not its identity -----------------------------------------------------------------------------------------
@@ -251,3 +288,47 @@ def test_a_check_back_passes_over_a_principal_that_was_removed(caplog: pytest.Lo
         asyncio.run(main())
     assert "is not asked about transaction" in caplog.text
     assert not [one for one in caplog.records if one.exc_info]
+
+
+# --- The record of who did what ---------------------------------------------------------------------------------------------------
+
+
+def test_the_audit_topic_is_not_written_by_who_may_send_to_any_topic() -> None:
+    async def main() -> None:
+        async with signed_gateway() as served, gateway() as open_to_all, channel_to(open_to_all) as stranger:
+            for lake in (served.lake, open_to_all.lake):
+                await lake.create_topic(AUDIT_TOPIC, TopicSettings(queues=1))
+            async with caller(served, "shop", *send("*")) as shop:
+                assert (await shop.ask("SendMessage", message("orders", "A1"))).status.code == pb.OK
+                assert (await shop.ask("SendMessage", message(AUDIT_TOPIC, "A1"))).status.code == pb.FORBIDDEN
+            assert (await ask(stranger, "SendMessage", message(AUDIT_TOPIC, "A1"))).status.code == pb.FORBIDDEN
+
+    asyncio.run(main())
+
+
+def test_the_audit_log_names_what_was_acted_on(caplog: pytest.LogCaptureFixture) -> None:
+    audit = Audit(every=True)
+    secret = "00" * 32
+    handle = ReceiptHandle(group="billing", topic="orders", queue=3, offset=42, generation=0, attempt=2).encode(secret)
+    recall = RecallHandle("reminders", 7, 1, "B2").encode()
+    with caplog.at_level("INFO", logger="penstock.gateway.audit"):
+        for rpc, request in [
+            ("SendMessage", message("orders", "A1")),
+            ("EndTransaction", end("pay", "0" * 32)),
+            ("RecallMessage", pb.RecallMessageRequest(topic=named("reminders"), recall_handle=recall)),
+            *settling("billing", "orders", handle),
+            *settling("billing", "orders", "x" * 500),
+        ]:
+            audit.answered(Call(rpc, Metadata(), "peer", principal="shop"), request, pb.OK, 0.001, 10)
+    where = "orders, queue 3, offset 42, attempt 2"
+    assert [one.message for one in caplog.records] == [
+        "shop SendMessage orders A1: OK",
+        f"shop EndTransaction pay {'0' * 32} A1: OK",
+        "shop RecallMessage reminders B2: OK",
+        *(f"shop {rpc} billing orders {where}: OK" for rpc in SETTLING),
+        *(f"shop {rpc} billing orders {'x' * 128}: OK" for rpc in SETTLING),
+    ]
+    assert getattr(caplog.records[0], "fields", {})["ids"] == ["A1"]
+
+
+SETTLING = ("AckMessage", "ChangeInvisibleDuration", "ForwardMessageToDeadLetterQueue")

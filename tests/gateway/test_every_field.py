@@ -141,6 +141,55 @@ def test_a_request_s_fields_are_bounded_together() -> None:
         check_bounds("SendMessageRequest", one * 17)
 
 
+TWICE: Final = delimited(1, b"") * 2
+"""More than is allowed of a message that is there once."""
+
+
+def test_small_requests_are_not_looked_at() -> None:
+    check_bounds("QueryRouteRequest", TWICE)
+    behind = bytes(SMALL_BYTES - len(TWICE) - len(delimited(2_000, bytes(900))) + 900)
+    data = TWICE + delimited(2_000, behind)
+    assert len(data) == SMALL_BYTES
+    check_bounds("QueryRouteRequest", data)
+    with pytest.raises(Refused):
+        check_bounds("QueryRouteRequest", TWICE + delimited(2_000, behind + b"1"))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"\x81\x7d" + bytes(8),
+        b"\x85\x7d" + bytes(4),
+        b"\x80\x01\x00",
+        b"\x10\x80\x01",
+        b"\x10\xff\x01",
+        b"\x10\x7f",
+        delimited(77, b"\xff" * 300),
+    ],
+    ids=[
+        "8 bytes",
+        "4 bytes",
+        "a tag whose first byte is empty",
+        "a number whose first byte is empty",
+        "two bytes",
+        "one byte",
+        "text",
+    ],
+)
+def test_what_is_not_looked_at_is_passed_over(before: bytes) -> None:
+    check_bounds("QueryRouteRequest", padded(before + delimited(1, b"")))
+    with pytest.raises(Refused, match="more than 1 topic"):
+        check_bounds("QueryRouteRequest", padded(before + TWICE))
+    with pytest.raises(Refused, match="more than 1 topic"):
+        check_bounds("AckMessageRequest", padded(delimited(3, before) + delimited(2, b"") * 2))
+
+
+def test_as_many_fields_as_are_allowed_are_allowed() -> None:
+    check_bounds("QueryRouteRequest", b"\x78\x01" * FIELDS_MAX)
+    with pytest.raises(Refused, match="fields"):
+        check_bounds("QueryRouteRequest", b"\x78\x01" * (FIELDS_MAX + 1))
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....log import DELAY_LEVELS, InvalidArgument, delay_level
+from ....log.paths import AUDIT_TOPIC
 from ...console import completion, output
 from ...console.exit_codes import WRONG_CALL
 from ...console.session import Session, command_options
@@ -76,6 +77,8 @@ def command(session: Session, /, topic: str, files: tuple[str, ...], form: str |
     """
     from .sending import Import, Source
 
+    if topic == AUDIT_TOPIC:
+        raise click.UsageError(f"{AUDIT_TOPIC} says who did what by the console, which alone writes it. Send to another topic.")
     given["delay"] = _delay(given["delay"], given.pop("level"), given["deliver_at"])
     sources = [Source(file, _format(file, form)) for file in files or ["-"]]
     labels = {source.format: _labels(source.format, given) for source in sources}

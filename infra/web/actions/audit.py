@@ -12,11 +12,11 @@ from typing import Literal
 from ....aio import Lake
 from ....log import Message, ProducerOptions, TopicSettings
 from ....log.errors import TopicExists
+from ....log.paths import AUDIT_TOPIC
 from ..documents import document
 
-AUDIT_TOPIC = "penstock-audit"
-"""The topic, of type NORMAL with one queue; made by the first action. Its retention is set where it is made, and may be altered."""
 KEPT = timedelta(days=365)
+"""The retention with which the first action makes the topic, of type NORMAL with one queue. It may be altered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from penstock.coordinator.access.record import (
     SealedSecret,
 )
 from penstock.log.errors import InvalidArgument, LimitExceeded
+from penstock.log.paths import AUDIT_TOPIC
 
 SEND, RECEIVE, JOIN = Verb
 
@@ -46,6 +47,12 @@ def test_a_pattern_is_a_name_or_its_beginning(pattern: str, covered: list[str], 
     assert all(grant.covers(SEND, name) for name in covered)
     assert not any(grant.covers(SEND, name) for name in not_covered)
     assert not any(grant.covers(RECEIVE, name) for name in covered), "a verb is one verb"
+
+
+def test_the_audit_topic_is_sent_to_by_its_name_alone() -> None:
+    assert not any(Grant(SEND, pattern).covers(SEND, AUDIT_TOPIC) for pattern in ("*", "penstock*", f"{AUDIT_TOPIC}*"))
+    assert Grant(SEND, AUDIT_TOPIC).covers(SEND, AUDIT_TOPIC)
+    assert Grant(RECEIVE, "*").covers(RECEIVE, AUDIT_TOPIC)
 
 
 @pytest.mark.parametrize("pattern", ["", "a*b", "**", "a b", "a,b", "*a", "ä"])

@@ -245,3 +245,9 @@ def test_a_fenced_import_knows_that_the_rest_was_not_written(fifo: Penstock, lak
                 importing.run([Source(str(file), Format.JSONL)], report=reports.append)
     (summary,) = reports
     assert (summary.sent, summary.unknown, summary.not_written) == (0, 0, 6)
+
+
+def test_nobody_produces_to_the_topic_that_says_who_did_what(fifo: Penstock) -> None:
+    fifo("topic", "create", "penstock-audit", "--queues", "1")
+    assert "which alone writes it" in fifo("produce", "penstock-audit", stdin=JSONL, code=2).err
+    assert stored(fifo, "penstock-audit") == []

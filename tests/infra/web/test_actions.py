@@ -15,9 +15,9 @@ import pytest
 from penstock import aio, connect
 from penstock.infra.web.actions.action import Done, Preview
 from penstock.infra.web.actions.all import ACTIONS
-from penstock.infra.web.actions.audit import AUDIT_TOPIC
 from penstock.infra.web.actions.run import BROKEN_OFF, Actor, Runner
 from penstock.infra.web.views.page import Scene
+from penstock.log.paths import AUDIT_TOPIC
 from tests.infra.web.conftest import Open
 from tests.infra.web.shop import HOSTILE, still_parked
 

@@ -1,0 +1,96 @@
+"""What callers hold of a gateway, who works when, and what is told seldom. Nothing here knows a protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+
+from penstock.gateway.bounds.seldom import AGAIN_S, Seldom
+from penstock.gateway.bounds.shares import Share, Shares
+from penstock.gateway.bounds.turns import Turns
+from penstock.log import BackPressureError
+
+SEATS = Share("seats", each=3, all=5)
+OTHER = Share("tables", each=3, all=5)
+
+
+def test_an_owner_has_its_share_and_all_together_have_theirs() -> None:
+    shares = Shares()
+    with shares.holding(SEATS, "a", 3), shares.holding(SEATS, "b", 2), shares.holding(OTHER, "a", 3):
+        assert (shares.held(SEATS, "a"), shares.held(SEATS, "b"), shares.held(SEATS), shares.held(OTHER)) == (3, 2, 5, 3)
+        with pytest.raises(BackPressureError, match="too many seats, of a: 4, and at most 3"), shares.holding(SEATS, "a", 1):
+            pass
+        with (
+            pytest.raises(BackPressureError, match="too many seats, of all together: 6, and at most 5"),
+            shares.holding(SEATS, "c", 1),
+        ):
+            pass
+    assert shares.held(SEATS) == shares.held(SEATS, "a") == 0
+    assert not any(shares._held.values()), "nobody is remembered who holds nothing"
+
+
+def test_what_is_there_already_is_counted_and_given_back_whatever_happens() -> None:
+    shares = Shares()
+
+    def fail() -> None:
+        with shares.taken(SEATS, "a", 9):
+            with pytest.raises(BackPressureError):
+                shares.check(SEATS, "b")
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        fail()
+    shares.check(SEATS, "a", 3)
+
+
+def test_few_work_at_once_and_an_owner_keeps_nobody_waiting() -> None:
+    """Whatever the order in which they come, and in which some give up waiting."""
+
+    async def main(seed: int) -> None:
+        rng, turns = random.Random(seed), Turns(each=2, all=3)
+        working: Counter[str] = Counter()
+        ended: list[str] = []
+
+        async def work(owner: str) -> None:
+            async with turns.of(owner):
+                working[owner] += 1
+                assert working[owner] <= 2
+                assert sum(working.values()) <= 3
+                try:
+                    for _ in range(3):
+                        await asyncio.sleep(0)
+                finally:
+                    working[owner] -= 1
+            ended.append(owner)
+
+        many = [asyncio.ensure_future(work("greedy")) for _ in range(40)]
+        await asyncio.sleep(0)
+        few = [asyncio.ensure_future(work("modest")) for _ in range(2)]
+        for task in rng.sample(many, 10):
+            task.cancel()
+        await asyncio.gather(*few)
+        assert ended.count("greedy") <= 12, "it waited for a few of the others', and not for all"
+        await asyncio.gather(*many, return_exceptions=True)
+        assert not turns._lines
+
+    for seed in range(10):
+        asyncio.run(main(seed))
+
+
+def test_a_cause_is_told_once_in_a_while() -> None:
+    seldom = Seldom()
+    assert [seldom.is_due("a", now_s) for now_s in (0.0, 1.0, AGAIN_S - 0.1, AGAIN_S, AGAIN_S + 1)] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert seldom.is_due("b", 1.0)
+    for number in range(2_000):
+        seldom.is_due(f"cause {number}", 100.0)
+    assert len(seldom._told) == 1_000
+    assert not seldom.is_due("cause 1999", 101.0)
