@@ -16,12 +16,13 @@ from ..choice.columns import ColumnRules, Contradiction
 from ..choice.tables import Choices, Policy, Truncates
 from ..events.debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
 from ..events.sources import Source, of_table, wanted
+from ..events.stopped import stopped_because
 from ..events.typed import TypedEvent
 from ..events.types import KEEP, Unfit, characters
 from ..events.usual import usual_change
 from ..targets import Target
 from .aside import Aside, key_text
-from .folded import Folded, NamedTypes, Refused, Truncate, Version
+from .folded import Folded, Left, NamedTypes, Refused, Truncate, Version
 from .reading import Reading, said
 from .seen import Seen, types_said
 from .table import TableFold
@@ -124,7 +125,7 @@ class Fold:
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
             self._no_change(event, queue, offset, error)
             return
-        if change is None or change.op == "m" or (change.op == "t" and self._truncates_of(change.source) == "ignore"):
+        if change is None or (change.op in "mt" and self._changes_no_row(change, event)):
             folded.ignored += 1
             return
         source = change.source
@@ -227,6 +228,16 @@ class Fold:
                 self._folded.passed += 1
             elif queue not in self._folded.refused.get(source, ()):
                 self._unfit(source, (queue, offset), _reason(error))
+
+    def _changes_no_row(self, change: Change, event: object) -> bool:
+        """Whether a message or a truncate changes no row. Note that a capture has a table no more, or again: what it has read anew begins with a
+        truncate.
+        """
+        reason = stopped_because(event) if change.op == "m" else None
+        if change.position is not None and (change.op == "t" or (reason is not None and self._asked_for(change.source))):
+            left = Left(change.position, reason)
+            self._folded.left[change.source] = max(self._folded.left.get(change.source, left), left, key=lambda one: one.position)
+        return change.op == "m" or self._truncates_of(change.source) == "ignore"
 
     def _check_order(self, change: Change) -> None:
         positioned = change.position is not None and self._plan.guard

@@ -41,6 +41,14 @@ class Truncate(NamedTuple):
     time_us: int
 
 
+class Left(NamedTuple):
+    """The last word of a capture on whether it has a table."""
+
+    position: int
+    reason: str | None
+    """Why it does not; None: it does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """An event that cannot be applied."""
@@ -83,6 +91,8 @@ class Folded:
     """How far the source's positions are, by table and by queue, where something new is known."""
     passed: int = 0
     """The number of events that are applied already."""
+    left: dict[Source, Left] = field(default_factory=dict)
+    """The tables whose capture has stopped, or begun anew."""
     columns: dict[Source, frozenset[str]] = field(default_factory=dict)
     """The columns that events have, by table, of tables that get only some of them, or masked ones."""
     aside: list[Aside] = field(default_factory=list)
@@ -107,6 +117,8 @@ def combined(parts: list[Folded]) -> Folded:
             whole.moved.setdefault(source, set()).update(keys)
         for source, truncate in part.truncates.items():
             whole.truncates[source] = max(whole.truncates.get(source, truncate), truncate)
+        for source, left in part.left.items():
+            whole.left[source] = max(whole.left.get(source, left), left, key=lambda one: one.position)
         for source, count in part.counts.items():
             whole.counts[source] = whole.counts.get(source, 0) + count
         for source, told in part.told.items():

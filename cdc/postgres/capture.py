@@ -19,10 +19,13 @@ from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from ...log.schema.fields import Field
 from ...log.schema.topic_schema import TopicSchema
+from .captured import CapturedTables
 from .catalog import SETTINGS, Catalog, Slot, check_history
+from .checked import Checked
 from .envelopes import Envelopes, Event, Source, Table
 from .errors import SlotInUse, SlotLost, SourceUnavailable, load_psycopg, slot_lost
 from .follow import Follower
+from .lives import Plan, planned
 from .outbox import Outbox
 from .pgoutput import Row
 from .positions import base_of, lsn_text, split
@@ -108,41 +111,6 @@ class TopicSchemas(Protocol):
         ...
 
 
-class Checked:
-    """A database that can be captured: the state found before anything was changed."""
-
-    def __init__(self, catalog: Catalog, options: CaptureOptions) -> None:
-        """Ask, read only. Raises whatever keeps the capture from working, each error with a remedy."""
-        catalog.check_server()
-        self.system, self.database = catalog.identity()
-        published = catalog.published(options.publication)
-        self.slot = catalog.slot(options.slot)
-        if published is None and self.slot is not None:
-            raise InvalidArgument(
-                "the slot is older than the publication, and cannot tell of it",
-                operation="capture",
-                object=options.slot,
-                expected=f"a publication {options.publication}",
-                hint=f"name the publication it was made for, or drop the slot: SELECT pg_drop_replication_slot('{options.slot}')",
-            )
-        if self.slot is not None and self.slot.is_lost and options.snapshot != "again":
-            raise slot_lost(options.slot, "wal_status = lost (see max_slot_wal_keep_size)")
-        self.tables = catalog.tables(options.tables or published or (), options.publication)
-        if options.typed and len(self.tables) != 1:
-            raise InvalidArgument(
-                "a typed topic has the changes of one table",
-                operation="capture",
-                expected="one table: --table schema.table",
-                observed=", ".join(table.qualified for table in self.tables[:10]) or "none",
-                hint="run a capture for each table, with a slot, a publication and a topic of its own",
-            )
-        self.unpublished = [table for table in self.tables if table.qualified not in (published or ())]
-        self.has_publication = published is not None
-        also = [name for name in published or () if name not in {table.qualified for table in self.tables}]
-        if also:  # the stream tells of them whether they were named or not
-            self.tables += catalog.tables(also, options.publication)
-
-
 class Capture:
     """One slot into one topic. ``reached`` is told of the points between steps, for tests."""
 
@@ -171,6 +139,7 @@ class Capture:
         """The place in the log behind all that was read from tables, by this process or earlier ones; None: rows are still to be read."""
         self._has_reread = False
         """Whether tables were read since that place was found."""
+        self._tables = CapturedTables(self._catalog, states, options.publication)
         self._envelopes: Envelopes | None = None
         self._snapshot: Snapshot | None = None
         self._renewed = False
@@ -227,80 +196,127 @@ class Capture:
             self._pause(min(left_s, _LOOK_S))
 
     def _run(self, stopped: Callable[[], bool]) -> None:
-        checked = Checked(self._catalog, self._options)
-        state, slot = self._prepared(checked, stopped)
-        self._answered_s = self._clock.monotonic_s()
-        if self._envelopes is None or self._snapshot is None:
-            source = Source(checked.database, self._options.slot)
-            self._envelopes = Envelopes(
-                source,
-                self._conversions,
-                keys=self._catalog.key_of,
-                reread=self._reread,
-                now_ms=self._clock.wall_ms,
-                on_table=None if self._schema is None else self._shape,
-                keep_types=None if self._types is None else self._types.keep,
-            )
-            self._snapshot = Snapshot(
-                self._catalog,
-                self._envelopes,
-                self._producer,
-                self._states,
-                publication=self._options.publication,
-                reached=self._reached,
-                stopped=stopped,
-                outbox=self._outbox,
-            )
-        if self._schema is not None:
-            (table,) = checked.tables  # it was checked that there is one
-            self._fit(self._catalog.typed_columns(table.schema, table.name), table.key)
-        missing = [table for table in checked.tables if table.qualified not in state.done]
-        self._whole_from_lsn = None
-        if missing and self._producer.last_sequence >= base_of(slot.confirmed_lsn):
+        while True:
+            self._tables.has_changed, self._whole_from_lsn = False, None
+            checked = Checked(self._catalog, self._options)
+            plan, slot = self._prepared(checked)
+            self._answered_s = self._clock.monotonic_s()
+            snapshot = self._snapshot or self._begun(checked, stopped)
+            if self._schema is not None:
+                (table,) = checked.tables  # it was checked that there is one
+                self._fit(self._catalog.typed_columns(table.schema, table.name), table.key)
+            if self._catch_up(checked, plan, slot, snapshot, stopped) and not stopped():
+                self._reached("snapshot done")
+                self._outbox.passed()
+                self._whole_from_lsn, self._has_reread = self._catalog.logged_lsn(), False
+                until_lsn = max(self._whole_from_lsn, self._catalog.current_lsn())
+                self._follow(stopped, until_lsn=until_lsn if self._options.once else None)
+            if stopped() or not self._tables.has_changed:
+                return
+
+    def _begun(self, checked: Checked, stopped: Callable[[], bool]) -> Snapshot:
+        self._envelopes = Envelopes(
+            Source(checked.database, self._options.slot),
+            self._conversions,
+            keys=self._tables.key_of,
+            reread=self._reread,
+            now_ms=self._clock.wall_ms,
+            passed_over=self._tables.passed_over,
+            on_table=None if self._schema is None else self._shape,
+            keep_types=None if self._types is None else self._types.keep,
+        )
+        self._snapshot = Snapshot(
+            self._catalog,
+            self._envelopes,
+            self._producer,
+            self._tables,
+            publication=self._options.publication,
+            reached=self._reached,
+            stopped=stopped,
+            outbox=self._outbox,
+        )
+        return self._snapshot
+
+    def _catch_up(self, checked: Checked, plan: Plan, slot: Slot, snapshot: Snapshot, stopped: Callable[[], bool]) -> bool:
+        """Read the tables that are to be read, and tell of those that stop. False: the tables are to be looked at again."""
+        tables, known = self._tables, {table.named: table for table in plan.tables}
+        missing = [table for table in checked.tables if table.named in known and known[table.named].is_missing]
+        if not (missing or plan.grown or plan.stopped):
+            return True
+        # What a table is read again for may lie ahead in the stream, which is to be behind it then.
+        again = plan.grown or plan.stopped or any(known[table.named].is_told for table in missing)
+        if again or self._producer.last_sequence >= base_of(slot.confirmed_lsn):
             self._follow(stopped, until_lsn=self._catalog.logged_lsn(_ROOM_BYTES))
-        if missing:
+        # All this lies behind what is in the topic: changes that the slot tells before that are left out when they come again.
+        slot_lsn = max(slot.confirmed_lsn, self._outbox.confirmed_lsn)
+        if plan.stopped and not stopped():
+            self._stop(plan, snapshot)
+        if (missing or plan.grown) and not tables.has_changed:
             self._await_transactions(stopped)
-        if missing and not stopped():
-            # The snapshot lies behind all that is in the topic: changes that the slot tells before that are left out when they come again.
-            self._snapshot.read(state, missing, max(slot.confirmed_lsn, self._outbox.confirmed_lsn))
-        if not stopped():
-            self._reached("snapshot done")
-            self._whole_from_lsn, self._has_reread = self._catalog.logged_lsn(), False
-            until_lsn = max(self._whole_from_lsn, self._catalog.current_lsn())
-            self._follow(stopped, until_lsn=until_lsn if self._options.once else None)
+        lives = {life.named: life for life in plan.lives}
+        for name, leaves in plan.grown.items():
+            (table,) = [table for table in checked.tables if table.named == name]
+            if not (stopped() or tables.has_changed):
+                snapshot.read_grown(table, leaves, lives[name], slot_lsn)
+        if not (stopped() or tables.has_changed):
+            snapshot.read(missing, slot_lsn)
+        return not tables.has_changed
+
+    def _stop(self, plan: Plan, snapshot: Snapshot) -> None:
+        for name, reason in plan.stopped.items():
+            if self._options.typed:
+                raise InvalidArgument(
+                    "the table is not captured any more",
+                    operation="capture",
+                    object=".".join(name),
+                    observed=reason,
+                    hint="capture it into a new topic once that is mended",
+                )
+            log.warning("%s stands still: %s", ".".join(name), reason)
+        snapshot.tell_stopped(plan.stopped)
+        held = {table.named: table for table in plan.tables if table.named in plan.stopped}
+        state = self._tables.known
+        self._tables.keep(replace(state, tables=tuple(held.get(table.named, table) for table in state.tables)))
+        self._reached("stopped told")
 
     # --- Publication, slot and state --------------------------------------------------------------------------------------------
 
-    def _prepared(self, checked: Checked, stopped: Callable[[], bool]) -> tuple[CaptureState, Slot]:
-        """The publication, slot and state, made where they are missing."""
+    def _prepared(self, checked: Checked) -> tuple[Plan, Slot]:
+        """The tables, and publication, slot and state, made where they are missing."""
         options, catalog = self._options, self._catalog
         state = self._states.take_over()
         if state is not None and state.life != self._life:
             state = None
         renew = options.snapshot == "again" and not self._renewed
         self._check_known(checked, state if not renew else None)
-        self._check_alone(checked, () if state is None else state.done)
+        self._check_alone(checked, state)
+        checked.check_new(state)
         fresh = CaptureState(self._life, checked.system, checked.database, options.publication)
         if state is None or renew:
             renewing = self._producer.last_sequence >= 0
-            state = replace(fresh, renewing=renewing)
+            former = () if state is None else tuple(replace(one, is_read=False, is_told=True, held=None) for one in state.tables)
+            state = replace(fresh, renewing=renewing, tables=former)
             self._states.save(state)  # before the old slot goes: a new slot must never pass for it
             self._reached("renewed")
             # A new slot is made, so that there is room for its rows behind the events already sent.
-            if checked.slot is not None and (renewing or checked.slot.is_lost):
+            if checked.slot is not None and (renew or renewing or checked.slot.is_lost):
                 catalog.drop_slot(options.slot)
                 checked.slot = None
         if checked.unpublished:
             catalog.publish(options.publication, checked.unpublished, add=checked.has_publication)
             self._reached("published")
+        lives = catalog.lives(options.publication)  # before anything is read: what happens later shows in the next look
         slot = checked.slot or catalog.create_slot(options.slot)
         self._reached("slot created")
-        if options.snapshot == "never":
-            state = replace(state, done=tuple(table.qualified for table in checked.tables))
         state = state.settled(self._producer.last_sequence)
+        plan = planned(state.tables, lives, checked.wanted, options.publication)
+        if options.snapshot == "never":
+            plan = plan.unread()
+        state = state.planned(plan.tables, stopping=plan.stopped)
         self._states.save(state)
+        self._tables.state = state
         self._renewed = True
-        return state, slot
+        return plan, slot
 
     def _check_known(self, checked: Checked, state: CaptureState | None) -> None:
         last = self._producer.last_sequence
@@ -325,9 +341,9 @@ class Capture:
             raise slot_lost(self._options.slot, "there is no such slot")
         self._check_history(last)
 
-    def _check_alone(self, checked: Checked, done: Sequence[str]) -> None:
+    def _check_alone(self, checked: Checked, state: CaptureState | None) -> None:
         """Raise `InvalidArgument` where another capture sends the changes of a table that is new to this one: all would be there twice."""
-        new = {table.qualified for table in checked.tables} - {*done}
+        new = {table.qualified for table in checked.tables} - {*(() if state is None else state.done)}
         for slot, other in self._states.others().items() if new else ():
             same = (other.life, other.system, other.database) == (self._life, checked.system, checked.database)
             if same and (both := sorted(new & {*other.done})) and self._catalog.has_slot(slot):
@@ -382,12 +398,14 @@ class Capture:
         follower = Follower(self._envelopes, self._outbox, self._clock, reached=self._reached, tell=self._say)
         stream = open_stream(self._dsn, options.slot, options.publication, settings=SETTINGS, where=self._catalog.where)
         try:
-            follower.run(stream, stopped, until_lsn)
+            follower.run(stream, lambda: stopped() or self._tables.has_changed, until_lsn)
         finally:
             stream.close()
 
     def _whole_from(self) -> int | None:
-        if self._has_reread and self._whole_from_lsn is not None:
+        if self._whole_from_lsn is None or not self._tables.are_as_known():
+            return None
+        if self._has_reread:
             self._whole_from_lsn, self._has_reread = self._catalog.logged_lsn(), False
         return self._whole_from_lsn
 
@@ -399,6 +417,8 @@ class Capture:
         self._answered_s = self._clock.monotonic_s()
         self._told = self.progress
         self._tell(self._told)
+        if self._whole_from_lsn is not None:
+            self._tables.are_as_known(of_all=True)
 
     def _reread(self, table: Table, key: Row, places: Sequence[int], transaction: int) -> Row | None:
         """Values of a row as they are once a transaction is visible, or later; None when it is gone by then. Raises `SourceUnavailable`."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...log.errors import InvalidArgument, NotSupported, PermissionDenied
+from ...log.errors import InvalidArgument, NotSupported, PenstockError, PermissionDenied
 from .errors import load_psycopg, slot_lost, translated
-from .pgoutput import Column, Relation
+from .lives import LOCKED, Life, Name, life_of, lives_query
+from .pgoutput import Column
 from .positions import lsn_of, lsn_text
 from .tables import LEAVES, OTHER_RELATION, TABLES, SourceTable, check_table, no_table, quoted, table_of, with_leaves
 from .typed import CatalogColumn
@@ -39,13 +40,24 @@ class Slot:
     """Whether the server has dropped log that it was to keep."""
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The tables that names stand for."""
+
+    tables: list[SourceTable]
+    problems: dict[Name, PenstockError]
+    """What keeps some of them from being captured."""
+    missing: dict[str, PenstockError]
+    """The names that stand for no table."""
+
+
 class Catalog:
     """One connection for questions, opened anew when it was lost."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._open: Connection[Any] | None = None
-        self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._server_version: int | None = None
 
     def close(self) -> None:
         """End the connection; the next question opens another."""
@@ -89,7 +101,7 @@ class Catalog:
         if self._open is not None and self._open.closed:  # so are broken ones
             self.close()
         if self._open is None:
-            self._open = self.connect()
+            self._open, self._server_version = self.connect(), None
         return self._open
 
     def copy_row(self, query: Composed) -> tuple[str | None, ...] | None:
@@ -125,11 +137,9 @@ class Catalog:
             return schema, name, found[1]
         with translated("read the table", self.where):
             connection.execute("ROLLBACK")
-        for schema_now, name_now in self.ask(_NAMES, oid):
-            found = begin_reading(connection, schema_now, name_now)
-            if found is not None and found[0] == oid:
-                return schema_now, name_now, found[1]
-        return None
+        names = self.names_of(oid)
+        found = None if names is None else begin_reading(connection, *names)
+        return None if names is None or found is None or found[0] != oid else (*names, found[1])
 
     # --- Can it be captured? ----------------------------------------------------------------------------------------------------
 
@@ -183,24 +193,33 @@ class Catalog:
 
     # --- Tables -----------------------------------------------------------------------------------------------------------------
 
-    def tables(self, names: Sequence[str], publication: str) -> list[SourceTable]:
-        """The named tables (``schema.table``, or a table of `public`), or all. Raises unless each is there, readable, and has a key that the
-        publication, if there is one, publishes.
+    def choose(self, names: Sequence[str | Name], publication: str) -> Chosen:
+        """The named tables (``schema.table``, or a table of `public`), or all: those that are there, and what is wrong with some: one is to be
+        readable, and to have a key that the publication, if there is one, publishes.
         """
-        found = {table.qualified: table for table in self._all_tables()}
-        if not names:
-            if not found:
-                raise InvalidArgument("the database has no tables", operation="capture", object=self.where)
-            chosen = list(found.values())
-        else:
-            chosen = [self._named(name if "." in name else f"public.{name}", found, publication) for name in dict.fromkeys(names)]
-        if any(table.partitioned for table in chosen):
+        found = {table.named: table for table in map(table_of, self.ask(TABLES))}
+        chosen = Chosen([], {}, {})
+        if not names and not found:
+            raise InvalidArgument("the database has no tables", operation="capture", object=self.where)
+        for name in dict.fromkeys(names or found):
+            if isinstance(name, tuple) and name in found:
+                chosen.tables.append(found[name])
+                continue
+            said = ".".join(name) if isinstance(name, tuple) else name if "." in name else f"public.{name}"
+            try:
+                chosen.tables.append(self._named(said, list(found.values()), publication))
+            except InvalidArgument as error:
+                chosen.missing[said] = error
+        if any(table.partitioned for table in chosen.tables):
             leaves = self.ask(LEAVES)
-            chosen = [with_leaves(table, leaves) for table in chosen]
+            chosen.tables[:] = [with_leaves(table, leaves) for table in chosen.tables]
         [(user,)] = self.ask("SELECT current_user")
-        for table in chosen:
-            check_table(table, user)
-            self._check_columns(table, publication)
+        for table in chosen.tables:
+            try:
+                check_table(table, user)
+                self._check_columns(table, publication)
+            except (InvalidArgument, PermissionDenied) as error:
+                chosen.problems[table.named] = error
         return chosen
 
     def _check_columns(self, table: SourceTable, publication: str) -> None:
@@ -216,32 +235,43 @@ class Catalog:
                 hint=f"ALTER PUBLICATION {quoted(publication)} DROP TABLE {table.quoted}; then ADD TABLE with these columns, too",
             )
 
-    def _named(self, name: str, found: dict[str, SourceTable], publication: str) -> SourceTable:
-        if name not in found:
-            others = self.ask(OTHER_RELATION, name)
-            if (error := no_table(name, others[0] if others else None, publication)) is not None:
-                raise error
-            near = difflib.get_close_matches(name, found, n=1)
+    def _named(self, name: str, found: Sequence[SourceTable], publication: str) -> SourceTable:
+        meant = [table for table in found if name in (table.qualified, table.quoted)]
+        if len(meant) == 1:
+            return meant[0]
+        if meant:
             raise InvalidArgument(
-                "there is no such table",
+                "several tables have this name",
                 operation="capture",
                 object=name,
-                observed=f"{len(found)} tables in {self.where}",
-                hint=f"did you mean {near[0]}?" if near else "name it with its schema: --table schema.table",
+                observed=", ".join(table.quoted for table in meant),
+                hint=f"name one as SQL does: --table '{meant[0].quoted}'",
             )
-        return found[name]
+        others = self.ask(OTHER_RELATION, name)
+        if (error := no_table(name, others[0] if others else None, publication)) is not None:
+            raise error
+        near = difflib.get_close_matches(name, [table.qualified for table in found], n=1)
+        raise InvalidArgument(
+            "there is no such table",
+            operation="capture",
+            object=name,
+            observed=f"{len(found)} tables in {self.where}",
+            hint=f"did you mean {near[0]}?" if near else "name it with its schema: --table schema.table",
+        )
 
-    def _all_tables(self) -> Iterable[SourceTable]:
-        yield from map(table_of, self.ask(TABLES))
+    def lives(self, publication: str, oids: Sequence[int] | None = None) -> list[Life]:
+        """The tables as they are now: all, or those that are still there of some."""
+        query = lives_query(self._version()).encode()
+        return [life_of(row) for row in self.ask(query, publication=publication, oids=None if oids is None else [*oids])]
 
-    def key_of(self, relation: Relation) -> tuple[str, ...]:
-        """The key's columns of a relation of the stream."""
-        if relation.identity != "f":
-            return tuple(column.name for column in relation.columns if column.is_key)
-        name = (relation.schema, relation.table)
-        for table in self._all_tables():
-            self._keys[table.schema, table.name] = table.key
-        return self._keys.get(name, ())
+    def names_of(self, oid: int) -> Name | None:
+        """The schema and the name of a table; None when it is gone."""
+        found = self.ask(_NAMES, oid)
+        return (found[0][0], found[0][1]) if found else None
+
+    def is_locked(self, oids: Sequence[int]) -> bool:
+        """Whether a transaction may be about to change what one of the tables is, or has done so and is not visible yet."""
+        return bool(self.ask(LOCKED, oids=[*oids]))
 
     def describe_type(self, oid: int) -> PostgresType | None:
         """The definition of a type; None when there is no such type any more."""
@@ -289,12 +319,14 @@ class Catalog:
         return [CatalogColumn(*row) for row in rows]
 
     def _version(self) -> int:
-        [(version,)] = self.ask("SELECT current_setting('server_version_num')::int")
-        return int(version)
+        if self._server_version is None:
+            [(version,)] = self.ask("SELECT current_setting('server_version_num')::int")
+            self._server_version = int(version)
+        return self._server_version
 
     # --- Publication and slot ---------------------------------------------------------------------------------------------------
 
-    def published(self, publication: str) -> list[str] | None:
+    def published(self, publication: str) -> list[Name] | None:
         """The tables of a publication; None when there is none of this name. Raises `InvalidArgument` for one that leaves changes out."""
         rows = self.ask(
             "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s", publication
@@ -310,7 +342,7 @@ class Catalog:
                 hint=f"ALTER PUBLICATION {quoted(publication)} SET (publish = 'insert, update, delete, truncate')",
             )
         tables = self.ask("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2", publication)
-        return [f"{schema}.{table}" for schema, table in tables]
+        return [(schema, table) for schema, table in tables]
 
     def publish(self, publication: str, tables: Sequence[SourceTable], *, add: bool) -> None:
         """Create the publication of these tables, or add them to it. Raises `PermissionDenied` saying what its owner can do."""

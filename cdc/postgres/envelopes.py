@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...log.errors import DataDamaged, InvalidArgument
+from ...log.errors import DataDamaged
+from ..events.stopped import STOPPED
 from ..events.table_types import TableTypes
 from .pgoutput import UNCHANGED, Begin, Column, Delete, Insert, Relation, Row, Text, Truncate, Unchanged, Update
 from .positions import Positions, split
@@ -22,6 +23,10 @@ from .values import Conversion, Conversions, key_text
 _GROUP_BYTES_MAX = 63
 _KEY_CHARS_MAX = 1024
 _encode = msgspec.json.Encoder().encode
+
+
+class KeyMissing(DataDamaged):
+    """A row does not say its key."""
 
 
 class Event(NamedTuple):
@@ -78,13 +83,17 @@ class Table:
         """The key's values of a row."""
         return tuple(row[place] for place in self.key)
 
+    def is_whole(self, row: Row) -> bool:
+        """Whether a row of the past has more than its key."""
+        return len(row) == len(self.key) or any(value is not None for place, value in enumerate(row) if place not in self.key)
+
     def key_fields(self, row: Row) -> dict[str, Any]:
-        """The key by columns, as JSON values."""
+        """The key by columns, as JSON values. Raises `KeyMissing`."""
         fields = {}
         for place in self.key:
             value = row[place]
             if value is None or isinstance(value, Unchanged):
-                raise DataDamaged("a row came without its key", object=self.qualified, observed=self.columns[place])
+                raise KeyMissing("a row came without its key", object=self.qualified, observed=self.columns[place])
             fields[self.columns[place]] = self.conversions[place].convert(value)
         return fields
 
@@ -120,13 +129,17 @@ class Envelopes:
         source: Source,
         conversions: Conversions,
         *,
-        keys: Callable[[Relation], tuple[str, ...]],
+        keys: Callable[[Relation], tuple[str, ...] | None],
         reread: Reread,
         now_ms: Callable[[], int],
+        passed_over: Callable[[Relation], None] = lambda relation: None,
         on_table: Callable[[Table], None] | None = None,
         keep_types: Callable[[TableTypes], None] | None = None,
     ) -> None:
-        """``on_table`` is told of each table before its events come, for a topic with a schema. There events have their envelopes, and no
+        """``keys``: the columns that tell a table's rows apart; None for a table whose changes are not taken, of which ``passed_over`` is told
+        when one comes.
+
+        ``on_table`` is told of each table before its events come, for a topic with a schema. There events have their envelopes, and no
         bodies. ``keep_types`` keeps the types of a table before its events come, which name them.
         """
         self._keep_types = keep_types
@@ -137,27 +150,18 @@ class Envelopes:
         self._reread = reread
         self._now_ms = now_ms
         self._tables: dict[int, Table] = {}
-        self._keyless: dict[int, InvalidArgument] = {}
-        """Relations that were told and have no key. Partitions are told too, though their changes come as their table's."""
+        self._relations: dict[int, Relation] = {}
+        self._passed_over = passed_over
         self._transaction = Begin(0, 0, 0)
 
     def relation(self, relation: Relation) -> None:
-        """Note that a table is like this from here on. One without a key is an error once a change of it comes."""
-        names = tuple(column.name for column in relation.columns)
-        key = self._keys(relation)
-        missing = [name for name in key if name not in names]
-        if missing or not key:
-            self._tables.pop(relation.oid, None)
-            self._keyless[relation.oid] = InvalidArgument(
-                "a captured table has lost its key",
-                object=f"{relation.schema}.{relation.table}",
-                expected="a primary key, or REPLICA IDENTITY USING INDEX",
-                observed=f"without {', '.join(missing)}" if missing else "none",
-                hint="give it a primary key again, or take it out of the publication",
-            )
-            return
-        table = self._tables[relation.oid] = self.table(relation.schema, relation.table, relation.columns, key, oid=relation.oid)
-        self._on_table(table)
+        """Note that a table is like this from here on."""
+        self._relations[relation.oid] = relation
+        self._tables.pop(relation.oid, None)
+        if (key := self._keys(relation)) is not None:
+            table = self.table(relation.schema, relation.table, relation.columns, key, oid=relation.oid)
+            self._tables[relation.oid] = table
+            self._on_table(table)
 
     def table(self, schema: str, name: str, columns: Sequence[Column], key: Sequence[str], *, oid: int = 0) -> Table:
         """A table with these columns. Their types are kept by then."""
@@ -174,37 +178,62 @@ class Envelopes:
         self._transaction = begin
 
     def events(self, change: Insert | Update | Delete | Truncate | Text, lsn: int, positions: Positions) -> list[Event]:
-        """The events of one change in the topic."""
+        """The events of one change in the topic. A change has as many positions whether it is taken or not: a capture that comes after this one
+        may know more of its table, and is to give the others the same ones.
+        """
         match change:
-            case Insert(relation, row):
-                return [self._changed(self._table(relation), "c", None, row, lsn, positions)]
-            case Update():
-                return self._update(change, lsn, positions)
-            case Delete(relation, key, old):
-                table = self._table(relation)
-                return [self._removed(table, old or key or (), whole=old is not None, lsn=lsn, positions=positions)]
             case Truncate(relations):
-                return [self.truncated(self._table(relation), lsn, positions.next()) for relation in relations]
+                emptied = [(table, positions.next()) for table in map(self._taken, relations)]
+                return [self.truncated(table, lsn, position) for table, position in emptied if table is not None]
             case Text():
                 return []  # addressed to nobody in particular: no table is made of it
-        raise AssertionError(f"no change: {change}")
+        first = positions.next()
+        second = positions.next() if isinstance(change, Update) and self._takes_two(change) else first
+        if (table := self._taken(change.relation)) is None:
+            return []
+        try:
+            match change:
+                case Insert(_, row):
+                    return [self._changed(table, "c", None, row, lsn, first)]
+                case Update():
+                    return self._update(table, change, lsn, first, second)
+                case Delete(_, key, old):
+                    return [self._removed(table, old or key or (), whole=old is not None, lsn=lsn, position=first)]
+        except KeyMissing:  # a partition may have another identity than its table
+            self._tables.pop(change.relation)
+            self._taken(change.relation)
+            return []
 
-    def _table(self, relation: int) -> Table:
-        if (error := self._keyless.get(relation)) is not None and relation not in self._tables:
-            raise error
-        return self._tables[relation]
+    def _taken(self, relation: int) -> Table | None:
+        """The table, if its changes are taken."""
+        if (table := self._tables.get(relation)) is None:
+            self._passed_over(self._relations[relation])
+        return table
 
-    def _update(self, update: Update, lsn: int, positions: Positions) -> list[Event]:
-        table, old, row = self._table(update.relation), update.old, update.row
+    def _takes_two(self, update: Update) -> bool:
+        """Whether an update may move a row to another key, as far as the stream tells."""
+        if update.old is not None and self._relations[update.relation].identity == "f":
+            return True
+        before = update.old or update.key
+        columns = self._relations[update.relation].columns
+        return before is not None and any(
+            column.is_key and value is not UNCHANGED and value != old
+            for column, value, old in zip(columns, update.row, before, strict=True)
+        )
+
+    def _update(self, table: Table, update: Update, lsn: int, first: int, second: int) -> list[Event]:
+        old, row = update.old, update.row
         before = old or update.key
-        if before is not None:  # it has what the new row leaves out: all of it, or a large key
-            known = range(len(row)) if old is not None else table.key
-            row = tuple(before[at] if value is UNCHANGED and at in known else value for at, value in enumerate(row))
+        if before is not None:
+            # It has what the new row leaves out: all of it, or a large key. Where a partition writes less than its table, NULL stands for it.
+            known = [at in table.key or (old is not None and value is not None) for at, value in enumerate(before)]
+            row = tuple(before[at] if value is UNCHANGED and known[at] else value for at, value in enumerate(row))
         # The old key comes when a column of the identity was written, even with the value it had.
         if before is None or table.key_of(before) == table.key_of(row):
-            return [self._changed(table, "u", old, row, lsn, positions)]
-        removed = self._removed(table, before, whole=old is not None, lsn=lsn, positions=positions)
-        return [removed, self._changed(table, "c", None, self._completed(table, row), lsn, positions)]
+            whole = None if old is None or not table.is_whole(old) else old
+            return [self._changed(table, "u", whole, row, lsn, first)]
+        removed = self._removed(table, before, whole=old is not None, lsn=lsn, position=first)
+        return [removed, self._changed(table, "c", None, self._completed(table, row), lsn, second)]
 
     def _completed(self, table: Table, row: Row) -> Row:
         """A row with a new key, completed: no row holds the large values that the server did not send, so they are read again.
@@ -218,13 +247,13 @@ class Envelopes:
         values = dict(zip(places, found, strict=True))
         return tuple(values.get(place, value) for place, value in enumerate(row))
 
-    def _changed(self, table: Table, op: str, old: Row | None, row: Row, lsn: int, positions: Positions) -> Event:
+    def _changed(self, table: Table, op: str, old: Row | None, row: Row, lsn: int, position: int) -> Event:
         before = None if old is None else table.fields(old)
-        return self._event(table, op, table.key_fields(row), before, table.fields(row), lsn, positions.next())
+        return self._event(table, op, table.key_fields(row), before, table.fields(row), lsn, position)
 
-    def _removed(self, table: Table, row: Row, *, whole: bool, lsn: int, positions: Positions) -> Event:
+    def _removed(self, table: Table, row: Row, *, whole: bool, lsn: int, position: int) -> Event:
         key = table.key_fields(row)
-        return self._event(table, "d", key, table.fields(row) if whole else key, None, lsn, positions.next())
+        return self._event(table, "d", key, table.fields(row) if whole and table.is_whole(row) else key, None, lsn, position)
 
     def read(self, table: Table, row: Row, lsn: int, position: int) -> Event:
         """The event of a row that a snapshot has read."""
@@ -234,6 +263,26 @@ class Envelopes:
         """The event that tells of nothing but the stream itself, as Debezium's heartbeats do."""
         body = _encode({"key": {"serverName": self._source.name}, "value": {"ts_ms": self._now_ms()}})
         return Event(position, body, message_group_of("heartbeat", self._source.name, None), None, (), "heartbeat")
+
+    def stopped(self, schema: str, name: str, reason: str, position: int) -> Event:
+        """The event that says that a table is not captured any more, as a message of Debezium's form: no row changes."""
+        now_ms = self._now_ms()
+        commit_lsn, order = split(position)
+        source = {
+            "connector": "postgresql",
+            "name": self._source.name,
+            "ts_ms": now_ms,
+            "db": self._source.database,
+            "sequence": f'["{commit_lsn}","{commit_lsn}"]',
+            "schema": schema,
+            "table": name,
+            "lsn": commit_lsn,
+            "txId": None,
+        }
+        message = {"prefix": STOPPED, "content": reason}
+        transaction = {"id": f"0:{commit_lsn}", "total_order": order}
+        value = {"op": "m", "source": source, "message": message, "transaction": transaction, "ts_ms": now_ms}
+        return Event(position, _encode({"key": None, "value": value}), message_group_of(schema, name, None), None, (), "m")
 
     def truncated(self, table: Table, lsn: int, position: int) -> Event:
         """The event that removes all rows there before."""

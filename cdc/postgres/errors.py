@@ -80,6 +80,31 @@ def translation(error: Any, operation: str, where: str) -> PenstockError:  # noq
     return InternalError("the database refused what a capture asks of it", expected="success", **facts)
 
 
+def ended(error: Any, where: str, publication: str) -> PenstockError:  # noqa: ANN401 - psycopg is an extra
+    """The `PenstockError` for the reason why a server has ended a stream. What it says of a change in its log, it says for good: it decodes
+    the log with the catalogue of the change's time.
+    """
+    said = str(error.diag.message_primary or error).strip().splitlines()[0]
+    state = error.sqlstate or ""
+    if state == "42704" and "publication" in said:
+        return SlotLost(
+            "the log has changes of a time when there was no such publication, and they cannot be told",
+            operation="follow",
+            object=publication,
+            observed=said,
+            hint="begin again with a new snapshot of the tables: --snapshot again",
+        )
+    if state.startswith("22"):
+        return InvalidArgument(
+            "the server cannot tell a change that is in its log",
+            operation="follow",
+            object=where,
+            observed=said,
+            hint="correct the value in the source, and begin again with a new snapshot of the tables: --snapshot again",
+        )
+    return translation(error, "follow", where)
+
+
 def slot_lost(slot: str, observed: str) -> SlotLost:
     """The error for changes that are gone for good."""
     return SlotLost(

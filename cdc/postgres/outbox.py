@@ -84,6 +84,10 @@ class Outbox:
         """Whether enough events have gathered to be sent at the end of a transaction, so that few batches end amid one."""
         return 2 * len(self._events) >= BATCH_EVENTS_MAX or 2 * self._bytes >= BATCH_BYTES_MAX
 
+    def passed(self) -> None:
+        """Take note of what was sent beside it: rows that tables were read for lie behind the last place that was named."""
+        self._sent = max(self._sent, self._producer.last_sequence)
+
     def add(self, events: Sequence[Event]) -> None:
         """Take events over, in their order."""
         for event in events:

@@ -7,23 +7,26 @@ positions lie before those of all changes that the slot still tells, and every l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import LimitExceeded
 from ...log.produce.producer import Producer
+from .captured import CapturedTables
 from .catalog import Catalog, begin_reading
 from .envelopes import Envelopes, Event
 from .errors import load_psycopg, translated
+from .lives import Life, Name, Since, lived, since
 from .outbox import Outbox, table_of
 from .pgoutput import Begin
 from .positions import after as after_position
 from .positions import base_of, lsn_text
-from .state import CaptureState, Chunk, StateStore
+from .state import Captured, Chunk
 from .tables import SourceTable
 
 if TYPE_CHECKING:
+    from psycopg import Connection
     from psycopg.sql import Composed
 
 CHUNK_ROWS_MAX = 10_000
@@ -38,7 +41,7 @@ class Snapshot:
         catalog: Catalog,
         envelopes: Envelopes,
         producer: Producer,
-        states: StateStore,
+        tables: CapturedTables,
         *,
         publication: str,
         reached: Callable[[str], None],
@@ -47,68 +50,93 @@ class Snapshot:
     ) -> None:
         self._outbox = outbox
         self._catalog, self._envelopes = catalog, envelopes
-        self._producer, self._states, self._publication = producer, states, publication
+        self._producer, self._tables, self._publication = producer, tables, publication
         self._reached, self._stopped = reached, stopped
         self.rows = 0
 
-    def read(self, state: CaptureState, tables: Sequence[SourceTable], slot_lsn: int) -> CaptureState:
-        """Send the rows of these tables, at positions between the last one sent and the slot's place. Returns the state after it.
+    def read(self, tables: Sequence[SourceTable], slot_lsn: int) -> None:
+        """Send the rows of these tables, at positions between the last one sent and the slot's place.
 
-        Ends early when it is told to stop.
+        Ends early when it is told to stop, and where a table is not any more what the state says.
         """
         self._envelopes.begin(Begin(0, 0, 0))
         for table in tables:
+            entry = self._tables.entry(table.named)
             after: tuple[str, ...] | None = None
-            chunk = state.chunk
-            if chunk is not None and chunk.table == table.qualified:
+            chunk = self._tables.known.chunk
+            if chunk is not None and chunk.oid == entry.oid:
                 is_there = self._producer.last_sequence >= chunk.end
                 after = chunk.last if is_there else chunk.after
                 if is_there and chunk.last is None:
-                    state = self._finished(state, table)
+                    self._finished(entry)
                     continue
-            for rows, made in self._chunks(table, after, slot_lsn, truncate=state.renewing and after is None):
+            for rows, made in self._chunks(table, entry, after, slot_lsn):
                 if self._stopped():
-                    return state
+                    return
                 last = rows[-1] if rows else None
-                state = self._send(state, Chunk(table.qualified, after, last, made[0].position, made[-1].position), made)
+                self._send(made, Chunk(table.qualified, after, last, made[0].position, made[-1].position, entry.oid))
                 after = last
-            state = self._finished(state, table)
-        return state
+            if self._tables.has_changed:
+                return
+            self._finished(entry)
 
-    def _send(self, state: CaptureState, chunk: Chunk, events: list[Event]) -> CaptureState:
-        state = replace(state, chunk=chunk)
-        self._states.save(state)
+    def read_grown(self, table: SourceTable, leaves: Sequence[int], life: Life, slot_lsn: int) -> None:
+        """Send the rows that new partitions of a table have come with."""
+        self._envelopes.begin(Begin(0, 0, 0))
+        entry = self._tables.entry(table.named)
+        for leaf in leaves:
+            for _, made in self._chunks(table, entry, None, slot_lsn, leaf=leaf):
+                if self._stopped():
+                    return
+                self._send(made, None)
+            if self._tables.has_changed:
+                return
+        self._tables.replace(entry, lived(entry, life))
+        self._reached("partitions done")
+
+    def tell_stopped(self, reasons: Mapping[Name, str]) -> None:
+        """Send that tables are not captured any more."""
+        events, position = [], max(self._producer.last_sequence, 0)
+        for (schema, name), reason in reasons.items():
+            position = after_position(position)
+            events.append(self._envelopes.stopped(schema, name, reason, position))
+        self._producer.send_batch(table_of(events)).result()
+
+    def _send(self, events: list[Event], chunk: Chunk | None) -> None:
+        if chunk is not None:
+            self._tables.keep(replace(self._tables.known, chunk=chunk))
         self._reached("chunk planned")
         receipt = self._producer.send_batch(table_of(events, self._outbox.typed))
         self._reached("chunk sent")
         receipt.result()
         self._reached("chunk durable")
         self.rows += len(events)
-        return state
 
-    def _finished(self, state: CaptureState, table: SourceTable) -> CaptureState:
-        state = replace(state, done=(*state.done, table.qualified), chunk=None)
-        self._states.save(state)
+    def _finished(self, entry: Captured) -> None:
+        self._tables.replace(entry, replace(entry, is_read=True))
         self._reached("table done")
-        return state
 
     def _chunks(
-        self, table: SourceTable, after: tuple[str, ...] | None, slot_lsn: int, *, truncate: bool
+        self, table: SourceTable, entry: Captured, after: tuple[str, ...] | None, slot_lsn: int, *, leaf: int | None = None
     ) -> Iterator[tuple[list[tuple[str, ...]], list[Event]]]:
-        """The keys and the events of each chunk."""
-        columns, where = self._catalog.columns(self._publication, table)
-        shape = self._envelopes.table(table.schema, table.name, columns, table.key)
-        names = shape.columns
-        ordered_by = [names.index(name) for name in table.key]
+        """The keys and the events of each chunk, of the whole table or of one of its partitions. Nothing is read of a table that is not any
+        more what the state says.
+        """
         position, limit = after_position(max(self._producer.last_sequence, 0)), base_of(slot_lsn)
-        events = [self._envelopes.truncated(shape, slot_lsn, position)] if truncate else []
-        position = after_position(position) if events else position
         keys: list[tuple[str, ...]] = []
+        events: list[Event] = []
         size_bytes = 0
         connection = self._catalog.connect()
         with connection, translated("read the table", table.qualified):  # the connection's end rolls back
-            begin_reading(connection, table.schema, table.name)
-            with connection.cursor().copy(_query(table, names, after, where)) as copy:
+            if (source := self._begun(connection, table, entry, leaf)) is None:
+                return
+            columns, where = self._catalog.columns(self._publication, table)
+            shape = self._envelopes.table(table.schema, table.name, columns, table.key)
+            names = shape.columns
+            ordered_by = [names.index(name) for name in table.key]
+            if (self._tables.known.renewing or entry.is_told) and after is None and leaf is None:
+                events, position = [self._envelopes.truncated(shape, slot_lsn, position)], after_position(position)
+            with connection.cursor().copy(_query(source, names, after, where)) as copy:
                 for row in copy.rows():
                     if position > limit:
                         raise _no_room(slot_lsn)
@@ -122,6 +150,25 @@ class Snapshot:
             connection.execute("ROLLBACK")
         if events:
             yield keys, events
+
+    def _begun(self, connection: Connection[Any], table: SourceTable, entry: Captured, leaf: int | None) -> SourceTable | None:
+        """Begin to read; what is to be read, by its name now. None: it has changed, and is to be looked at again."""
+        source = table
+        if leaf is not None:
+            names = self._catalog.names_of(leaf)
+            if names is None:
+                self._tables.has_changed = True
+                return None
+            source = replace(table, schema=names[0], name=names[1])
+        found = begin_reading(connection, source.schema, source.name)
+        lives = self._catalog.lives(self._publication, [entry.oid]) if found is not None else []
+        is_same = (
+            bool(lives) and lives[0].key == table.key and since(entry, lives[0]) is (Since.SAME if leaf is None else Since.GROWN)
+        )
+        if found is None or found[0] != (entry.oid if leaf is None else leaf) or not is_same:
+            self._tables.has_changed = True
+            return None
+        return source
 
 
 def _query(table: SourceTable, columns: Sequence[str], after: Sequence[str] | None, where: str | None) -> Composed:

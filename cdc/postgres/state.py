@@ -6,9 +6,11 @@ The stream's progress is not in it: the producer's last sequence and the slot's 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
+
+import msgspec
 
 from ...log.errors import FencedError
 from ...log.format.stored_json import Number, Stored, parse_stored
@@ -16,9 +18,48 @@ from ...log.paths import topic_folder
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 from ..events.table_types import CAPTURES, TableTypes, types_key
 
-FORMAT = 1
+FORMAT = 2
+_NAMES_ONLY = 1
+"""The format of releases that kept the names of tables that were read, and nothing else of them."""
 _TAKE_OVERS_MAX = 5
 """How often a state is read again that an earlier process wrote meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A table of the topic, by the name that its events have there."""
+
+    schema: str
+    """Empty in what an earlier release kept: there the name has the schema in it."""
+    name: str
+    oid: int = 0
+    published: int = 0
+    """The OID of its place in the publication."""
+    leaves: tuple[tuple[int, int, int], ...] = ()
+    """The OIDs of its partitions, with the numbers of their files and the transactions that attached them."""
+    index: int = 0
+    """The OID of the index that tells its rows apart."""
+    is_read: bool = False
+    """Whether its rows are in the topic, or were not wanted, so that its changes follow."""
+    is_told: bool = False
+    """Whether the topic may have rows of this name already: they are emptied before its rows come."""
+    held: str | None = None
+    """Why it is not captured any more; None: it is."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether its rows are to be read."""
+        return not self.is_read and self.held is None
+
+    @property
+    def named(self) -> tuple[str, str]:
+        """The name with its schema."""
+        return self.schema, self.name
+
+    @property
+    def qualified(self) -> str:
+        """The name with its schema, for people."""
+        return f"{self.schema}.{self.name}" if self.schema else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +75,8 @@ class Chunk:
     """The first sequence."""
     end: int
     """The last sequence: the producer's name has it, or nothing of the chunk is there."""
+    oid: int = 0
+    """The table's own; 0 in what an earlier release kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +88,17 @@ class CaptureState:
     system: str
     database: str
     publication: str
-    done: tuple[str, ...] = ()
-    """Tables whose snapshot is whole, or was not wanted."""
+    tables: tuple[Captured, ...] = ()
     renewing: bool = False
     """Whether the snapshot is not the first: then tables are emptied before their rows come."""
     chunk: Chunk | None = None
     writes: int = field(default=0, compare=False)
     """The number of the write. So no two states have the same bytes, for which stores would give them the same version."""
+
+    @property
+    def done(self) -> tuple[str, ...]:
+        """The tables whose changes follow, for people."""
+        return tuple(table.qualified for table in self.tables if table.is_read)
 
     def settled(self, last_sequence: int) -> CaptureState:
         """The state in which the chunk is there, by what the producer's name has before anything else is sent under it: later on a chunk
@@ -64,10 +111,26 @@ class CaptureState:
             return replace(self, chunk=None)
         return replace(self, chunk=replace(chunk, last=chunk.after, start=last_sequence, end=last_sequence))
 
+    def planned(self, tables: Iterable[Captured], *, stopping: Container[tuple[str, str]]) -> CaptureState:
+        """The state with the tables that there are now. Those that are ``stopping`` are to be told of first. A chunk stays if its table is the
+        one that it was.
+        """
+        before, chunk = {table.named: table for table in self.tables}, self.chunk
+        now = tuple(before.get(table.named, table) if table.named in stopping else table for table in tables)
+        if chunk is not None and not chunk.oid:  # of an earlier release
+            found = [table for table in now if table.qualified == chunk.table and table.named not in before]
+            chunk = replace(chunk, oid=found[0].oid) if len(found) == 1 else None
+            told = () if chunk is not None else {table.named for table in found}
+            now = tuple(replace(table, is_told=True) if table.named in told else table for table in now)
+        elif chunk is not None:
+            kept = [table for table in now if table.oid == chunk.oid and table.is_missing and before.get(table.named) == table]
+            chunk = chunk if kept else None
+        return replace(self, tables=now, chunk=chunk)
+
     @property
     def has_begun(self) -> bool:
         """Whether anything may be in the topic."""
-        return bool(self.done) or self.chunk is not None
+        return any(table.is_read for table in self.tables) or self.chunk is not None
 
 
 class Runner(Protocol):
@@ -177,6 +240,19 @@ class _ChunkForm(Stored, frozen=True):
     last: tuple[str, ...] | None
     start: Number
     end: Number
+    oid: Number = 0
+
+
+class _CapturedForm(Stored, frozen=True):
+    schema: str
+    name: str
+    oid: Number
+    published: Number
+    leaves: tuple[tuple[Number, Number, Number], ...]
+    index: Number
+    is_read: bool
+    is_told: bool
+    held: str | None
 
 
 class _Form(Stored, frozen=True):
@@ -186,6 +262,7 @@ class _Form(Stored, frozen=True):
     database: str
     publication: str
     done: tuple[str, ...] = ()
+    tables: tuple[_CapturedForm, ...] = ()
     renewing: bool = False
     chunk: _ChunkForm | None = None
     writes: Number = 0
@@ -193,15 +270,18 @@ class _Form(Stored, frozen=True):
 
 def parse_state(data: bytes, where: str) -> CaptureState:
     """The state of a capture. Raises `DataDamaged`, `NewerFormatError`."""
-    form = parse_stored(data, _Form, what="the state of a capture", where=where, operation="capture")
+    form = parse_stored(data, _Form, what="the state of a capture", where=where, operation="capture", formats=(_NAMES_ONLY, FORMAT))
     found = form.chunk
     return CaptureState(
         life=form.life,
         system=form.system,
         database=form.database,
         publication=form.publication,
-        done=form.done,
+        tables=(
+            *(Captured("", name, is_read=True, is_told=True) for name in form.done),
+            *(Captured(**msgspec.structs.asdict(one)) for one in form.tables),
+        ),
         renewing=form.renewing,
-        chunk=None if found is None else Chunk(found.table, found.after, found.last, found.start, found.end),
+        chunk=None if found is None else Chunk(**msgspec.structs.asdict(found)),
         writes=form.writes,
     )

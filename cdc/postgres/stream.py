@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import SourceUnavailable, load_psycopg, translated, translation
+from .errors import SourceUnavailable, ended, load_psycopg, translated, translation
 from .pgoutput import EPOCH_US, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Stream:
     """The changes of a slot, from the last confirmed place on. Every failure raises `SourceUnavailable`, `SlotInUse` or `SlotLost`."""
 
     def __init__(self, connection: Connection[Any], slot: str, publication: str, where: str) -> None:
-        self._connection, self._pg, self._where = connection, connection.pgconn, where
+        self._connection, self._pg, self._where, self._publication = connection, connection.pgconn, where, publication
         self._error: type[Exception] = load_psycopg().Error
         self._confirmed_lsn = 0
         names = '"' + publication.replace('"', '""') + '"'
@@ -65,12 +65,19 @@ class Stream:
         if count == 0:
             return None
         if count < 0:
-            raise SourceUnavailable("the server has ended the stream", operation="follow", object=self._where)
+            raise self._ended()
         message = bytes(data)
         if message[:1] == b"w":
             return Data(_DATA.unpack_from(message, 1)[0], message[25:])
         end_lsn, _, wants_answer = _ALIVE.unpack_from(message, 1)
         return Alive(end_lsn, bool(wants_answer))
+
+    def _ended(self) -> Exception:
+        """Why the server has ended the stream, in its words."""
+        result = self._pg.get_result()
+        if result is None or not result.error_message:
+            return SourceUnavailable("the server has ended the stream", operation="follow", object=self._where)
+        return ended(load_psycopg().errors.error_from_result(result), self._where, self._publication)
 
     def wait(self, timeout_s: float) -> None:
         """Return when something may have come, or after ``timeout_s``."""

@@ -17,7 +17,7 @@ _IDENTITIES = {"d": "DEFAULT", "i": "INDEX", "f": "FULL", "n": "NOTHING"}
 _EXPECTED_KEY = "a primary key, or REPLICA IDENTITY USING INDEX of a unique index"
 
 
-def _key_of(table: str, index: str) -> str:
+def key_of(table: str, index: str) -> str:
     """SQL for the columns of one index of a table, in the index's order."""
     return f"""
     (SELECT array_agg(a.attname::text ORDER BY k.place)
@@ -29,7 +29,7 @@ _USABLE = "i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NU
 """An index that the server takes for an identity. Of the others a value may stand twice within a transaction, or for good."""
 
 
-def _identity_of(table: str) -> str:
+def identity_of(table: str) -> str:
     return f"{_USABLE} AND CASE {table}.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END"
 
 
@@ -38,8 +38,8 @@ IS_TABLE = f"c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND n.nspname NO
 
 TABLES = f"""
 SELECT n.nspname, c.relname, c.relreplident::text,
-    has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'), {_key_of("c", _identity_of("c"))},
-    c.relkind = 'p', row_security_active(c.oid), {_key_of("c", "i.indisprimary")},
+    has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'), {key_of("c", identity_of("c"))},
+    c.relkind = 'p', row_security_active(c.oid), {key_of("c", "i.indisprimary")},
     (SELECT array_agg(a.attname::text) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE {IS_TABLE} AND NOT c.relispartition
@@ -49,9 +49,9 @@ ORDER BY 1, 2
 
 LEAVES = f"""
 SELECT n.nspname, c.relname, ln.nspname, l.relname, l.relkind::text, l.relpersistence::text, l.relreplident::text,
-    {_key_of("l", _identity_of("l"))},
+    {key_of("l", identity_of("l"))},
     (SELECT x.relname::text FROM pg_index i, pg_partition_tree(i.indexrelid) t, pg_index j, pg_class x
-     WHERE i.indrelid = c.oid AND {_identity_of("c")} AND j.indexrelid = t.relid AND j.indrelid = l.oid AND x.oid = t.relid)
+     WHERE i.indrelid = c.oid AND {identity_of("c")} AND j.indexrelid = t.relid AND j.indrelid = l.oid AND x.oid = t.relid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN pg_partition_tree(c.oid) p
     JOIN pg_class l ON l.oid = p.relid JOIN pg_namespace ln ON ln.oid = l.relnamespace
 WHERE {IS_TABLE} AND c.relkind = 'p' AND NOT c.relispartition AND p.isleaf AND l.relkind <> 'p'
@@ -106,6 +106,11 @@ class SourceTable:
     generated: tuple[str, ...] = ()
     """The columns that the stream does not tell."""
     leaves: tuple[Leaf, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, str]:
+        """The name with its schema."""
+        return self.schema, self.name
 
     @property
     def qualified(self) -> str:

@@ -26,9 +26,9 @@ from ..changes import NEVER
 from ..cuts.align import Standing
 from ..cuts.cut import Cut
 from ..delta.compaction import Compaction
-from ..events.sources import Source, named_apart, of_table, united, wanted
+from ..events.sources import Source, named, named_apart, of_table, united, wanted
 from ..fold.aside import Aside, counted
-from ..fold.folded import Folded, NamedTypes, Refused
+from ..fold.folded import Folded, Left, NamedTypes, Refused
 from ..fold.seen import Seen
 from ..fold.shape import Shape, new_columns
 from ..targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, name_taken, target_names
@@ -75,6 +75,8 @@ class Engine:
         """The progress by folder: from the sync's record, and then from this run's merges."""
         self._types: dict[str, NamedTypes] = {}
         """The types that a table's newest event named, by folder."""
+        self._left: dict[Source, Left] = {}
+        """The tables that their capture has no more: what they have equals the source at no place."""
         self._stopped = Stops()
         self._position: dict[int, int] = {}
         self._batches = 0
@@ -159,6 +161,7 @@ class Engine:
         self._truncated = dict(record.truncated)
         self._progress = dict(record.progress)
         self._types = dict(record.types)
+        self._left = dict(record.left)
         self._source_us, self._exact = record.source_us, record.exact
         position, lost = where_to_begin(record, standing.kept, self._options.topic)
         self._check_names()
@@ -346,6 +349,7 @@ class Engine:
                 if folded.newest_us is not None:
                     self._source_us = max(self._source_us or folded.newest_us, folded.newest_us)
                 self._cutting.applied(folded.newest_us)
+                self._note_left(folded)
                 return self._merged(found, folded, ranges), reached, broken
             finally:
                 found.drop()
@@ -394,6 +398,15 @@ class Engine:
         for source, bars in folded.refused.items():
             self._stopped.add(source, self._explained(source, bars.values()), reached)
         return merged
+
+    def _note_left(self, folded: Folded) -> None:
+        for source, left in folded.left.items():
+            if (known := self._left.get(source)) is not None and known.position >= left.position:
+                continue
+            self._left.pop(source, None)
+            if left.reason is not None:
+                self._left[source] = left
+                log.warning("%s is not captured any more, and is in no cut: %s", named(source), left.reason)
 
     def _widened(self, folded: Folded) -> bool:
         """Give columns the wider types that their source has by now, where values call for these. False: there is nothing to be done."""
@@ -471,6 +484,7 @@ class Engine:
             chosen=self._options.tables,
             tables={name: source for source, name in self._names.items()},
             truncated=self._truncated,
+            left=self._left,
             stopped=self.stopped,
             progress={name: self._progress[name] for name in self._names.values() if name in self._progress},
             resume=self._stopped.resume,
@@ -498,9 +512,12 @@ class Engine:
     def _tables_of_cut(self) -> Iterator[Standing]:
         exact = self._record is not None and self._record.exact
         for source, name in self._names.items():
-            if source not in self._stopped and wanted(self._options.tables, source):
+            if source not in self._stopped and source not in self._left and wanted(self._options.tables, source):
                 known = exact or source in self._targets
                 yield Standing(name, self._progress[name].commits if known and name in self._progress else None)
+        for source, left in self._left.items():
+            if source not in self._stopped and wanted(self._options.tables, source):
+                yield Standing(self._names.get(source, named(source)), None, left.reason)
         sources = self._stopped.sources
         for table, stops in self.stopped.items():
             yield Standing(self._names.get(sources[table], table), None, stops[0].reason if stops else "it stands still")

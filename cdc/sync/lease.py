@@ -25,7 +25,7 @@ from ...log.format.stored_json import Number, Stored, damaged, parse_stored
 from ...log.paths import topic_folder, topic_name
 from ...log.runtime.runtime import Runtime
 from ..events.sources import Source, divided
-from ..fold.folded import NamedTypes
+from ..fold.folded import Left, NamedTypes
 from ..targets import Progress
 
 _LOOK_S = 0.3
@@ -84,6 +84,8 @@ class SyncRecord:
     """
     source_us: int | None = None
     """When the source committed the newest change up to the offsets, as far as events tell."""
+    left: Mapping[Source, Left] = field(default_factory=dict)
+    """The tables that their capture has no more."""
     partial: bool | None = None
     """Whether events of the tables may have been removed before the sync read them; None: an earlier release did not note it."""
 
@@ -121,6 +123,8 @@ def encode_record(record: SyncRecord) -> bytes:
     }
     if record.types:
         document["types"] = {name: list(types) for name, types in record.types.items()}
+    if record.left:
+        document["left"] = [[list(source), list(left)] for source, left in record.left.items()]
     if record.exact:
         document["exact"] = True
     if record.partial is not None:
@@ -149,6 +153,7 @@ class _Form(Stored, frozen=True):
     progress: dict[str, object] = msgspec.field(default_factory=dict)
     sources: dict[str, Source] = msgspec.field(default_factory=dict)
     types: dict[str, NamedTypes] = msgspec.field(default_factory=dict)
+    left: tuple[tuple[Source, Left], ...] = ()
     exact: bool = False
     partial: bool | None = None
     source_us: int | None = None
@@ -173,6 +178,7 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
         progress=progress,
         sources=form.sources,
         types=form.types,
+        left=dict(form.left),
         exact=form.exact,
         partial=form.partial,
         source_us=form.source_us,

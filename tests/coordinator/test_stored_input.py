@@ -99,7 +99,8 @@ ACCESS = AccessRecord(
     },
     roles={"all": frozenset({Grant(Verb.JOIN, "*"), Grant(Verb.RECEIVE, "*")})},
 )
-CAPTURE = capture.CaptureState("life", "1", "shop", "all", ("a.b",), chunk=capture.Chunk("a.c", None, ("7",), 0, 6))
+TABLES = (capture.Captured("a", "b", 7, 8, ((9, 10, 3),), 11, is_read=True), capture.Captured("a", "c", 12, held="dropped"))
+CAPTURE = capture.CaptureState("life", "1", "shop", "all", TABLES, chunk=capture.Chunk("a.c", None, ("7",), 0, 6, 12))
 ENGINE = engine.EngineState(
     "life",
     "mariadb",

@@ -147,8 +147,8 @@ def _check_password(dsn: str) -> None:
 @contextmanager
 def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> Iterator[Capture]:
     from ....cdc.postgres import Capture, StateStore, TypesStore
-    from ....cdc.postgres.capture import Checked
     from ....cdc.postgres.catalog import Catalog
+    from ....cdc.postgres.checked import Checked
     from ....cdc.postgres.typed import fields_of_table
     from ....log import InvalidArgument, MessageType, Producer, TopicLimits, TopicNotFound, TopicSettings
     from ....log.runtime.portal import Portal

@@ -12,12 +12,19 @@ from penstock.cdc.postgres.envelopes import Envelopes, Event, Source, Table, mes
 from penstock.cdc.postgres.pgoutput import UNCHANGED, Begin, Column, Delete, Insert, Relation, Row, Text, Truncate, Update
 from penstock.cdc.postgres.positions import Positions
 from penstock.cdc.postgres.values import BYTEA, INT8, UNAVAILABLE, UNAVAILABLE_BYTES, Conversions
-from penstock.log.errors import DataDamaged, InvalidArgument
 
 COLUMNS = (Column("id", INT8, True), Column("big", 25, False), Column("photo", BYTEA, False))
 
 
-def events(*changes: Any, reread: Row | None = None, table: str = "t", columns: Sequence[Column] = COLUMNS) -> list[Event]:
+def events(
+    *changes: Any,
+    reread: Row | None = None,
+    table: str = "t",
+    columns: Sequence[Column] = COLUMNS,
+    identity: str = "d",
+    taken: frozenset[int] | set[int] = frozenset({1}),
+    over: list[int] | None = None,
+) -> list[Event]:
     asked: list[tuple[Row, tuple[int, ...]]] = []
 
     def read(table: Table, key: Row, places: Sequence[int], transaction: int) -> Row | None:
@@ -25,10 +32,17 @@ def events(*changes: Any, reread: Row | None = None, table: str = "t", columns: 
         asked.append((key, tuple(places)))
         return reread
 
+    passed: list[int] = [] if over is None else over
     envelopes = Envelopes(
-        Source("db", "slot"), Conversions(lambda oid: None), keys=lambda relation: ("id",), reread=read, now_ms=lambda: 1
+        Source("db", "slot"),
+        Conversions(lambda oid: None),
+        keys=lambda relation: ("id",) if relation.oid in taken else None,
+        reread=read,
+        now_ms=lambda: 1,
+        passed_over=lambda relation: passed.append(relation.oid),
     )
-    envelopes.relation(Relation(1, "public", table, "d", tuple(columns)))
+    envelopes.relation(Relation(1, "public", table, identity, tuple(columns)))
+    envelopes.relation(Relation(2, "public", "u", "d", COLUMNS))
     envelopes.begin(Begin(800, 1_000_000, 7))
     positions = Positions()
     positions.begin(800)
@@ -86,21 +100,38 @@ def test_what_the_server_did_not_send_of_a_row_that_moved_is_read_again() -> Non
 
 
 @pytest.mark.parametrize("key", [None, UNCHANGED])
-def test_a_row_without_its_key_is_damage(key: Any) -> None:
-    with pytest.raises(DataDamaged, match=r"came without its key.*public\.t"):
-        events(Insert(1, (key, "a", None)))
+def test_a_table_whose_row_has_no_key_is_not_followed_any_more(key: Any) -> None:
+    over = list[int]()
+    found = events(Insert(1, ("1", "a", None)), Insert(1, (key, "a", None)), Insert(1, ("2", "a", None)), over=over)
+    assert [told(one)[1] for one in found] == [{"id": 1}]
+    assert over == [1, 1]
 
 
-@pytest.mark.parametrize(("keys", "said"), [(("id", "gone"), "without gone"), ((), "none")])
-def test_a_table_that_lost_its_key_is_named_once_a_change_of_it_comes(keys: tuple[str, ...], said: str) -> None:
-    """A partition is described too, and its changes come as its table's."""
-    envelopes = Envelopes(
-        Source("db", "slot"), Conversions(lambda oid: None), keys=lambda _: keys, reread=lambda *_: None, now_ms=lambda: 1
-    )
-    envelopes.relation(Relation(1, "public", "t", "d", COLUMNS))
-    with pytest.raises(InvalidArgument, match=r"lost its key.*public\.t") as raised:
-        envelopes.events(Insert(1, ("1", "a", None)), 700, Positions())
-    assert raised.value.observed == said
+def test_a_table_that_is_not_taken_has_its_positions() -> None:
+    """What was not sent yet of a transaction that the next capture is told again is to have the same ones."""
+    changes = [
+        Insert(1, ("1", "a", None)),
+        Update(1, ("1", None, None), None, ("2", UNCHANGED, None)),
+        Update(1, ("1", None, None), None, (UNCHANGED, "b", None)),
+        Update(1, None, ("1", "a", None), ("1", "b", None)),
+        Truncate((1, 2)),
+        Delete(1, ("2", None, None), None),
+    ]
+    changes.append(Insert(2, ("1", "a", None)))
+    for identity in ("d", "f"):
+        both, one = (events(*changes, identity=identity, taken=taken)[-1] for taken in ({1, 2}, {2}))
+        assert both.position == one.position
+
+
+def test_what_a_partition_s_old_row_lacks_is_not_null() -> None:
+    """The table has REPLICA IDENTITY FULL, and the partition that has the row has not."""
+    moved = Update(1, None, ("1", None, None), ("2", UNCHANGED, None))
+    assert [told(one) for one in events(moved, reread=("later",), identity="f")] == [
+        ("d", {"id": 1}, {"id": 1}, None),
+        ("c", {"id": 2}, None, row(2, "later")),
+    ]
+    [same] = events(Update(1, None, ("1", None, None), ("1", UNCHANGED, None)), identity="f")
+    assert told(same) == ("u", {"id": 1}, None, row(1, UNAVAILABLE))
 
 
 @pytest.mark.parametrize(("table", "tag"), [("t", "t"), ("a b", "a b"), ("a|b", None), ("a\nb", None)])

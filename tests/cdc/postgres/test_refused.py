@@ -21,6 +21,7 @@ from penstock.cdc.postgres.stream import open_stream
 from penstock.infra.cli import main
 from penstock.log import InvalidArgument
 from tests.cdc.postgres.conftest import Capturing, Database
+from tests.cdc.postgres.judge import folded
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.waiting import wait_until
 
@@ -114,6 +115,41 @@ def test_a_slot_that_is_older_than_the_publication(database: Database, capture: 
     said = capture.error()
     assert "older than the publication" in said["message"]
     assert f"pg_drop_replication_slot('{database.slot}')" in said["hint"]
+
+
+@pytest.mark.parametrize("made_again", [True, False])
+def test_changes_of_a_time_without_the_publication(database: Database, capture: Capturing, made_again: bool) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (0)")
+    capture()
+    database.run("DROP PUBLICATION penstock; INSERT INTO a VALUES (1)")
+    if made_again:
+        database.run("CREATE PUBLICATION penstock FOR TABLE a")
+    said = capture.error()
+    if made_again:
+        assert (said["error"], said["observed"]) == ("slot_lost", 'publication "penstock" does not exist')
+    assert "--snapshot again" in said["hint"]
+    database.run("DELETE FROM a WHERE id = 0")
+    capture("--snapshot", "again")
+    assert folded(capture.events(), batches=1)["public.a"].keys() == {(1,)}
+
+
+def test_a_value_that_is_no_text(database: Database, capture: Capturing) -> None:
+    database.run("CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0")
+    dsn = database.dsn.rpartition("/")[0] + "/ascii"
+    try:
+        with psycopg.connect(dsn, autocommit=True, client_encoding="SQL_ASCII") as connection:
+            connection.execute("CREATE TABLE a (id int PRIMARY KEY, v text)")
+            capture(dsn=dsn)
+            connection.execute(b"INSERT INTO a VALUES (1, E'na\\xefve')")
+            said = capture.error(dsn=dsn)
+            assert "invalid byte sequence" in said["observed"]
+            assert "--snapshot again" in said["hint"]
+            connection.execute("UPDATE a SET v = 'naive'")
+            capture("--snapshot", "again", dsn=dsn)
+        assert folded(capture.events(), batches=1)["public.a"] == {(1,): {"id": 1, "v": "naive"}}
+        database.drop_slot()
+    finally:
+        database.run("DROP DATABASE ascii WITH (FORCE)")
 
 
 def test_a_publication_that_leaves_changes_out(database: Database, capture: Capturing) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,19 +12,23 @@ from typing import Any, Self
 import pytest
 
 from penstock.cdc.postgres import snapshot
+from penstock.cdc.postgres.captured import CapturedTables
 from penstock.cdc.postgres.catalog import check_history
 from penstock.cdc.postgres.envelopes import Envelopes, Source
 from penstock.cdc.postgres.errors import SlotLost
+from penstock.cdc.postgres.lives import Life
 from penstock.cdc.postgres.outbox import Outbox
 from penstock.cdc.postgres.pgoutput import Column
 from penstock.cdc.postgres.positions import base_of
 from penstock.cdc.postgres.snapshot import Snapshot
-from penstock.cdc.postgres.state import CaptureState, Chunk
+from penstock.cdc.postgres.state import Captured, CaptureState, Chunk
 from penstock.cdc.postgres.tables import SourceTable
 from penstock.cdc.postgres.values import Conversions
 from penstock.log.errors import LimitExceeded
 
-STATE = CaptureState("life", "system", "db", "publication")
+ENTRY = Captured("public", "t", 7, 8)
+STATE = CaptureState("life", "system", "db", "publication", (ENTRY,))
+READ = replace(ENTRY, is_read=True)
 TABLE = SourceTable("public", "t", "d", True, ("id",))
 LSN = 8_000
 
@@ -35,7 +39,11 @@ class Catalog:
     def __init__(self, rows: int, lsn: int = 0) -> None:
         self._rows = rows
         self._lsn = lsn
+        self.oid = 7
         self.queries: list[str] = []
+
+    def lives(self, publication: str, oids: Sequence[int]) -> list[Life]:
+        return [Life("public", "t", self.oid, 8, (), "d", ("id",), 9)]
 
     def columns(self, *_: object) -> tuple[list[Column], None]:
         return [Column("id", 20, True), Column("name", 25, False)], None
@@ -59,7 +67,7 @@ class Catalog:
         return self
 
     def fetchone(self) -> tuple[int, str]:
-        return 7, "10:10:"
+        return self.oid, "10:10:"
 
     @contextmanager
     def copy(self, query: Any) -> Iterator[Self]:
@@ -91,8 +99,13 @@ class Saved:
         return sent
 
 
-def read(saved: Saved, state: CaptureState, rows: int, *, lsn: int = LSN, stop_after: int = 1_000) -> tuple[CaptureState, Catalog]:
+def read(
+    saved: Saved, state: CaptureState, rows: int, *, lsn: int = LSN, stop_after: int = 1_000, oid: int = 7
+) -> tuple[CaptureState, Catalog]:
     catalog = Catalog(rows)
+    catalog.oid = oid
+    tables = CapturedTables(catalog, saved, "p")  # type: ignore[arg-type]
+    tables.state = state
     envelopes = Envelopes(
         Source("db", "slot"), Conversions(lambda oid: None), keys=lambda _: ("id",), reread=lambda *_: None, now_ms=lambda: 1
     )
@@ -100,13 +113,14 @@ def read(saved: Saved, state: CaptureState, rows: int, *, lsn: int = LSN, stop_a
         catalog,  # type: ignore[arg-type]
         envelopes,
         saved,  # type: ignore[arg-type]
-        saved,  # type: ignore[arg-type]
+        tables,
         publication="p",
         reached=lambda point: None,
         stopped=lambda: len(saved.batches) >= stop_after,
         outbox=Outbox(saved),  # type: ignore[arg-type]
     )
-    return reading.read(state, [TABLE], lsn), catalog
+    reading.read([TABLE], lsn)
+    return tables.known, catalog
 
 
 @pytest.fixture(autouse=True)
@@ -120,12 +134,12 @@ def test_a_table_is_sent_in_chunks_that_are_written_down_before_they_are_sent() 
     assert saved.batches == [[("r", 1), ("r", 2)], [("r", 3), ("r", 4)], [("r", 5)]]
     chunks = [one.chunk for one in saved.states]
     assert chunks == [
-        Chunk("public.t", None, ("2",), 1, 2),
-        Chunk("public.t", ("2",), ("4",), 3, 4),
-        Chunk("public.t", ("4",), ("5",), 5, 5),
+        Chunk("public.t", None, ("2",), 1, 2, 7),
+        Chunk("public.t", ("2",), ("4",), 3, 4, 7),
+        Chunk("public.t", ("4",), ("5",), 5, 5, 7),
         None,
     ]
-    assert state == replace(STATE, done=("public.t",))
+    assert state == replace(STATE, tables=(READ,))
 
 
 def test_a_chunk_has_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,13 +162,13 @@ def test_a_chunk_has_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("last", "batches"), [(2, [[("r", 3)]]), (0, [[("r", 1), ("r", 2)], [("r", 3)]])])
 def test_it_goes_on_behind_a_chunk_that_is_there_and_with_one_that_is_not(last: int, batches: list[Any]) -> None:
     saved = Saved(last)
-    read(saved, replace(STATE, chunk=Chunk("public.t", None, ("2",), 1, 2)), 3)
+    read(saved, replace(STATE, chunk=Chunk("public.t", None, ("2",), 1, 2, 7)), 3)
     assert saved.batches == batches
 
 
 def test_a_chunk_of_another_table_says_nothing_of_this_one() -> None:
     saved = Saved(2)
-    read(saved, replace(STATE, chunk=Chunk("public.other", None, ("2",), 1, 2)), 2)
+    read(saved, replace(STATE, chunk=Chunk("public.other", None, ("2",), 1, 2, 6)), 2)
     assert saved.batches == [[("r", 1), ("r", 2)]]
 
 
@@ -164,7 +178,7 @@ def test_a_snapshot_again_empties_each_table_once(rows: int) -> None:
     state, _ = read(saved, replace(STATE, renewing=True), rows)
     assert saved.batches == [[("t", None), *[("r", 1)] * rows]]
     chunk = saved.states[0]
-    assert chunk.chunk == Chunk("public.t", None, ("1",) if rows else None, 8, 8 + rows)
+    assert chunk.chunk == Chunk("public.t", None, ("1",) if rows else None, 8, 8 + rows, 7)
     assert state.done == ("public.t",)
     # It ended once the chunk was sent: what is there is not sent again.
     again = Saved(8 + rows)
@@ -178,11 +192,23 @@ def test_a_table_without_rows_has_no_chunk() -> None:
     assert (saved.batches, state.done) == ([], ("public.t",))
 
 
+def test_nothing_is_read_of_a_table_that_was_made_again() -> None:
+    saved = Saved()
+    state, _ = read(saved, STATE, 5, oid=8)
+    assert (saved.batches, state) == ([], STATE)
+
+
+def test_rows_that_the_topic_may_have_go_first() -> None:
+    saved = Saved()
+    read(saved, replace(STATE, tables=(replace(ENTRY, is_told=True),)), 1)
+    assert saved.batches == [[("t", None), ("r", 1)]]
+
+
 def test_it_ends_early_when_it_is_told_to() -> None:
     saved = Saved()
     state, _ = read(saved, STATE, 5, stop_after=1)
     assert len(saved.batches) == 1
-    assert (state.done, state.chunk) == ((), Chunk("public.t", None, ("2",), 1, 2))
+    assert (state.done, state.chunk) == ((), Chunk("public.t", None, ("2",), 1, 2, 7))
 
 
 def test_positions_end_before_the_slot_s_place() -> None:

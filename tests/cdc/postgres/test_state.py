@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
-from penstock.cdc.postgres.state import CaptureState, Chunk, StateStore
+from penstock.cdc.postgres.state import Captured, CaptureState, Chunk, StateStore, parse_state
 from penstock.log.errors import DataDamaged, FencedError, StoreUnavailable
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Conflict, IfMatch, Put, PutMode, StoredObject, Version
 
-STATE = CaptureState("life", "system", "db", "publication", ("public.a",), True, Chunk("public.b", None, ("1", "2"), 5, 9))
+A = Captured("public", "a", 7, 8, ((9, 10, 3), (11, 12, 4)), 13, is_read=True)
+B = Captured("public", "b", 14, 15, is_told=True)
+GONE = Captured("public", "gone", 16, held="the table was dropped")
+STATE = CaptureState("life", "system", "db", "publication", (A, B, GONE), True, Chunk("public.b", None, ("1", "2"), 5, 9, 14))
 
 
 def run(work: Callable[[], Awaitable[Any]]) -> Any:
@@ -188,3 +191,38 @@ def test_what_is_no_state_is_damage() -> None:
     run(lambda: store.put(one.key, b'{"format": 1}', mode=Put.CREATE))
     with pytest.raises(DataDamaged, match="the state of a capture"):
         one.load()
+
+
+def test_what_an_earlier_release_kept_has_names_only() -> None:
+    old = (
+        b'{"format":1,"life":"life","system":"system","database":"db","publication":"publication","done":["public.a","a.b.c"],"renewing":false,'
+        b'"chunk":{"table":"public.b","after":null,"last":["1"],"start":1,"end":2}}'
+    )
+    state = parse_state(old, "key")
+    assert state.tables == tuple(Captured("", name, is_read=True, is_told=True) for name in ("public.a", "a.b.c"))
+    assert state.done == ("public.a", "a.b.c")
+    assert state.chunk == Chunk("public.b", None, ("1",), 1, 2)
+    planned = state.planned([Captured("public", "b", 14, 15), A], stopping=())
+    assert planned.chunk == Chunk("public.b", None, ("1",), 1, 2, 14)
+    assert state.planned([A], stopping=()).chunk is None
+
+
+@pytest.mark.parametrize(
+    ("now", "kept"),
+    [
+        (B, True),
+        (replace(B, is_read=True), False),
+        (replace(B, oid=20), False),
+        (replace(B, leaves=((1, 2, 3),)), False),
+        (replace(B, held="it has no key"), False),
+    ],
+)
+def test_a_chunk_is_of_the_table_that_it_was_read_from(now: Captured, kept: bool) -> None:
+    planned = STATE.planned([A, now], stopping=())
+    assert (planned.chunk == STATE.chunk) is kept
+    assert planned.tables == (A, now)
+
+
+def test_a_table_that_stops_is_as_it_was_until_that_is_told() -> None:
+    stopping = replace(A, is_read=False, held="it was dropped")
+    assert STATE.planned([stopping, B], stopping={("public", "a")}).tables == (A, B)

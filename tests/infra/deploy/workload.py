@@ -15,7 +15,7 @@ import pytest
 from penstock.aio import Lake
 from penstock.cdc.debezium.state import EngineState, EngineStates
 from penstock.cdc.events.table_types import TableTypes
-from penstock.cdc.postgres.state import CaptureState, StateStore, TypesStore
+from penstock.cdc.postgres.state import Captured, CaptureState, StateStore, TypesStore
 from penstock.cdc.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
 from penstock.cdc.sync.lease import read_record as read_record_of_sync
 from penstock.cdc.sync.source_types import read_types
@@ -158,7 +158,7 @@ class World:
     def capture(self) -> None:
         """What a capture keeps is written by threads of its own, without the loop: on the bucket itself, where nothing waits."""
         store = GuardedStore(self.memory, self.policies[Role.CAPTURE], BUCKET)
-        for state in (CaptureState("1", "s", "d", "p"), CaptureState("1", "s", "d", "p", done=("public.orders",))):
+        for state in (CaptureState("1", "s", "d", "p"), CaptureState("1", "s", "d", "p", (Captured("public", "orders"),))):
             states = StateStore(store, _at_once, topic="shop", slot="penstock")
             states.load()
             states.save(state)

@@ -1,0 +1,207 @@
+"""The lives of a PostgreSQL's tables: a table is its OID, however it is named, and only while the publication has it. Pure but for the query.
+
+What the catalogue has now says nothing of the time between two looks, unless it names something that never comes again: OIDs of tables, of
+their places in the publication and of indexes, and the files of partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from .state import Captured
+from .tables import IS_TABLE, identity_of, key_of, quoted
+
+Name = tuple[str, str]
+"""Schema and table."""
+
+_BY_SCHEMA = "(SELECT s.oid FROM pg_publication_namespace s, publication p WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace),"
+
+
+def lives_query(version: int) -> str:
+    """The query for the lives of tables: ``publication`` names it, ``oids`` the tables, NULL for all. What `life_of` takes."""
+    return f"""
+WITH RECURSIVE publication AS (SELECT oid, puballtables FROM pg_publication WHERE pubname = %(publication)s),
+    tree(root, oid, attached) AS (
+        SELECT i.inhparent, i.inhrelid, i.xmin FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
+        WHERE p.relkind = 'p' AND NOT p.relispartition
+        UNION ALL SELECT t.root, i.inhrelid, i.xmin FROM tree t JOIN pg_inherits i ON i.inhparent = t.oid),
+    leaves AS (
+        SELECT t.root, array_agg(ARRAY[l.oid::int8, l.relfilenode::int8, t.attached::text::int8] ORDER BY l.oid) leaves
+        FROM tree t JOIN pg_class l ON l.oid = t.oid GROUP BY t.root)
+SELECT n.nspname::text, c.relname::text, c.oid::int8,
+    coalesce((SELECT r.oid FROM pg_publication_rel r, publication p WHERE r.prpubid = p.oid AND r.prrelid = c.oid),
+        {_BY_SCHEMA if version >= 150000 else ""}
+        (SELECT p.oid FROM publication p WHERE p.puballtables), 0)::int8,
+    l.leaves, c.relreplident::text, {key_of("c", identity_of("c"))},
+    coalesce((SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = c.oid AND {identity_of("c")}), 0)::int8
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN leaves l ON l.root = c.oid
+WHERE {IS_TABLE.replace("%", "%%")} AND NOT c.relispartition AND (%(oids)s::int8[] IS NULL OR c.oid = ANY(%(oids)s::int8[]))
+"""  # noqa: S608 - of constants
+
+
+LOCKED = """
+SELECT 1 FROM pg_locks l WHERE l.locktype = 'relation' AND l.granted AND l.relation = ANY(%(oids)s::int8[])
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND l.mode IN ('AccessExclusiveLock', 'ShareUpdateExclusiveLock')
+    AND EXISTS (SELECT FROM pg_locks x WHERE x.pid = l.pid AND x.virtualtransaction = l.virtualtransaction AND x.locktype = 'transactionid'
+                AND x.mode = 'ExclusiveLock')
+LIMIT 1
+"""
+"""Whether anybody who has begun to write has a lock on one of the tables with which a table is renamed, dropped, emptied, or published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A table as the catalogue has it at one time."""
+
+    schema: str
+    name: str
+    oid: int
+    published: int
+    """The OID of its place in the publication; 0: it has none."""
+    leaves: tuple[tuple[int, int, int], ...]
+    """Its partitions, each with the number of its file, which changes when it is emptied, and the transaction that attached it. A partition that
+    is partitioned itself has no file.
+    """
+    identity: str
+    key: tuple[str, ...]
+    index: int
+    """The OID of the key's index; 0: there is no key."""
+
+    @property
+    def named(self) -> Name:
+        """The name with its schema."""
+        return self.schema, self.name
+
+
+def life_of(row: Sequence[Any]) -> Life:
+    """A table from a row of `lives_query`."""
+    schema, name, oid, published, leaves, identity, key, index = row
+    return Life(
+        schema,
+        name,
+        oid,
+        published,
+        tuple((leaf, file, attached) for leaf, file, attached in leaves or ()),
+        identity,
+        tuple(key or ()) if identity != "n" else (),
+        index,
+    )
+
+
+class Since(Enum):
+    """The fate of a table since it was looked at."""
+
+    SAME = "same"
+    GROWN = "grown"
+    """It has new partitions, which may have come with rows."""
+    OTHER = "other"
+    """Rows may have come or gone without a word in the stream."""
+
+
+def since(known: Captured, now: Life) -> Since:
+    """Compare a table with its life when it was looked at last."""
+    if (known.oid, known.published, known.named) != (now.oid, now.published, now.named):
+        return Since.OTHER
+    if now.identity == "f" and known.index != now.index:  # while there was no key, rows may have been double
+        return Since.OTHER
+    if known.leaves == now.leaves:
+        return Since.SAME
+    return Since.GROWN if {*known.leaves} <= {*now.leaves} else Since.OTHER
+
+
+def comes(held: Captured | None, now: Life) -> bool:
+    """Whether a table is to be captured that is not followed: a new one, or one that stopped, and has since got what it lacked."""
+    if not now.published:
+        return False
+    return held is None or (
+        bool(now.key) and held.named == now.named and (held.published, held.index) != (now.published, now.index)
+    )
+
+
+def lived(known: Captured, now: Life) -> Captured:
+    """The table with the life that it has now."""
+    return replace(
+        known, schema=now.schema, name=now.name, oid=now.oid, published=now.published, leaves=now.leaves, index=now.index
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The tables of a capture, and what is to be done for them."""
+
+    tables: tuple[Captured, ...]
+    """Those that are to be read are not `Captured.is_read`."""
+    stopped: Mapping[Name, str]
+    """Those that stop now, with the reasons: nobody was told yet."""
+    grown: Mapping[Name, tuple[int, ...]]
+    """The new partitions of tables that are read."""
+    lives: Collection[Life]
+    """The tables of the catalogue."""
+
+    def unread(self) -> Plan:
+        """The same where no rows are wanted but those of changes."""
+        lives = {life.named: life for life in self.lives}
+        tables = [
+            replace(lived(one, lives[one.named]), is_read=True) if one.held is None and one.oid else one for one in self.tables
+        ]
+        return replace(self, tables=tuple(tables), grown={})
+
+
+def planned(known: Iterable[Captured], now: Iterable[Life], wanted: Mapping[Name, str | None], publication: str) -> Plan:
+    """Compare the tables of a capture with the catalogue. ``wanted``: those to be captured, and why one cannot be read now."""
+    lives = {life.named: life for life in now}
+    by_oid = {life.oid: life for life in lives.values()}
+    tables, stopped, grown = dict[Name, Captured](), dict[Name, str](), dict[Name, tuple[int, ...]]()
+    for entry in _adopted(known, lives):
+        name, life = entry.named, lives.get(entry.named)
+        reason = None
+        if life is None or name not in wanted or not life.published:
+            reason = _why_gone(entry, life, by_oid, publication)
+        elif entry.held is None and (fate := since(entry, life)) is not Since.OTHER and entry.is_read:
+            grown |= {name: _new_leaves(entry, life)} if fate is Since.GROWN else {}
+        elif (reason := wanted[name]) is None and (entry.held is not None or since(entry, life) is not Since.SAME):
+            entry = replace(lived(entry, life), is_read=False, is_told=True, held=None)
+        if reason is not None and entry.held is None:
+            stopped[name] = reason
+        tables[name] = entry if reason is None else replace(entry, is_read=False, is_told=True, held=reason)
+    for name, problem in wanted.items():
+        if name not in tables and (life := lives.get(name)) is not None and life.published:
+            tables[name] = replace(lived(Captured(*name), life), held=problem)
+            stopped |= {} if problem is None else {name: problem}
+    return Plan(tuple(tables.values()), stopped, grown, lives.values())
+
+
+def _new_leaves(entry: Captured, now: Life) -> tuple[int, ...]:
+    return tuple(oid for oid, file, _ in {*now.leaves} - {*entry.leaves} if file)
+
+
+def _adopted(known: Iterable[Captured], lives: Mapping[Name, Life]) -> Iterable[Captured]:
+    """The tables with OIDs; an earlier release kept names only, joined. Where two tables have such a name, both are read again."""
+    for entry in known:
+        if entry.oid:
+            yield entry
+            continue
+        found = [life for life in lives.values() if ".".join(life.named) == entry.qualified]
+        for life in found:
+            yield replace(lived(entry, life), is_read=entry.is_read and len(found) == 1, is_told=True)
+        if not found:
+            yield entry
+
+
+def _why_gone(entry: Captured, life: Life | None, by_oid: Mapping[int, Life], publication: str) -> str:
+    """Why a table is not captured any more."""
+    add = f"ALTER PUBLICATION {quoted(publication)} ADD TABLE {quoted(entry.schema)}.{quoted(entry.name)}"
+    again = f"{add}, or name it with --table, and it is read again"
+    there = by_oid.get(entry.oid)
+    if there is not None and there.named != entry.named:
+        reason = f"the table was renamed to {'.'.join(there.named)}"
+        return f"{reason}; another one has its name, and is not captured: {again}" if life is not None else reason
+    if life is None:
+        return "the table was dropped, or is a part of another one now"
+    if life.oid != entry.oid:
+        return f"the table was dropped; another one has its name, and is not captured: {again}"
+    return f"the publication {publication} does not have the table any more: {again}"
