@@ -60,13 +60,6 @@ def test_a_table_without_a_key(database: Database, capture: Capturing, identity:
     capture("--table", "a")
 
 
-def test_a_key_that_goes_on_the_way(database: Database, capture: Capturing) -> None:
-    database.run("CREATE TABLE a (id int PRIMARY KEY)")
-    capture()
-    database.run("INSERT INTO a VALUES (1); ALTER TABLE a DROP CONSTRAINT a_pkey; INSERT INTO a VALUES (2)")
-    assert "key" in capture.error()["message"]
-
-
 @pytest.fixture
 def ann(database: Database) -> Iterator[str]:
     """The DSN of somebody who may do little."""

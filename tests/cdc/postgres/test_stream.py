@@ -40,6 +40,9 @@ class Connection:
     def flush(self) -> None:
         pass
 
+    def get_result(self) -> None:
+        """What ended it; the server may have gone without a word."""
+
 
 def stream(*given: tuple[int, bytes]) -> tuple[Stream, Connection]:
     connection: Any = Connection(*given)
