@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...log.errors import DataDamaged
 from ..events.stopped import STOPPED
 from ..events.table_types import TableTypes
 from .pgoutput import UNCHANGED, Begin, Column, Delete, Insert, Relation, Row, Text, Truncate, Unchanged, Update
@@ -25,8 +24,8 @@ _KEY_CHARS_MAX = 1024
 _encode = msgspec.json.Encoder().encode
 
 
-class KeyMissing(DataDamaged):
-    """A row does not say its key."""
+class KeyMissing(ValueError):
+    """A row does not say its key: internal to what makes events of changes."""
 
 
 class Event(NamedTuple):
@@ -93,7 +92,7 @@ class Table:
         for place in self.key:
             value = row[place]
             if value is None or isinstance(value, Unchanged):
-                raise KeyMissing("a row came without its key", object=self.qualified, observed=self.columns[place])
+                raise KeyMissing(f"{self.qualified}: {self.columns[place]}")
             fields[self.columns[place]] = self.conversions[place].convert(value)
         return fields
 

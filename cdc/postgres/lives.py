@@ -134,9 +134,9 @@ class Plan:
     """The tables of a capture, and what is to be done for them."""
 
     tables: tuple[Captured, ...]
-    """Those that are to be read are not `Captured.is_read`."""
+    """What the state is to have; a table that is to be read is `Captured.is_missing`."""
     stopped: Mapping[Name, str]
-    """Those that stop now, with the reasons: nobody was told yet."""
+    """The tables that stop now, with the reasons: nobody was told yet."""
     grown: Mapping[Name, tuple[int, ...]]
     """The new partitions of tables that are read."""
     lives: Collection[Life]
