@@ -81,6 +81,14 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
             "tests/simulation/consuming/test_interleavings.py",
             "test_a_reset_waits_for_the_handler_that_still_runs",
         ),
+        "own-late": (
+            "tests/coordinator/test_ownership.py",
+            "test_a_write_in_doubt_that_arrives_as_the_queue_is_taken_again_costs_nobody_the_queue",
+        ),
+        "doubt-kept": (
+            "tests/coordinator/test_ownership.py",
+            "test_a_take_in_doubt_that_arrives_late_is_ours_though_the_queue_is_not_our_share_any_more",
+        ),
         "owner": ("tests/coordinator/test_keeper.py", "test_a_zombie_changes_nothing_and_hears_that_its_hold_is_over"),
         "solo": ("tests/simulation/consuming/test_interleavings.py", "test_a_new_session_waits_for_the_handlers_of_the_one_before"),
         "halving": (

@@ -22,6 +22,7 @@ from penstock.coordinator.queues import cell as cells
 from penstock.coordinator.queues import keeper
 from penstock.coordinator.queues.cell import DeadLetters, QueueCell
 from penstock.coordinator.queues.keeper import QueueKeeper
+from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.registry import groups
 from penstock.coordinator.workers.session import Member, Session
 from penstock.coordinator.workers.watch import Watch
@@ -98,6 +99,13 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         patch=everywhere(keeper.take, patches.giving_up_its_own),
         scenario="overtaken",
         seeds=(15, 23),
+    ),
+    "doubt-kept": Mutant(
+        guard="a take without an answer is looked for as long as it may arrive",
+        rule="C10",
+        patch=attribute(Ownership, "_settle_doubts", patches.looked_at_once),
+        scenario="overtaken",
+        seeds=(21,),
     ),
     "suspects": Mutant(
         guard="what was in flight in the dead is suspect",

@@ -16,11 +16,13 @@ from penstock.consumers.schedule.open_lanes import OpenLanes
 from penstock.consumers.schedule.push import PushSchedule
 from penstock.consumers.schedule.step import Step
 from penstock.coordinator.cells.cells import CellChanged, Cells, Stored
+from penstock.coordinator.groups.record import GroupRecord
 from penstock.coordinator.queues.cell import QueueCell, State, Tries
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.commands import caught_up
 from penstock.coordinator.queues.keeper import Holder, QueueKeeper
 from penstock.coordinator.queues.offsets import OffsetSet
+from penstock.coordinator.rebalance.ownership import Ownership
 from penstock.coordinator.workers.session import Member
 from penstock.coordinator.workers.watch import Watch
 from penstock.coordinator.workers.worker import Worker
@@ -61,6 +63,17 @@ async def giving_up_its_own(
             return None
         cell = standing
     return QueueKeeper(cells, holder, key, cell, stored)
+
+
+def looked_at_once(original: Any) -> Any:
+    async def settle_doubts(self: Ownership, record: GroupRecord) -> None:
+        """Forgets what a first look does not settle."""
+        before = dict(self._doubtful)
+        await original(self, record)
+        for queue in before.keys() & self._doubtful.keys():
+            del self._doubtful[queue]
+
+    return settle_doubts
 
 
 def not_checked(_: Any) -> Any:
