@@ -206,10 +206,10 @@ class BroadcastConsumer(Consumer):
             try:
                 rows = await feed.fetch(queue, start, rows_max=_FETCH_ROWS_MAX, bytes_max=_FETCH_BYTES_MAX)
             except OffsetOutOfRange:
-                readable = await feed.readable_from(queue, start)
+                kept = await feed.kept_from(queue, start)
                 gone = "%s: offsets %d to %d of %s queue %d are gone by retention"
-                log.error(gone, self._name, start, readable - 1, topic, queue)  # noqa: TRY400 - it says all
-                self._next[topic, queue] = readable
+                log.error(gone, self._name, start, kept - 1, topic, queue)  # noqa: TRY400 - it says all
+                self._next[topic, queue] = kept
                 continue
             except (RetryError, DataDamaged) as error:
                 log.warning("%s cannot read: %s", self._name, error)

@@ -8,11 +8,11 @@ state of its topic. Copies that may have been written under it before are looked
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,7 @@ from ...coordinator.queues.keeper import OwnershipLost
 from ...log import (
     CallError,
     ClosedError,
+    DataDamaged,
     ForkedError,
     Lake,
     MessageView,
@@ -35,9 +36,11 @@ from ...log import (
 )
 from ...log.limits import MIB, NAMED_ROW_MS, PRODUCER_NAME_BYTES_MAX
 from ...log.message.message import COPY_SCHEMA, from_ms
+from ...log.read.reader import not_seen
 from ...log.runtime.backoff import Backoff
 from ...log.schema.value_json import value_json
 
+Place = TypeVar("Place")
 _ROW_BYTES = 1024
 """The size that a typed row is taken for, where batches are cut."""
 ATTEMPTS_MAX = 5
@@ -219,7 +222,7 @@ class CopyWriter:
         old = [copy for copy in copies if copy.message.store_timestamp < forgotten_until]
         if not old:
             return copies
-        found = {self._mark_in(stands) async for stands in self.standing(_not_before(old), forgotten_until)}
+        found = await self.standing({self._mark_of(copy) for copy in old}, self._mark_in, (_not_before(old), forgotten_until))
         return [copy for copy in copies if self._mark_of(copy) not in found]
 
     async def _check_not_taken(self, copies: Sequence[Copy], last: int) -> None:
@@ -231,13 +234,10 @@ class CopyWriter:
             self._mark_of(copy): copy.sequence for copy in copies if copy.sequence <= last and copy.sequence not in self._wrote
         }
         # A topic's store times may lag by more than messages differ, so copies that are not found are looked for in the whole topic.
-        for start in (_not_before(copies), "earliest"):
-            if believed:
-                async for stands in self.standing(start):
-                    believed.pop(self._mark_in(stands), None)
-        if not believed:
+        found = await self.standing(believed.keys(), self._mark_in, (_not_before(copies), "latest"), ("earliest", "latest"))
+        missing = frozenset(sequence for mark, sequence in believed.items() if mark not in found)
+        if not missing:
             return
-        missing = frozenset(believed.values())
         error = SequencesTaken(
             "under sequences that were given to these messages others stand, or none",
             operation="write copies",
@@ -250,18 +250,37 @@ class CopyWriter:
         error.written = frozenset(copy.sequence for copy in copies if copy.sequence <= last) - missing
         raise error
 
-    async def standing(self, start: Position = "earliest", end: Position = "latest") -> AsyncIterator[tuple[str, dict[str, str]]]:
-        """Message id and properties of every message that stands under the name."""
-        reader = await self._lake.reader(self._topic)
-        columns = ["message_id", "producer", "properties"]
-        # A row that cannot be read any more is lost and is written again, so damage does not stop the search.
-        async for batch in reader.read(start=start, end=end, columns=columns, damaged="skip"):
-            mine = batch.filter(pc.equal(batch["producer"], self._name))
-            for message_id, pairs in zip(mine["message_id"].to_pylist(), mine["properties"].to_pylist(), strict=True):
-                yield message_id, dict(pairs or ())
+    async def standing(
+        self,
+        wanted: Collection[Place],
+        place: Callable[[str, dict[str, str]], Place],
+        *spans: tuple[Position, Position],
+    ) -> set[Place]:
+        """Those of ``wanted`` that stand under the name, looked for in one span after another until all are found.
 
-    def _mark_in(self, stands: tuple[str, dict[str, str]]) -> tuple[str, str]:
-        return stands[0], stands[1].get(self._mark, "")
+        ``place`` makes one of a message's id and properties. Raises `DataDamaged` when some are not found, and rows among which they may be
+        cannot be read now.
+        """
+        left, found = {*wanted}, set[Place]()
+        columns = ["message_id", "producer", "properties"]
+        unseen: DataDamaged | None = None
+        for start, end in spans:
+            if not left:
+                break
+            reader = await self._lake.reader(self._topic)
+            async for batch in reader.read(start=start, end=end, columns=columns, damaged="skip"):
+                mine = batch.filter(pc.equal(batch["producer"], self._name))
+                for message_id, pairs in zip(mine["message_id"].to_pylist(), mine["properties"].to_pylist(), strict=True):
+                    found.add(place(message_id, dict(pairs or ())))
+            found &= {*wanted}
+            left -= found
+            unseen = not_seen(await self._lake.topic(self._topic), reader.left_out)
+        if left and unseen is not None:
+            raise unseen
+        return found
+
+    def _mark_in(self, message_id: str, properties: dict[str, str]) -> tuple[str, str]:
+        return message_id, properties.get(self._mark, "")
 
     def _mark_of(self, copy: Copy) -> tuple[str, str]:
         return copy.message.message_id, copy.properties[self._mark]

@@ -29,6 +29,7 @@ REDRIVE_OFFSET = "REDRIVE_OFFSET"
 """The property that marks a message as sent back: the offset of its dead letter."""
 _CHUNK_LETTERS = 1000
 NO_ORIGIN = "it does not say where it comes from"
+UNREADABLE = "it could not be read when the redrive began"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ async def redrive(
 
     Each is sent with its message id, message group, tag, keys, body, birth time and the properties it had, and is routed anew. It goes to
     every group that reads the topic. Each goes back once: a repeated redrive, also after a crash or with another choice, sends only letters
-    that no other has sent. ``where`` chooses by the dead letter. Letters that it leaves out may go back later. So may letters whose topic
-    is gone, or takes another message type now.
+    that no other has sent. ``where`` chooses by the dead letter. Letters that it leaves out may go back later. So may letters that cannot
+    be read now, and those whose topic is gone, or takes another message type or schema now.
 
     With ``dry_run`` nothing is sent or written: the report says what would have been sent, if nobody else redrives meanwhile.
 
@@ -111,6 +112,8 @@ class _Redrive:
         self._chosen: list[MessageView] = []
         self._refused: Counter[str] = Counter()
         self._topics: Counter[str] = Counter()
+        self._kept: dict[tuple[int, int], str] = {}
+        """The (offset, sequence) of letters that were given a sequence and cannot be written now, each with the reason."""
         self._earliest = self._sent = self._skipped = self._duplicates = 0
         self._last: int | None = None
 
@@ -123,16 +126,19 @@ class _Redrive:
         """Finish first the letters that another redrive has begun."""
         await self._redriven.read()
         self._earliest, _ = (await self._reader.offsets())[QUEUE]
-        if not self._dry_run:
+        if self._dry_run:
+            await self._ready({})
+        else:
             await self._send_assigned({})
 
     async def take(self, letter: MessageView, *, chosen: bool) -> None:
         self._last = letter.offset
-        if letter.offset in self._redriven.cell.settled:
+        reason = next((reason for (offset, _), reason in self._kept.items() if offset == letter.offset), None)
+        if reason is None and letter.offset in self._redriven.cell.settled:
             self._duplicates += 1
-        elif not chosen:
+        elif reason is None and not chosen:
             self._skipped += 1
-        elif (reason := await self._refusal(letter)) is not None:
+        elif reason is not None or (reason := await self._refusal(letter)) is not None:
             self._refused[reason] += 1
             self._skipped += 1
         else:
@@ -166,19 +172,20 @@ class _Redrive:
     async def _send_assigned(self, known: Mapping[int, MessageView]) -> None:
         """Write all letters that were given a sequence and are not known to be durable, whichever redrive gave it. ``known`` are letters by
         offset.
+
+        Those that cannot be read or are refused now keep their sequences in the cell. A later redrive compares them with what is there.
         """
-        assigned = self._redriven.cell.dead_letters.sequences()
-        if not assigned:
+        ready, gone = await self._ready(known)
+        if not ready:
+            if gone:
+                await self._redriven.bury(gone)
             return
-        letters = {**known, **await self._read([offset for offset, _ in assigned if offset not in known])}
         by_topic: defaultdict[str, list[Copy]] = defaultdict(list)
-        for offset, sequence in assigned:
-            letter = letters.get(offset)  # None: retention has removed it, or it cannot be read any more
-            if letter is not None and await self._refusal(letter) is None:
-                properties = {**original_properties(letter.properties), REDRIVE_OFFSET: str(offset)}
-                topic = letter.properties[ORIGIN_TOPIC]
-                by_topic[topic].append(Copy(sequence, (await self._way(topic)).stored(letter), properties))
-        last, there = assigned[-1][1], set[int]()
+        for (offset, sequence), letter in ready.items():
+            properties = {**original_properties(letter.properties), REDRIVE_OFFSET: str(offset)}
+            topic = letter.properties[ORIGIN_TOPIC]
+            by_topic[topic].append(Copy(sequence, (await self._way(topic)).stored(letter), properties))
+        (*_, (_, last)), there = ready, set[int]()
         behind: SequencesTaken | None = None
         for topic, copies in by_topic.items():
             try:
@@ -192,12 +199,28 @@ class _Redrive:
                 await self._redriven.read()
                 self._check_not_behind(topic, reached)
         if behind is None:
-            await self._redriven.bury(last)
+            await self._redriven.bury(ready.keys() | gone)
             return
-        log.warning("what was sent back of %s is numbered anew: %s", self._letters, behind)
+        if not ready.keys() & {*self._redriven.cell.dead_letters.kept}:  # else what was passed over once goes behind what was not
+            log.warning("what was sent back of %s is numbered anew: %s", self._letters, behind)
         behind.written = frozenset(there)
-        await self._redriven.renumber(behind, assigned)
+        await self._redriven.renumber(behind, ready.keys())
         await self._send_assigned(known)
+
+    async def _ready(self, known: Mapping[int, MessageView]) -> tuple[dict[tuple[int, int], MessageView], set[tuple[int, int]]]:
+        """The letters that have a sequence and can be written now, by offset and sequence, and those that retention has taken."""
+        assigned = [pair for pair in self._redriven.cell.dead_letters.sequences() if pair not in self._kept]
+        gone = {pair for pair in assigned if pair[0] < self._earliest}
+        letters = {**known, **await self._read([offset for offset, _ in assigned if offset not in known])}
+        ready: dict[tuple[int, int], MessageView] = {}
+        for pair in assigned:
+            letter = letters.get(pair[0])
+            reason = UNREADABLE if letter is None else await self._refusal(letter)
+            if letter is not None and reason is None:
+                ready[pair] = letter
+            elif reason is not None and pair not in gone:
+                self._kept[pair] = reason
+        return ready, gone
 
     def _check_not_behind(self, topic: str, last_sequence: int) -> None:
         if last_sequence >= self._redriven.cell.dead_letters.next_sequence:

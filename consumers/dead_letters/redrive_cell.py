@@ -1,12 +1,13 @@
 """The record of which letters of a dead-letter queue have gone back: a cell in the lake itself, of the form of a queue's cell.
 
 *Settled* dead letters were given a sequence to go back with. *Assigned* ones are not known to be there yet. So letters may be chosen in any
-order, and a later redrive finishes what another began.
+order, and a later redrive finishes what another began. *Kept* ones were passed over, as they could not be read or were refused: they have
+their sequences until they are compared with what is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ...coordinator.cells.cells import Cells
@@ -17,7 +18,6 @@ from ...coordinator.queues.keeper import ROOM_BYTES
 from ...coordinator.tables.objectstore import ObjectStoreTable
 from ...log import DataDamaged, Lake, LimitExceeded
 from .copy_writer import SequencesTaken
-from .writer import renumbered
 
 REDRIVES = "redrives/"
 _WRITE_S = 60.0
@@ -60,13 +60,33 @@ class RedriveCell:
         await self._change(change)
         return given
 
-    async def bury(self, sequence: int) -> None:
-        """Note that all letters up to this sequence are known to be durable, or never will be."""
-        await self._change(lambda cell: cell.with_buried(sequence))
+    async def bury(self, done: Collection[tuple[int, int]]) -> None:
+        """Note that these (offset, sequence) are known to be durable, or that retention took the letters. All others stay as they are."""
 
-    async def renumber(self, taken: SequencesTaken, seen: Sequence[tuple[int, int]]) -> None:
-        """Put the assigned letters under other sequences, as something else stands under these (offset, sequence) pairs."""
-        await self._change(lambda cell: renumbered(cell, taken, seen))
+        def change(cell: QueueCell) -> QueueCell:
+            letters = cell.dead_letters
+            left = [pair for pair in letters.sequences() if pair not in done]
+            return replace(cell, dead_letters=letters.only(left, next_sequence=letters.next_sequence))
+
+        await self._change(change)
+
+    async def renumber(self, taken: SequencesTaken, compared: Collection[tuple[int, int]]) -> None:
+        """Put those of the ``compared`` letters that do not stand there under sequences behind all others.
+
+        Letters that were not compared keep their sequences: whether they stand there is not known.
+        """
+
+        def change(cell: QueueCell) -> QueueCell:
+            letters = cell.dead_letters
+            pairs = letters.sequences()
+            first = max(letters.next_sequence, taken.last_sequence + 1)
+            moved = [offset for offset, sequence in pairs if (offset, sequence) in compared and sequence not in taken.written]
+            left = [pair for pair in pairs if pair not in compared]
+            numbered = [(offset, first + place) for place, offset in enumerate(moved)]
+            following = first + len(moved) if moved else letters.next_sequence
+            return replace(cell, dead_letters=letters.only([*left, *numbered], next_sequence=following))
+
+        await self._change(change)
 
     async def close(self) -> None:
         """Release the table."""

@@ -140,11 +140,11 @@ class DeadLetterWriter:
         if not lost:
             return set()
         wanted = {(str(offset), str(sequence)): sequence for offset, sequence in lost}
-        return {
-            wanted[place]
-            async for _, properties in self._copies.standing()
-            if (place := (properties.get(ORIGIN_OFFSET, ""), properties.get(SEQUENCE, ""))) in wanted
-        }
+
+        def place(_: str, properties: dict[str, str]) -> tuple[str, str]:
+            return properties.get(ORIGIN_OFFSET, ""), properties.get(SEQUENCE, "")
+
+        return {wanted[one] for one in await self._copies.standing(wanted, place, ("earliest", "latest"))}
 
     async def close(self) -> None:
         """Release the name."""

@@ -171,19 +171,14 @@ class Feed:
             raise out_of_range(self._topic.paths.topic, queue, missing, there_is)
         return rows
 
-    async def readable_from(self, queue: int, start: int) -> int:
-        """The first offset from ``start`` on whose row can be read, for callers that decide to go on behind damage or expired rows.
+    async def kept_from(self, queue: int, start: int) -> int:
+        """The first offset from ``start`` on that retention has left, for callers that go on behind expired rows. The queue's next offset
+        when there is none yet.
 
-        The queue's next offset when there is none yet.
+        A row that is left may be damaged. It is not passed over: it may be put back.
         """
         earliest, following = (await self._reader.offsets())[queue]
-        start = max(start, earliest)
-        if start >= following:
-            return following
-        reading = self._reader.read(queue=queue, start=start, end=following, columns=["offset"], damaged="skip")
-        async with aclosing(reading) as source:
-            rows = await anext(source, None)
-        return following if rows is None else int(rows.column("offset")[0].as_py())
+        return min(max(start, earliest), following)
 
     async def close(self) -> None:
         """End every wait here with `ClosedError`, and forget all."""

@@ -148,7 +148,7 @@ class DeadLetterTask:
             try:
                 rows = await feed.pick(self._queue, missing)
             except OffsetOutOfRange:
-                earliest = await feed.readable_from(self._queue, 0)
+                earliest = await feed.kept_from(self._queue, 0)
                 lost = {offset for offset in missing if offset < earliest}
                 rows = await feed.pick(self._queue, [offset for offset in missing if offset >= earliest])
             for view in views(self._topic, rows):

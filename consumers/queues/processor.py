@@ -478,7 +478,7 @@ class QueueProcessor(Generic[ScheduleT]):
 
     async def _skip_expired(self, schedule: ScheduleT, start: int, error: OffsetOutOfRange) -> None:
         """Go on behind messages that retention removed before the group had them."""
-        earliest = await self._feed.readable_from(self.queue, start)
+        earliest = await self._feed.kept_from(self.queue, start)
         if earliest <= start:
             raise error
         if self._around.on_expired == "stop":

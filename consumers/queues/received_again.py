@@ -34,7 +34,7 @@ async def _picked(feed: Feed, offsets: Sequence[int], handles: Handles, epoch: i
     try:
         rows = await feed.pick(handles.queue, offsets)
     except OffsetOutOfRange:
-        earliest = await feed.readable_from(handles.queue, offsets[0])
+        earliest = await feed.kept_from(handles.queue, offsets[0])
         rows = await feed.pick(handles.queue, [offset for offset in offsets if offset >= earliest])
     return list(views(handles.topic, rows, epoch=epoch))
 
@@ -54,7 +54,7 @@ async def _scanned(feed: Feed, found: Outstanding, handles: Handles, keep: Filte
                     if lane in ends and found.lanes[lane].head <= message.offset < ends[lane]:
                         lanes[lane].append(message._replace(delivery_attempt=found.lanes[lane].tries.attempts))
         except OffsetOutOfRange:
-            earliest = await feed.readable_from(handles.queue, start)
+            earliest = await feed.kept_from(handles.queue, start)
             if earliest <= start:
                 raise
             start = earliest

@@ -60,7 +60,7 @@ class Rereading:
                     schedule.reread(list(views(topic, kept, epoch=self._epoch)), start, start + rows.num_rows)
                     start += rows.num_rows
         except OffsetOutOfRange:
-            earliest = await self._feed.readable_from(queue, 0)
+            earliest = await self._feed.kept_from(queue, 0)
             gone = "group %s, %s queue %d: messages below offset %d that were to be run again are gone by retention"
             log.error(gone, *self._where, earliest)  # noqa: TRY400 - it says all
             schedule.expired(earliest)

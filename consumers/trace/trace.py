@@ -340,7 +340,7 @@ class _Tracing:
             await self._readable(redriven.read())
         finally:
             await redriven.close()
-        on_its_way = message.offset in redriven.cell.dead_letters.assigned
+        on_its_way = any(offset == message.offset for offset, _ in redriven.cell.dead_letters.sequences())
         redrive = "on its way" if on_its_way else "sent" if message.offset in redriven.cell.settled else "no"
         return DeadLetterTrace(group=group, origin=origin, redrive=redrive)
 

@@ -106,6 +106,8 @@ class DeadLetters:
     here."""
     refused: tuple[tuple[int, int], ...] = ()
     """(offset, attempts) of those in ``own`` that their receivers gave up. For the others their owner knows, or nobody does."""
+    kept: tuple[tuple[int, int], ...] = ()
+    """Of a redrive: (offset, sequence) of those that it passed over, by sequence. All come before those in ``assigned``."""
 
     @property
     def own(self) -> tuple[int, ...]:
@@ -113,9 +115,18 @@ class DeadLetters:
         return self.assigned[self.former :]
 
     def sequences(self) -> list[tuple[int, int]]:
-        """The (offset, sequence) of each assigned message."""
+        """The (offset, sequence) of each message whose dead letter is not known to be durable."""
         first = self.next_sequence - len(self.assigned)
-        return [(offset, first + place) for place, offset in enumerate(self.assigned)]
+        return [*self.kept, *((offset, first + place) for place, offset in enumerate(self.assigned))]
+
+    def only(self, pairs: Iterable[tuple[int, int]], *, next_sequence: int) -> DeadLetters:
+        """The dead letters of which only these (offset, sequence) are not known to be durable."""
+        left = sorted(pairs, key=lambda pair: pair[1])
+        count = 0
+        while count < len(left) and left[-1 - count][1] == next_sequence - 1 - count:
+            count += 1
+        gap = len(left) - count
+        return DeadLetters(next_sequence, tuple(offset for offset, _ in left[gap:]), kept=tuple(left[:gap]))
 
     def given_to(self, offsets: Sequence[int]) -> DeadLetters:
         """The dead letters with the next sequences for these offsets, in this order."""
@@ -138,8 +149,7 @@ class DeadLetters:
 
     def buried(self, sequence: int, *, lost: int = 0) -> DeadLetters:
         """The dead letters without those up to this sequence, ``lost`` of which were never written."""
-        left = sum(given > sequence for _, given in self.sequences())
-        gone = len(self.assigned) - left
+        gone = max(0, len(self.assigned) - max(0, self.next_sequence - 1 - sequence))
         return replace(self.left(self.assigned[gone:], max(0, self.former - gone)), lost=self.lost + (lost if gone else 0))
 
     def outlived(self) -> DeadLetters:

@@ -16,7 +16,7 @@ _FORMAT = 1
 _WITH_SECTIONS = 2
 """The format with sections: their number follows, then pairs of a section's number and its bytes. It is written only if there are
 sections, so that earlier versions can read all other cells. They refuse cells with sections, and so do not drop what they do not know."""
-_TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN, _RECEIVES, _REFUSED = 1, 2, 3, 4, 5, 6, 7
+_TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN, _RECEIVES, _REFUSED, _KEPT = 1, 2, 3, 4, 5, 6, 7, 8
 _HASH_BYTES = 8
 _ID_BYTES = 16
 _TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
@@ -82,12 +82,13 @@ def _sections(cell: QueueCell) -> dict[int, bytes]:
         sections[_SEEN] = bytes(seen) + b"".join(one.to_bytes(_HASH_BYTES, "little") for one in (cell.seen.digest, cell.seen.group))
     if receives := _receives(cell):
         sections[_RECEIVES] = receives
-    if cell.dead_letters.refused:
-        refused = bytearray()
-        for offset, attempts in cell.dead_letters.refused:
-            append_varint(refused, offset)
-            append_varint(refused, attempts)
-        sections[_REFUSED] = bytes(refused)
+    for number, pairs in ((_REFUSED, cell.dead_letters.refused), (_KEPT, cell.dead_letters.kept)):
+        if pairs:
+            section = bytearray()
+            for pair in pairs:
+                append_varint(section, pair[0])
+                append_varint(section, pair[1])
+            sections[number] = bytes(section)
     return sections
 
 
@@ -166,8 +167,11 @@ def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCe
         elif number == _REFUSED:
             refused = _read_refused(cell.dead_letters, VarintReader(reader.sized(), where=where))
             cell = replace(cell, dead_letters=replace(cell.dead_letters, refused=refused))
+        elif number == _KEPT:
+            kept = _read_kept(cell.dead_letters, VarintReader(reader.sized(), where=where))
+            cell = replace(cell, dead_letters=replace(cell.dead_letters, kept=kept))
         else:
-            raise _newer(where, f"section {_TRANSACTIONS} to {_REFUSED}", number)
+            raise _newer(where, f"section {_TRANSACTIONS} to {_KEPT}", number)
     return cell
 
 
@@ -249,6 +253,19 @@ def _read_refused(letters: DeadLetters, reader: VarintReader) -> tuple[tuple[int
     if not all(attempts for _, attempts in refused):
         raise reader.damaged("the cell tells of a dead letter that was given up before any attempt", observed=refused[:5])
     return tuple(refused)
+
+
+def _read_kept(letters: DeadLetters, reader: VarintReader) -> tuple[tuple[int, int], ...]:
+    kept = []
+    while not reader.done:
+        kept.append((reader.varint(), reader.varint()))
+    following = letters.next_sequence - len(letters.assigned)
+    sequences = [sequence for _, sequence in kept]
+    if sequences != sorted({*sequences}) or any(sequence >= following for sequence in sequences):
+        raise reader.damaged("the cell keeps dead letters under sequences that it did not give", observed=kept[:5])
+    if len({*letters.assigned, *(offset for offset, _ in kept)}) < len(letters.assigned) + len(kept):
+        raise reader.damaged("the cell keeps a dead letter twice", observed=kept[:5])
+    return tuple(kept)
 
 
 def _read_transactions(data: bytes, where: str) -> frozenset[str]:

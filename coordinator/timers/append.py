@@ -15,6 +15,7 @@ from ...log.message.message import COPY_SCHEMA
 from ...log.produce.accumulator import ProducerOptions
 from ...log.produce.delays import without_destinations
 from ...log.produce.producer import Producer
+from ...log.read.reader import not_seen
 from ...log.topic.topics import Topic
 from .cell import preconditions
 from .cell.cell import TimerCell
@@ -68,13 +69,12 @@ class Appending:
         """Open the name, which fences all others. Only then check whether there is still something to append."""
         name, mine = self._topic.paths.topic, self._topic.record
         before = await self._lake.topic(name, writable=True)
-        used = before.tail.state
         producer = await self._lake.producer(
             name, name=preconditions.PRODUCER, options=_OPTIONS, known_sequence=claim.sequence - 1, copies=True
         )
         self._producer = producer
         # The time is read after the opening: this process may have slept in it for so long that others forgot the name.
-        self._forgotten = preconditions.may_be_forgotten(used, mine, now_ms=self._lake.runtime.clock.wall_ms())
+        self._forgotten = preconditions.may_be_forgotten(claim, now_ms=self._lake.runtime.clock.wall_ms())
         after = await self._lake.topic(name)
         if before.record.incarnation != mine.incarnation or after.record.incarnation != mine.incarnation:
             raise TopicDeleted("the topic was deleted", operation="play timers", object=name)
@@ -97,7 +97,10 @@ class Appending:
         async for batch in reader.read(columns=["message_id", "producer"], damaged="skip"):
             mine = batch.filter(pc.equal(batch["producer"], preconditions.PRODUCER)).column("message_id")
             written.append(mine.filter(pc.is_in(mine, wanted)))
-        return rows.filter(pc.invert(pc.is_in(wanted, pa.chunked_array(written, pa.string()).combine_chunks())))
+        left = rows.filter(pc.invert(pc.is_in(wanted, pa.chunked_array(written, pa.string()).combine_chunks())))
+        if left.num_rows and (error := not_seen(self._topic, reader.left_out)) is not None:
+            raise error
+        return left
 
 
 def numbered(rows: pa.Table, claim: Claim) -> pa.Table:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from ..errors import InvalidArgument, MissingDependency
+from ..errors import DataDamaged, InvalidArgument, MissingDependency
 from ..filter.filters import check_filter, columns_read, filters_of, passing
 from ..filter.tags import is_unicode
 from ..limits import check_flag, plain, shown
@@ -396,6 +396,27 @@ class Reader:
                 observed=queue,
             )
         return [queue]
+
+
+def not_seen(topic: Topic, left_out: Sequence[LeftOut]) -> DataDamaged | None:
+    """Why what a search did not find may be there even so: it left rows out, which may be put back. None: it saw all there is.
+
+    Rows that the table names as lost are gone for good.
+    """
+    snapshot, name = table_of(topic).snapshot, topic.paths.topic
+    for one in left_out:
+        at = one.first_offset
+        for first, limit in snapshot.lost(one.queue):
+            at = limit if first <= at < limit else at
+        if at < one.limit_offset:
+            return DataDamaged(
+                f"offsets {at} to {one.limit_offset - 1} of queue {one.queue} cannot be read, so it cannot be told whether these messages "
+                "stand there",
+                operation="look for messages",
+                object=name,
+                hint=f"`penstock verify {name}` names what is damaged: put it back as it was. Retention ends this too",
+            )
+    return None
 
 
 def _checked_skip(damaged: object) -> bool:

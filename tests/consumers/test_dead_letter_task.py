@@ -21,7 +21,7 @@ from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.infra.cli.lake.upkeep import maintain_once
 from penstock.log import Runtime
 from penstock.log.errors import DataDamaged
-from penstock.log.stores import MemoryStore
+from penstock.log.stores import MemoryStore, Put
 from penstock.testing import HandClock
 from tests.consumers.heard import AT_ONCE, FAILURE, Heard, consuming, fill, letters, send, until_settled
 from tests.consumers.letters import letters as letters_of
@@ -77,6 +77,46 @@ def test_a_dead_letter_whose_message_is_gone_is_given_up_once_and_the_others_are
     lost = [text for text in told if "has no dead letter" in text]
     assert [re.findall(r"group billing, orders queue 0: offset (\d+)", text) for text in lost] == [["1"], ["2"]][min(written, 2) :]
     assert len(told) == 4, "each once"
+
+
+def test_what_cannot_be_read_for_a_while_behind_what_retention_took_is_not_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    clock = HandClock()
+    store = MemoryStore(clock=clock)
+
+    async def maintain() -> None:
+        async with aio.connect(store=store, runtime=Runtime(clock=clock), maintenance=False) as lake:
+            await maintain_once(lake, ["orders"], lambda *_: None)
+
+    with penstock.connect(store=store, runtime=Runtime(clock=clock), maintenance=False) as lake:
+        fill(lake, "aabb")
+        lake.create_group("billing", retry=AT_ONCE)
+        lake.reset_offsets("billing", "orders", "earliest")
+        asyncio.run(maintain())
+        for _ in range(DAYS):
+            clock.advance(timedelta(hours=24))
+            send(lake, "d")
+        asyncio.run(maintain())
+        first, following = lake.reader("orders").offsets()[0]
+        assert 4 <= first < following
+    files, heard = asyncio.run(_taken_away(store)), Heard()
+    with penstock.connect(store=store, runtime=Runtime(clock=clock), maintenance=False) as lake, consuming(lake, heard):
+        wait_until(lambda: "cannot read" in caplog.text, "the damage told")
+        asyncio.run(_put_back(store, files))
+        heard.until_done(following - first)
+
+
+async def _taken_away(store: MemoryStore) -> dict[str, bytes]:
+    keys = [info.key for info in await store.list("topics/orders/") if info.key.endswith(".parquet") and "/log/" not in info.key]
+    files = {key: (await store.get(key)).data for key in keys}
+    for key in files:
+        await store.delete(key)
+    assert files
+    return files
+
+
+async def _put_back(store: MemoryStore, files: dict[str, bytes]) -> None:
+    for key, data in files.items():
+        await store.put(key, data, mode=Put.REPLACE)
 
 
 def died_with(lake: penstock.Lake, store: MemoryStore, given_up: Sequence[int]) -> None:

@@ -41,12 +41,12 @@ def trimmed(it: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
         async for rows in scan(queue, start, limit):
             yield rows
 
-    async def readable_from(queue: int, start: int) -> int:
+    async def kept_from(queue: int, start: int) -> int:
         return max(start, EARLIEST)
 
     monkeypatch.setattr(it.feed, "pick", picked)
     monkeypatch.setattr(it.feed, "scan", scanned)
-    monkeypatch.setattr(it.feed, "readable_from", readable_from)
+    monkeypatch.setattr(it.feed, "kept_from", kept_from)
 
 
 @pytest.mark.parametrize("orderly", [True, False])

@@ -308,6 +308,17 @@ def test_receives_that_cannot_be_are_refused() -> None:
             decode_cell(encode_cell(cell), where="cell")
 
 
+@pytest.mark.parametrize("kept", [((1, 7),), ((1, 4), (2, 3)), ((1, 3), (2, 3)), ((3, 2),), ((1, 2), (1, 3))])
+def test_dead_letters_that_cannot_have_been_kept_are_refused(kept: tuple[tuple[int, int], ...]) -> None:
+    good = DeadLetters(next_sequence=8, assigned=(3, 5)).only([(5, 7), (1, 4), (2, 3), (3, 6)], next_sequence=8)
+    assert good == DeadLetters(next_sequence=8, assigned=(3, 5), kept=((2, 3), (1, 4)))
+    assert good.sequences() == [(2, 3), (1, 4), (3, 6), (5, 7)]
+    cell = QueueCell(settled=Settled(9), dead_letters=good)
+    assert decode_cell(encode_cell(cell), where="cell") == cell
+    with pytest.raises(DataDamaged):
+        decode_cell(encode_cell(replace(cell, dead_letters=replace(good, kept=kept))), where="cell")
+
+
 @pytest.mark.parametrize("refused", [((3, 0),), ((3, 2), (3, 2)), ((4, 1),)])
 def test_messages_that_cannot_have_been_given_up_are_refused(refused: tuple[tuple[int, int], ...]) -> None:
     good = DeadLetters(next_sequence=2, assigned=(3, 5), refused=((5, 1), (3, 2)))

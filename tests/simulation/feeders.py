@@ -80,7 +80,7 @@ class Feeder(Role):
                 if world.settings.retention is None if expired else not world.history.damaged:
                     raise
                 world.counts["feed: out of range" if expired else "feed: damage named"] += 1
-                behind = await feed.readable_from(queue, at)
+                behind = await _readable_from(feed, queue, at)
                 if behind <= at:
                     world.history.wrong.append(f"{self.name}: offset {at} of queue {queue} is refused and can be read: {error}")
                 at = max(at, behind)
@@ -185,6 +185,14 @@ def feeds_of_deleted(seed: int | str, *, rate: float = 0.03) -> World:
     world = lives(seed, rate=rate)
     world.process("f", *vanishing([Feeder("f", think_s=(0.01, 100.0))]))
     return world
+
+
+async def _readable_from(feed: Feed, queue: int, start: int) -> int:
+    """The first offset from ``start`` on whose row can be read: this application goes on behind damage too."""
+    start = await feed.kept_from(queue, start)
+    async for rows in feed._reader.read(queue=queue, start=start, columns=["offset"], damaged="skip"):
+        return int(rows.column("offset")[0].as_py())
+    return feed.next_offset(queue)
 
 
 SCENARIOS = {"feeds": feeds, "expiring": feeds_of_expiring, "damaged": feeds_of_damaged, "deleted": feeds_of_deleted}

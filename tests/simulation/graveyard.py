@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
+from zlib import crc32
 
 from penstock.consumers.dead_letters.copy_writer import SequencesTaken
 from penstock.consumers.dead_letters.redrive import redrive
@@ -33,6 +34,10 @@ from penstock.log import (
     TopicNotFound,
     TopicSettings,
 )
+from penstock.log.stores.protocol import ObjectMissing
+from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.table.delta.delta_log import DeltaLog
+from penstock.log.table.publisher import Publisher
 from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
@@ -45,6 +50,7 @@ QUIET_S = 40 * 86_400.0
 _AT_ONCE = ProducerOptions(linger=timedelta(0))
 
 
+T = TypeVar("T")
 Work = Callable[[Lake, SimProcess], Coroutine[Any, Any, None]]
 
 
@@ -70,6 +76,8 @@ class Plot:
     blows_every_s: float = 20.0
     """Crashes and pauses of processes, whatever they are doing; 0: none."""
     faults_end_s: float = 400.0
+    veiled: float = 0.0
+    """How often a process cannot read the tables' files for a while. Redrivers publish what there is then."""
     careful: bool = True
     """Whether owners give a sequence before they write; else the cell hears of it afterwards."""
 
@@ -96,6 +104,7 @@ class Graveyard:
         self.cells = {queue: QueueCell() for queue in range(plot.queues)}
         self.evidence = Evidence()
         self._processes: dict[str, SimProcess] = {}
+        self._veils: dict[str, _Veiled] = {}
         self._resets_left = plot.resets
         self._buried = False
 
@@ -149,7 +158,16 @@ class Graveyard:
         await process.run(work(self.lake(process), process))
 
     def lake(self, process: SimProcess) -> Lake:
-        return Lake(self.store.client(process), runtime=process.runtime)
+        store = self._veils[process.name] = _Veiled(self.store.client(process))
+        return Lake(store, runtime=process.runtime)
+
+    def _veil(self, process: SimProcess, *, end: bool = False) -> None:
+        """Begin or end a while in which a process cannot read the tables' files."""
+        if self.plot.veiled:
+            veil = self._veils[process.name]
+            rng = process.runtime.random
+            veil.salt = rng.randrange(1, 1 << 32) if not end and rng.random() < self.plot.veiled else 0
+            self.counts["veiled"] += bool(veil.salt)
 
     async def _lives(self, name: str, work: Work) -> None:
         """Again and again, until a life comes to its end by itself."""
@@ -188,6 +206,7 @@ class Graveyard:
     async def _own(self, lake: Lake, process: SimProcess) -> None:
         rng = process.runtime.random
         while unfinished := [queue for queue, cell in self.cells.items() if not self._is_done(cell)]:
+            self._veil(process)
             try:
                 await self._bury(lake, process, rng.choice(unfinished))
             except Lost:
@@ -195,6 +214,7 @@ class Graveyard:
             except PenstockError as error:
                 self._expect(process, error)
                 await asyncio.sleep(log_uniform(rng, 0.05, 5.0))
+        self._veil(process, end=True)
         with suppress(PenstockError):
             await lake.close()
 
@@ -268,7 +288,11 @@ class Graveyard:
             try:
                 limit, odd = (None, None) if finish else (rng.choice([None, 1, 3]), rng.randrange(2))
                 where = _half(odd) if self.plot.choosing and odd is not None else None
-                report = await redrive(lake, GROUP, limit=limit, where=where)
+                self._veil(process, end=True)
+                if self.plot.veiled:
+                    await _publish(lake)
+                self._veil(process, end=finish)
+                report = await redrive(lake, GROUP, limit=limit, where=where, damaged="skip" if self.plot.veiled else "raise")
                 self.counts["redriven"] += report.sent
                 self.counts["found redriven"] += report.duplicates
             except PenstockError as error:
@@ -297,6 +321,28 @@ class Graveyard:
         self.counts[f"error: {error.kind}"] += 1
         if isinstance(error, CallError | InternalError) and not isinstance(error, TopicNotFound | ClockSkewError):
             self.evidence.wrong.append(f"{process.name}: {error.kind}: {error}")
+
+
+class _Veiled(StoreWrapper):
+    """A store in which half the files of tables cannot be found for a while."""
+
+    salt = 0
+    """Which half; 0: all are there."""
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        is_file = call.verb == "get" and call.key.endswith(".parquet") and "/log/" not in call.key
+        if self.salt and is_file and crc32(call.key.encode(), self.salt) % 2:
+            raise ObjectMissing("there is no such object", operation="get", object=call.key)
+        return await run()
+
+
+async def _publish(lake: Lake) -> None:
+    for name in await lake.topics():
+        topic = await lake.topic(name)
+        delta = DeltaLog(lake.store, topic.paths, topic.record.table, topic.runtime)
+        publisher = Publisher(lake.store, topic.paths, topic.record, topic.runtime, delta=delta)
+        while not (await publisher.publish_once()).caught_up:
+            pass
 
 
 def _half(remainder: int) -> Callable[[MessageView], bool]:
@@ -331,7 +377,7 @@ def judge(run: Graveyard) -> list[str]:
             if message is None or not _is_same(message, dead) or original_properties(dead.properties) != message.properties:
                 wrong.append(f"letter {sequence} of queue {queue} is not the message that it was given to")
     if run.plot.redrivers:
-        wrong += _judge_redriven(evidence, in_order=not run.plot.choosing)
+        wrong += _judge_redriven(evidence, in_order=not (run.plot.choosing or run.plot.veiled))
     return wrong
 
 

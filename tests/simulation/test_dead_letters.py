@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.dead_letters import writer
+from penstock.consumers.dead_letters import copy_writer, writer
 from penstock.consumers.dead_letters.copy_writer import Copy, CopyWriter, Written
 from penstock.consumers.dead_letters.redrive_cell import RedriveCell
 from penstock.coordinator.queues.cell import QueueCell
@@ -30,8 +30,9 @@ pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)
 SEEDS = thoroughly(24, 6)
 MUST_HAPPEN = (
     "crash", "pause", "suspend", "restart", "reset", "queue lost", "taken with letters assigned", "found written", "redriven",
-    "found redriven", "error: store_unavailable", "fault: lost answer", "fault: crash after", "fault: pause before",
+    "found redriven", "veiled", "error: store_unavailable", "fault: lost answer", "fault: crash after", "fault: pause before",
 )  # fmt: skip
+VEILED = Plot(veiled=0.6, blows_every_s=4.0)
 SMALL = Plot(messages=4, letters=3, owners=2, resets=0, blows_every_s=0.0)
 
 
@@ -65,7 +66,7 @@ def test_each_letter_is_written_once_and_goes_back_once(record_property: Callabl
     counts: Counter[str] = Counter()
     wrong = []
     for seed in range(SEEDS):
-        run = graveyard(seed, plot=Plot(choosing=seed % 3 == 0))
+        run = graveyard(seed, plot=VEILED if seed % 3 == 1 else Plot(choosing=seed % 3 == 0))
         wrong += [f"seed {seed}: {one}" for one in play(run)]
         counts += run.counts
     assert not wrong, "\n".join(wrong)
@@ -133,6 +134,11 @@ MUTANTS: dict[str, tuple[str, Patch, Plot]] = {
         "a redrive remembers what it gave a sequence before it sends",
         attribute(RedriveCell, "_change", forgetful),
         Plot(),
+    ),
+    "unseen": (
+        "what a search passed over as it cannot be read now does not count as absent",
+        attribute(copy_writer, "not_seen", lambda _: lambda *_: None),
+        VEILED,
     ),
     "given-first": ("a sequence is given before anything is written for it", nullcontext, Plot(careful=False)),
 }

@@ -23,6 +23,8 @@ from penstock.log import DataDamaged, Message, TopicSettings
 from penstock.log.lake import Lake
 from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore, Put
+from penstock.log.table.delta.delta_log import DeltaLog
+from penstock.log.table.publisher import Publisher
 from tests.coordinator.timers.test_play import check_times
 from tests.simulation.kernel import Kernel
 
@@ -105,6 +107,44 @@ def test_what_was_appended_a_month_ago_is_found_by_its_id(monkeypatch: pytest.Mo
         await scene.send(0)
         await scene.play_for(5)
         assert await scene.come(late_s=None) == ([0, 0, 0] if is_looked_up else [0, 0, 0, 0, 0])
+
+    scene.play(script)
+
+
+def test_what_was_appended_a_month_ago_into_a_file_that_cannot_be_read_is_not_appended_again() -> None:
+    """Until the file can be read."""
+    scene = Scene("a month, unreadable")
+
+    async def script() -> None:
+        await scene.send(0, 0)
+        async with scene.lake() as lake:
+            player = Player(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+            await player.begin()
+            for _ in range(20):
+                await asyncio.sleep(await player.step() and 0.1)
+            assert player.statistics.fired == 2
+            await player.close()  # it died: nothing was settled
+            for day in range(32):
+                await asyncio.sleep(DAY_S)
+                await (await lake.producer("orders", name=f"other-{day}", copies=True)).close()
+            topic = await lake.topic("orders")
+            delta = DeltaLog(lake.store, topic.paths, topic.record.table, topic.runtime)
+            await Publisher(lake.store, topic.paths, topic.record, topic.runtime, delta=delta).publish_once()
+        tables = [info.key for info in await scene.store.list("topics/orders/") if info.key.endswith(".parquet")]
+        files = {key: (await scene.store.get(key)).data for key in tables if "/log/" not in key}
+        assert files
+        for key in files:
+            await scene.store.delete(key)
+        async with scene.lake() as lake:
+            player = Player(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+            await player.begin()
+            with pytest.raises(DataDamaged, match="cannot be told whether these messages stand there"):
+                await player.step()
+            await player.close()
+        for key, data in files.items():
+            await scene.store.put(key, data, mode=Put.REPLACE)
+        await scene.play_for(5)
+        assert await scene.come(late_s=None) == [0, 0]
 
     scene.play(script)
 

@@ -45,14 +45,13 @@ def is_behind(state: TimerState, last_sequence: int) -> bool:
     return last_sequence >= state.next_sequence
 
 
-def may_be_forgotten(topic: State, record: TopicRecord, *, now_ms: int) -> bool:
-    """Whether opening the name now may find nothing of what was written under it. A name that is silent for 30 days leaves the state.
+def may_be_forgotten(claim: Claim, *, now_ms: int) -> bool:
+    """Whether the claim may have been appended so long ago that the name has left the topic's state since. It does when silent for 30 days.
 
-    The state of a silent topic still has the name, which leaves with the very entry of the opening. So the age of its last use counts.
+    A claim is not appended before its messages are due. The age of the name's last use would tell less: an opening is a use, and who
+    opened it may have ended before it looked.
     """
-    row = topic.named.get(PRODUCER)
-    used_ms = record.created_ms if row is None else row.time_ms
-    return now_ms - used_ms > NAMED_ROW_MS - _CLOCKS_DIFFER_MS
+    return now_ms - claim.bounds.due.time_us // 1000 > NAMED_ROW_MS - _CLOCKS_DIFFER_MS
 
 
 def too_soon_us(claim: Claim, now_us: int) -> int:
