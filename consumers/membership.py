@@ -110,6 +110,11 @@ class Membership:
         return 0 if position is None or queue >= len(position.generations) else position.generations[queue]
 
     @property
+    def refused_s(self) -> float:
+        """How long the store or the table has refused what it allowed before; 0 when neither does."""
+        return max(self._lake.refusals.refusing_s, self._coordination.refusals.refusing_s)
+
+    @property
     def queues(self) -> dict[str, int]:
         """The number of queues of every topic."""
         return {name: topic.settings.queues for name, topic in self._topics.items()}

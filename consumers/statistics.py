@@ -171,6 +171,13 @@ BLOCKED_GROUPS = _gauge("penstock_blocked_message_groups", "Message groups that 
 PARKED_GROUPS = _gauge("penstock_parked_message_groups", "Message groups that stand still until an operator releases or skips")
 CELL_BYTES = _gauge("penstock_cell_bytes", "Size of the queue's cell, which may have 65,536", _BYTES, largest=True)
 FETCHING_PAUSED = _gauge("penstock_fetching_paused", "1 while nothing is fetched, as too much is unsettled", largest=True)
+REFUSED = gauge(
+    "penstock_refused_seconds",
+    "How long the store or the table has refused what it allowed before; 0: it does not",
+    "s",
+    labels=(),
+    largest=True,
+)
 OWNED_QUEUES = _gauge("penstock_owned_queues", "Queues that this process's consumers own", labels=_TOPIC)
 TOPIC_QUEUES = _gauge("penstock_topic_queues", "Queues of a subscribed topic, owned by anybody or not", labels=_TOPIC, largest=True)
 FAILED_ATTEMPTS = _counter("penstock_failed_attempts_total", "Attempts that failed: raised, refused or out of time")
@@ -199,6 +206,7 @@ CATALOGUE = (
     PARKED_GROUPS,
     CELL_BYTES,
     FETCHING_PAUSED,
+    REFUSED,
     OWNED_QUEUES,
     TOPIC_QUEUES,
     FAILED_ATTEMPTS,

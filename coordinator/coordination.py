@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 from ..log.runtime.runtime import Runtime
 from ..log.stores.protocol import ObjectStore
+from ..log.stores.refusals import REFUSAL_TIMEOUT, Refusals
 from .access.registry import AccessRegistry
 from .cells.cells import Cells
 from .cells.lake_cell import LakeCell
 from .registry.groups import GroupRegistry
 from .tables import CellTable, open_table
+from .tables.forgiving import ForgivingTable
+from .tables.objectstore import ObjectStoreTable
 from .tables.open import InDynamoDB, InSqlite, InStore, table_place
 from .workers.in_flight import ReceivedInFlight
 from .workers.lease import LEASE_ON_STORE_S, LEASE_S
@@ -29,10 +33,19 @@ class Coordination:
     """
 
     def __init__(
-        self, table: CellTable, runtime: Runtime, *, lake: str | None = None, lease_s: float = LEASE_S, label: str = ""
+        self,
+        table: CellTable,
+        runtime: Runtime,
+        *,
+        lake: str | None = None,
+        lease_s: float = LEASE_S,
+        label: str = "",
+        refusal_timeout: timedelta = REFUSAL_TIMEOUT,
     ) -> None:
-        self.table = table
-        self.cells = Cells(table, runtime)
+        self.refusals = Refusals(table.url, runtime.clock, refusal_timeout)
+        # Cells in the lake's store are refused by that.
+        self.table = table if isinstance(table, ObjectStoreTable) else ForgivingTable(table, self.refusals)
+        self.cells = Cells(self.table, runtime)
         self._lake = LakeCell(self.cells, runtime, lake)
         self.groups = GroupRegistry(self.cells, runtime, self._lake)
         self.access = AccessRegistry(self.cells, runtime, self._lake)
@@ -60,7 +73,13 @@ def check_coordination(url: str | None, store: ObjectStore) -> None:
 
 
 def open_coordination(
-    url: str | None, *, store: ObjectStore, runtime: Runtime, options: Mapping[str, str] | None = None, label: str = ""
+    url: str | None,
+    *,
+    store: ObjectStore,
+    runtime: Runtime,
+    options: Mapping[str, str] | None = None,
+    label: str = "",
+    refusal_timeout: timedelta = REFUSAL_TIMEOUT,
 ) -> Coordination:
     """The coordination of the lake in ``store`` by its table's URL (see `open_table`). Raises as `open_table` does.
 
@@ -75,4 +94,5 @@ def open_coordination(
         lake=store.url if shared else None,
         lease_s=LEASE_ON_STORE_S if remote else LEASE_S,
         label=label,
+        refusal_timeout=refusal_timeout,
     )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from datetime import timedelta
 
 from ..aio import Lake
-from ..consumers.statistics import lake_samples
+from ..consumers.statistics import REFUSED, lake_samples
 from ..coordinator.operators.lake_view import LakeSeen, LakeView, Unread
 from ..coordinator.operators.metrics import LOOK_AGE, LOOK_TIME, UNREAD
 from ..coordinator.timers.cell.cell import timer_cells
@@ -38,6 +38,7 @@ class LakeMetrics:
     """Looks at a lake, and shows what the last look found. A scrape makes no request."""
 
     def __init__(self, lake: Lake, *, only: Collection[str] = (), interval: timedelta) -> None:
+        self._lake = lake
         self._clock = lake.runtime.clock
         self._interval_s = interval.total_seconds()
         self._view = view_of(lake, precise=interval, only=only)
@@ -45,6 +46,8 @@ class LakeMetrics:
 
     def samples(self) -> Iterator[Sample]:
         """The metrics now. Any thread may ask."""
+        refused_s = max(self._lake.refusals.refusing_s, self._lake.coordination.refusals.refusing_s)
+        yield Sample(REFUSED, (), refused_s)
         for (kind, name), times in self._view.unread.items():
             yield Sample(UNREAD, (kind, name), times)
         if (seen := self._seen) is None:

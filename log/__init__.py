@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from .append.contention import Pace
     from .describe import QueueDescription, TopicDescription
     from .errors import (
+        AccessLost,
+        AccessRefused,
         BackPressureError,
         CallError,
         ClockSkewError,
@@ -69,6 +71,8 @@ __all__ = [
     "LOG_SCHEMA",
     "MESSAGE_SCHEMA",
     "SEND_SCHEMA",
+    "AccessLost",
+    "AccessRefused",
     "BackPressureError",
     "BatchReceipt",
     "BatchResult",
@@ -146,6 +150,8 @@ if not TYPE_CHECKING:
             ".append.contention": ["Pace"],
             ".describe": ["QueueDescription", "TopicDescription"],
             ".errors": [
+                "AccessLost",
+                "AccessRefused",
                 "BackPressureError",
                 "CallError",
                 "ClockSkewError",

@@ -3,6 +3,7 @@
     PenstockError
     ├── RetryError              the same call may succeed later
     │   ├── StoreUnavailable        the store did not answer, throttled or failed
+    │   │   └── AccessRefused           it refuses what it allowed before, since a moment ago
     │   ├── StorageFull             no room is left until somebody makes some
     │   ├── BackPressureError       the producer's memory limit is reached
     │   └── NotWritten              a send that is proved not to be in the log
@@ -18,6 +19,7 @@
     │   ├── TopicNotFound, TopicExists, TopicDeleted
     │   ├── OffsetOutOfRange, SequenceError, MessageNotFound
     │   ├── ReadOnlyError, PermissionDenied
+    │   │   └── AccessLost              what was allowed before has been refused for minutes
     │   ├── ClockSkewError, UnsafeStoreError, NewerFormatError
     ├── DataDamaged             stored bytes are not what was written
     │   └── ForeignObject           an object that Penstock did not write
@@ -101,6 +103,12 @@ class StoreUnavailable(RetryError):
     """The store did not answer in time, throttled, or failed. Whether it carried the call out is not known."""
 
     kind = "store_unavailable"
+
+
+class AccessRefused(StoreUnavailable):
+    """The store or the table refuses what it allowed before. Nothing was written. It is tried again for `refusal_timeout`."""
+
+    kind = "access_refused"
 
 
 class StorageFull(RetryError):
@@ -245,6 +253,12 @@ class PermissionDenied(CallError):
     """The store refused the credentials, or what they may do."""
 
     kind = "permission_denied"
+
+
+class AccessLost(PermissionDenied):
+    """The store or the table has refused for `refusal_timeout` what it allowed before: credentials have expired, or rights were taken."""
+
+    kind = "access_lost"
 
 
 class ClockSkewError(CallError):

@@ -29,7 +29,7 @@ from .errors import (
 )
 from .format.header import Epoch
 from .format.state import SchemaVersion
-from .limits import TOPIC_NAME_CHARS_MAX, TopicLimits, check_flag, shown
+from .limits import TOPIC_NAME_CHARS_MAX, Duration, TopicLimits, check_flag, checked_duration, shown
 from .message.message_type import MessageType
 from .paths import TopicPaths, check_topic_name, timer_log_name
 from .produce.accumulator import ProducerOptions, ProducerStatistics
@@ -42,6 +42,7 @@ from .schema.sources import SchemaLike, fields_of
 from .schema.topic_schema import TopicSchema
 from .stores.probe import probe_conditional_writes
 from .stores.protocol import ObjectStore
+from .stores.refusals import REFUSAL_TIMEOUT, ForgivingStore, Refusals
 from .table.creation import open_table
 from .table.delta.delta_log import DeltaLog
 from .topic.open_name import OWN_PREFIX, check_producer_name, open_name
@@ -55,6 +56,7 @@ log = logging.getLogger("penstock.log")
 _LIVES_MAX = 5
 """The number of times a topic may be found deleted and made anew while it is opened."""
 _PROBE_PATIENCE_S = 2.0
+_REFUSAL_TIMEOUT_MAX = timedelta(days=1)
 CLOCK_SYNC_S = 3600.0
 CLOCK_RETRY_S = 60.0
 
@@ -72,10 +74,24 @@ class Lake:
     """Whether a topic gets its Delta table when it is created, unless the call says otherwise."""
 
     def __init__(
-        self, store: ObjectStore, *, runtime: Runtime | None = None, read_only: bool = False, pace: Pace | None = None
+        self,
+        store: ObjectStore,
+        *,
+        runtime: Runtime | None = None,
+        read_only: bool = False,
+        pace: Pace | None = None,
+        refusal_timeout: Duration = REFUSAL_TIMEOUT,
     ) -> None:
-        self.store = store
         machine = runtime or Runtime()
+        checked = checked_duration("refusal_timeout", refusal_timeout, operation="connect", most=_REFUSAL_TIMEOUT_MAX)
+        self.refusal_timeout: timedelta = checked
+        """How long what the store or the table allowed before is tried again when it is refused."""
+        forgiving = (
+            store if isinstance(store, ForgivingStore) else ForgivingStore(store, Refusals(store.url, machine.clock, checked))
+        )
+        self.store: ObjectStore = forgiving
+        self.refusals = forgiving.refusals
+        """What the store refuses now, and allowed before."""
         self._clock = StoreClock(machine.clock)
         self.runtime = replace(machine, clock=self._clock)
         self.read_only = read_only

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
         TransactionRolledBack,
     )
     from penstock.log import (
+        AccessLost,
+        AccessRefused,
         BackPressureError,
         CallError,
         ClockSkewError,
@@ -111,6 +113,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessLost",
+    "AccessRefused",
     "AcksDecide",
     "AlreadySettled",
     "AtCut",
@@ -261,6 +265,8 @@ if not TYPE_CHECKING:
                 "TransactionRolledBack",
             ],
             ".log": [
+                "AccessLost",
+                "AccessRefused",
                 "BackPressureError",
                 "CallError",
                 "ClockSkewError",

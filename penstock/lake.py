@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from penstock.log import ObjectStore, Runtime
+from penstock.log import Duration, ObjectStore, Runtime
+from penstock.log.stores.refusals import REFUSAL_TIMEOUT
 
 from . import aio
 from .blocking.lake import Lake
@@ -21,6 +22,7 @@ def connect(
     maintenance: bool = True,
     options: dict[str, str] | None = None,
     runtime: Runtime | None = None,
+    refusal_timeout: Duration = REFUSAL_TIMEOUT,
 ) -> Lake:
     """Open a lake: a folder, ``memory://``, ``s3://bucket/prefix?region=…``, ``gs://…`` or ``az://…`` (see `penstock.log.open_store`).
 
@@ -33,7 +35,11 @@ def connect(
 
     With ``maintenance``, a process that has written to the lake and keeps it open takes its share of the upkeep in the background. That is
     publishing to the Delta tables, compaction, retention, trimming and collection. With ``maintenance=False`` that is left to others,
-    such as `penstock maintain`. Raises `InvalidArgument` for an unknown scheme or option.
+    such as `penstock maintain`.
+
+    A store or table that refuses what it allowed before (403, expired credentials, files that may not be written) is asked again for
+    ``refusal_timeout``. Then consumers and calls end with `AccessLost`. What it refuses from the first is refused at once. Raises
+    `InvalidArgument` for an unknown scheme or option.
     """
     return Lake(
         aio.connect(
@@ -44,5 +50,6 @@ def connect(
             maintenance=maintenance,
             options=options,
             runtime=runtime,
+            refusal_timeout=refusal_timeout,
         )
     )

@@ -22,6 +22,7 @@ from tests.mongodb_server import find_mongod
 from tests.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.racing import Racers
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
+from tests.signals import take_own_dispositions
 from tests.spark import quick
 from tests.stalls import Stalls
 from tests.thorough import THOROUGH, examples
@@ -56,6 +57,7 @@ SERVERS = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    take_own_dispositions()
     # The machine is shared, so the time that an example takes says nothing.
     settings.register_profile("shared machine", deadline=None, max_examples=examples(100))
     settings.load_profile("shared machine")

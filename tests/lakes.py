@@ -53,6 +53,19 @@ class ReadOnlyCredentials(StoreWrapper):
         return await run()
 
 
+class Refusing(StoreWrapper):
+    """Refuses the calls that ``refuses`` chooses."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.refuses: Callable[[Call], bool] = lambda _: False
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        if self.refuses(call):
+            raise PermissionDenied("the store refused", operation=call.verb, object=call.key, hint="Check what they may do there")
+        return await run()
+
+
 def is_entry(call: Call) -> bool:
     """Whether the call appends to a log."""
     return call.verb == "put" and "/log/0" in call.key

@@ -256,7 +256,7 @@ class CopyWriter:
         place: Callable[[str, dict[str, str]], Place],
         *spans: tuple[Position, Position],
     ) -> set[Place]:
-        """Those of ``wanted`` that stand under the name, looked for in one span after another until all are found.
+        """Look for ``wanted`` under the name, in one span after another until all are found. Returns those that stand there.
 
         ``place`` makes one of a message's id and properties. Raises `DataDamaged` when some are not found, and rows among which they may be
         cannot be read now.

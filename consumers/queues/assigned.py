@@ -13,7 +13,7 @@ from ...log.lake import Lake
 from ...log.metrics import Metrics, Sample
 from ..dead_letters.writer import DeadLetterWriter
 from ..membership import Membership
-from ..statistics import ConsumerStatistics, QueueStatistics, TopicCounters, consumer_samples
+from ..statistics import REFUSED, ConsumerStatistics, QueueStatistics, TopicCounters, consumer_samples
 from .lag import standing
 from .processor import ProcessorContext, QueueProcessor
 
@@ -145,7 +145,8 @@ class AssignedQueues(Generic[LifeT]):
         )
 
     def _samples(self) -> list[Sample]:
-        return list(consumer_samples(self.statistics(), now_ms=self._lake.runtime.clock.wall_ms()))
+        samples = consumer_samples(self.statistics(), now_ms=self._lake.runtime.clock.wall_ms())
+        return [Sample(REFUSED, (), self._membership.refused_s), *samples]
 
 
 def _statistics(life: QueueProcessor[Any], in_flight: int) -> QueueStatistics:

@@ -107,7 +107,7 @@ class DeadLetters:
     refused: tuple[tuple[int, int], ...] = ()
     """(offset, attempts) of those in ``own`` that their receivers gave up. For the others their owner knows, or nobody does."""
     kept: tuple[tuple[int, int], ...] = ()
-    """Of a redrive: (offset, sequence) of those that it passed over, by sequence. All come before those in ``assigned``."""
+    """The (offset, sequence) of those that a redrive passed over, by sequence. All come before those in ``assigned``."""
 
     @property
     def own(self) -> tuple[int, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ...log.errors import PenstockError, StoreUnavailable
+from ...log.errors import PenstockError, PermissionDenied, StoreUnavailable
 from ...log.runtime.runtime import Runtime
 from .dynamodb_errors import code_of, mismatch, translate
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
@@ -19,6 +21,8 @@ T = TypeVar("T")
 THREADS = 16
 _WAIT_S = 1
 _WAITS_MAX = 120
+_RENEWED_EVERY_S = 5.0
+"""The time between two readings of credentials that the table refuses."""
 _DATA: dict[str, object] = {"ExpressionAttributeNames": {"#version": "version", "#data": "data"}}
 """Both are reserved words in DynamoDB's expressions."""
 
@@ -45,7 +49,22 @@ class DynamoDBTable:
 
     lists_cheaply = False
 
-    def __init__(self, url: str, table: str, *, prefix: str = "", reader: Client, writer: Client, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        *,
+        prefix: str = "",
+        reader: Client,
+        writer: Client,
+        runtime: Runtime,
+        renew: Callable[[], tuple[Client, Client]] | None = None,
+    ) -> None:
+        """``renew`` makes both clients anew, with the credentials of now. It is called when those of then are refused."""
+        self._renew = renew
+        self._renewed_s = -_RENEWED_EVERY_S
+        self._renewing = threading.Lock()
+        self._former: list[Client] = []
         self._url = url
         self._table = table
         self._prefix = f"{prefix}/" if prefix else ""
@@ -102,7 +121,7 @@ class DynamoDBTable:
 
     async def close(self) -> None:
         await self._reads.close(self._reader.close)
-        await self._writes.close(self._writer.close)
+        await self._writes.close(self._close_writers)
 
     # --------------------------------------------------------------------------------------------------- in the table's threads
 
@@ -113,9 +132,27 @@ class DynamoDBTable:
             except (BotoCoreError, ClientError) as error:
                 # DynamoDB answers this, among other cases, when the table has another key.
                 found = self._mismatch() if code_of(error) == "ValidationException" else None
-                raise found or translate(error, operation=operation, object=self._where(key)) from error
+                meant = found or translate(error, operation=operation, object=self._where(key))
+                if isinstance(meant, PermissionDenied):
+                    self._read_credentials_again()
+                raise meant from error
 
         return await threads.run(call)
+
+    def _read_credentials_again(self) -> None:
+        now_s = self._runtime.clock.monotonic_s()
+        with self._renewing:
+            if self._renew is None or now_s - self._renewed_s < _RENEWED_EVERY_S:
+                return
+            self._renewed_s = now_s
+            with suppress(BotoCoreError):  # there are none now: the next refusal looks again
+                renewed = self._renew()
+                self._former += [self._reader, self._writer]  # other threads may be using them
+                self._reader, self._writer = renewed
+
+    def _close_writers(self) -> None:
+        for client in (self._writer, *self._former):
+            client.close()
 
     def _mismatch(self) -> PenstockError | None:
         try:

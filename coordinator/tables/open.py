@@ -223,6 +223,7 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
         raise InvalidArgument("a coordination table has no such option", observed=name, expected=", ".join(_SECRETS))
 
     def client(session: Session, attempts: int) -> Client:
+        """A client with the credentials of now."""
         made: Client = session.client(
             "dynamodb",
             region_name=place.region or os.environ.get("AWS_REGION"),
@@ -238,11 +239,14 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
         )
         return made
 
+    def clients() -> tuple[Client, Client]:
+        session = Session()  # a separate one: boto3's common one is not safe between threads, and knows old credentials
+        return client(session, _READ_ATTEMPTS), client(session, 1)
+
     try:
-        session = Session()  # a separate one: boto3's common one is not safe between threads
-        reader, writer = client(session, _READ_ATTEMPTS), client(session, 1)
+        reader, writer = clients()
     except (BotoCoreError, ValueError) as error:
         if isinstance(error, BotoCoreError):
             raise translate(error, operation="open", object=place.url) from error
         raise InvalidArgument("the table's options do not fit", object=place.url, observed=str(error)) from error
-    return DynamoDBTable(place.url, place.table, prefix=place.prefix, reader=reader, writer=writer, runtime=runtime)
+    return DynamoDBTable(place.url, place.table, prefix=place.prefix, reader=reader, writer=writer, runtime=runtime, renew=clients)

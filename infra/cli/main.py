@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, NoReturn, TextIO
 
 import click
@@ -15,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from ..console.exit_codes import EXIT_CODES, ending
 from ..console.session import OutputFailed, Session, Signals, Stopped, json_option, writing_output
+from ..console.values import Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +140,26 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     show_envvar=True,
     help="The table of consumer groups: sqlite:///path, dynamodb://table?region=…, store; default: beside a lake in a folder, else in it.",
 )
+@click.option(
+    "--refusal-timeout",
+    metavar="DURATION",
+    type=Duration(),
+    envvar="PENSTOCK_REFUSAL_TIMEOUT",
+    show_envvar=True,
+    default="5m",
+    show_default=True,
+    help="How long to try again what the store or the table refuses and allowed before.",
+)
 @json_option
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version.")
 @click.pass_context
-def main(ctx: click.Context, lake: str | None, coordination: str | None, debug: bool) -> None:
+def main(ctx: click.Context, lake: str | None, coordination: str | None, refusal_timeout: timedelta, debug: bool) -> None:
     """Ordered message queues on nothing but object storage.
 
     --lake and --json stand before a command or behind it.
     """
     session = ctx.ensure_object(Session)
     session.url, session.coordination, session.debug = lake, coordination or None, debug
+    session.refusal_timeout = refusal_timeout
     session.url_is_default = ctx.get_parameter_source("lake") is ParameterSource.ENVIRONMENT

@@ -16,13 +16,14 @@ from .session import OutputFailed, Session, Stopped
 if TYPE_CHECKING:
     from ...log.errors import PenstockError
 
-OTHER, WRONG_CALL, RETRY, DAMAGED = 1, 2, 3, 4
+OTHER, WRONG_CALL, RETRY, DAMAGED, REFUSED = 1, 2, 3, 4, 5
 EXIT_CODES = {
     0: "all is well",
     OTHER: "it failed, a check found a problem, or with --exit-code nothing was found",
     WRONG_CALL: "the call, the configuration or the input is wrong",
     RETRY: "the same call may succeed later",
     DAMAGED: "stored data is damaged",
+    REFUSED: "what was allowed before has been refused for minutes, by expired credentials for example",
     128 + signal.SIGINT: "ended by Ctrl-C",
     128 + signal.SIGPIPE: "the reader of its output had seen enough",
     128 + signal.SIGTERM: "ended by SIGTERM",
@@ -98,9 +99,9 @@ def _library_error(error: BaseException, session: Session) -> int:
 
 def exit_code(errors: Sequence[PenstockError]) -> int:
     """The exit code of a command with these errors: damage counts most, then errors that need a change, then errors that may pass."""
-    from ...log.errors import CallError, DataDamaged, RetryError
+    from ...log.errors import AccessLost, CallError, DataDamaged, RetryError
 
-    for kind, code in ((DataDamaged, DAMAGED), (CallError, WRONG_CALL), (RetryError, RETRY)):
+    for kind, code in ((DataDamaged, DAMAGED), (AccessLost, REFUSED), (CallError, WRONG_CALL), (RetryError, RETRY)):
         if any(isinstance(error, kind) for error in errors):
             return code
     return OTHER if errors else 0

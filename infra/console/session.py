@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -145,6 +146,7 @@ class Session:
     """Whether the environment named the lake, not the call."""
     coordination: str | None = None
     """The table of consumer groups; None: the lake's default."""
+    refusal_timeout: timedelta = timedelta(minutes=5)
     debug: bool = False
     as_json: bool = False
     abandoned: bool = False
@@ -167,7 +169,13 @@ class Session:
         """Open the lake for synchronous calls."""
         from ...lake import connect
 
-        return connect(self.lake_url, read_only=read_only, coordination=self.coordination, maintenance=False)
+        return connect(
+            self.lake_url,
+            read_only=read_only,
+            coordination=self.coordination,
+            maintenance=False,
+            refusal_timeout=self.refusal_timeout,
+        )
 
     def open_store(self) -> ObjectStore:
         """Open the lake's store alone: commands that only list what is stored need not load the lake."""
@@ -179,7 +187,13 @@ class Session:
         """Open the lake on the running event loop."""
         from ...aio import connect
 
-        return connect(self.lake_url, read_only=read_only, coordination=self.coordination, maintenance=False)
+        return connect(
+            self.lake_url,
+            read_only=read_only,
+            coordination=self.coordination,
+            maintenance=False,
+            refusal_timeout=self.refusal_timeout,
+        )
 
 
 def command_options(command: F) -> F:

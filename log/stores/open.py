@@ -197,7 +197,7 @@ def _open_remote(
         ) from error
     query = urlencode({name: written[name] for name in written if name not in service.secrets})
     url = f"{scheme}://{bucket}" + (f"/{quote(prefix)}" if prefix else "") + (f"?{query}" if query else "")
-    return RemoteStore(url, reader=reader, writer=writer, runtime=runtime)
+    return RemoteStore(url, reader=reader, writer=writer, runtime=runtime, renew=lambda: (client(_READ_RETRIES), client(0)))
 
 
 def _no_options(what: str, options: Mapping[str, str]) -> None:

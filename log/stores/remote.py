@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import obstore
 
-from ..errors import ClosedError, ForkedError, PenstockError
+from ..errors import ClosedError, ForkedError, PenstockError, PermissionDenied
 from ..runtime.runtime import Runtime
 from .memory import join
 from .protocol import (
@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 _PARTS_AT_ONCE = 4
 _LIST_CHUNK = 1000
+_RENEWED_EVERY_S = 5.0
+"""The time between two readings of credentials that the store refuses."""
 
 
 class RemoteStore:
@@ -52,7 +54,18 @@ class RemoteStore:
     Times are the store's, cut to the second. Network threads do not survive a fork: in a child every call raises `ForkedError`.
     """
 
-    def __init__(self, url: str, *, reader: Client, writer: Client, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        reader: Client,
+        writer: Client,
+        runtime: Runtime,
+        renew: Callable[[], tuple[Client, Client]] | None = None,
+    ) -> None:
+        """``renew`` makes both clients anew, with the credentials of now. It is called when those of then are refused."""
+        self._renew = renew
+        self._renewed_s = -_RENEWED_EVERY_S
         self._url = url
         self._bucket = url.partition("?")[0]
         self._reader = reader
@@ -185,8 +198,16 @@ class RemoteStore:
                 answered=self._answered,
             )
             self._answered |= isinstance(meant, Conflict | ObjectMissing)
+            if isinstance(meant, PermissionDenied):
+                self._read_credentials_again()
             raise meant from error
         self._answered = True
+
+    def _read_credentials_again(self) -> None:
+        now_s = self._runtime.clock.monotonic_s()
+        if self._renew is not None and self._answered and now_s - self._renewed_s >= _RENEWED_EVERY_S:
+            self._renewed_s = now_s
+            self._reader, self._writer = self._renew()
 
 
 def _mode(mode: PutMode) -> obstore.PutMode:

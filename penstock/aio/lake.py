@@ -48,6 +48,7 @@ from penstock.log import ClosedError, MessageType, MessageView, ObjectStore, Pos
 from penstock.log import Lake as LogLake
 from penstock.log.limits import WAIT_MAX, Duration, check_flag, optional_duration
 from penstock.log.produce.delays import RecallHandle
+from penstock.log.stores.refusals import REFUSAL_TIMEOUT
 from penstock.log.topic.topics import Topic
 
 from .consumers import OpenConsumers
@@ -75,12 +76,13 @@ class Lake(LogLake):
         coordination: str | None = None,
         maintenance: bool = False,
         options: Mapping[str, str] | None = None,
+        refusal_timeout: Duration = REFUSAL_TIMEOUT,
     ) -> None:
         """``coordination`` names the table of consumer groups (see `penstock.coordinator.open_table`); all workers of a lake must name the same.
         With ``maintenance`` it takes its share in publishing, compaction, retention, trimming and collection, beginning some seconds after its
         first write.
         """
-        super().__init__(store, runtime=runtime, read_only=read_only)
+        super().__init__(store, runtime=runtime, read_only=read_only, refusal_timeout=refusal_timeout)
         self._table_url = coordination
         # A table in the same cloud takes the same credentials; whatever else is in the options is about the store.
         self._table_options = {name: value for name, value in (options or {}).items() if name in _SECRETS}
@@ -112,6 +114,7 @@ class Lake(LogLake):
                 runtime=self.runtime,
                 options=self._table_options,
                 label=f"{socket.gethostname()}/{os.getpid()}",
+                refusal_timeout=self.refusal_timeout,
             )
         return self._coordination
 

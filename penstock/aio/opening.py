@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from penstock.coordinator import check_coordination
 from penstock.log import InvalidArgument, ObjectStore, Runtime, open_store
-from penstock.log.limits import check_flag
+from penstock.log.limits import Duration, check_flag
+from penstock.log.stores.refusals import REFUSAL_TIMEOUT
 
 from .lake import Lake
 
@@ -21,6 +22,7 @@ def connect(
     maintenance: bool = True,
     options: dict[str, str] | None = None,
     runtime: Runtime | None = None,
+    refusal_timeout: Duration = REFUSAL_TIMEOUT,
 ) -> Lake:
     """Open a lake on the running event loop. The arguments are those of `penstock.connect`."""
     check_flag("read_only", read_only, operation="connect")
@@ -41,7 +43,15 @@ def connect(
             observed=f"both, and the URL is {os.fspath(url)}" if url is not None else "options beside a store",
         )
     check_coordination(coordination, store)
-    return Lake(store, runtime=runtime, read_only=read_only, coordination=coordination, maintenance=maintenance, options=options)
+    return Lake(
+        store,
+        runtime=runtime,
+        read_only=read_only,
+        coordination=coordination,
+        maintenance=maintenance,
+        options=options,
+        refusal_timeout=refusal_timeout,
+    )
 
 
 def _check_kind(name: str, given: object, kind: type) -> None:

@@ -135,8 +135,9 @@ def test_a_run_does_not_end_while_its_owner_looks_at_it() -> None:
     owner = Looking(run)
 
     async def main() -> None:
+        before = threading.enumerate()  # earlier tests may have left one of this name
         executor = Threads(lambda _: ConsumeResult.SUCCESS, batches=False, threads=1, clock=Hurrying(), name="test")
-        threads = [one for one in threading.enumerate() if one.name == "test-1"]
+        threads = [one for one in threading.enumerate() if one not in before]
         executor.start(owner, [run])
         await executor.close()
         threading.Thread(target=tell_when_over, args=threads).start()

@@ -50,7 +50,7 @@ def test_a_start_that_fails_at_any_call_ends_what_it_began(kind: str, more: dict
     async def started(nth: int) -> bool:
         """Whether it starts where this call is refused."""
         store = Refusing(MemoryStore())
-        async with aio.connect(store=store, maintenance=False) as lake:
+        async with aio.connect(store=store, maintenance=False, refusal_timeout=0) as lake:
             await lake.create_topic("orders", aio.TopicSettings(queues=1))
             before = asyncio.all_tasks()
             store.left = nth

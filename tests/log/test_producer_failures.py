@@ -30,7 +30,7 @@ def failing(kind: FaultKind) -> tuple[FaultStore, list[int], penstock.Lake]:
         return Fault(kind) if broken and verb == "put" and "/log/0" in key else None
 
     store = FaultStore(MemoryStore(), plan)
-    lake = penstock.connect(store=store)
+    lake = penstock.connect(store=store, refusal_timeout=0)
     lake.create_topic("orders", message_type="FIFO", queues=4)
     return store, broken, lake
 

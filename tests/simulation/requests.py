@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Literal, TypeVar, cast
 
-from penstock.log.errors import PenstockError, StoreUnavailable
+from penstock.log.errors import PenstockError, PermissionDenied, StoreUnavailable
 from penstock.log.stores.protocol import Conflict
 from tests.simulation.faults import WRITES, Call, Fault, FaultPlan, Where
 from tests.simulation.loop import SimLoop
@@ -81,6 +81,8 @@ class SimService(Generic[M]):
         self.memory = memory
         self.plan = plan
         self.network = network
+        self.refuses: Callable[[Call], bool] = lambda _: False
+        """Whether what does not answer a call says that the caller has no right to it."""
         self.calls: list[Call] = []
         """Every call that left a client."""
         self.counts = counts
@@ -267,8 +269,12 @@ class _Request:
         if self.answer.done():
             return
         what = {"operation": self.call.verb, "object": self.call.key}
-        error = Conflict("the store could not decide", **what) if self.course.undecided else StoreUnavailable("no answer", **what)
-        self.answer.set_exception(error)
+        if self.service.refuses(self.call):
+            self.answer.set_exception(PermissionDenied("the store refused", **what))
+        elif self.course.undecided:
+            self.answer.set_exception(Conflict("the store could not decide", **what))
+        else:
+            self.answer.set_exception(StoreUnavailable("no answer", **what))
 
     def note(self, outcome: str) -> None:
         call = self.call

@@ -53,6 +53,7 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
         "suspend": ("tests/coordinator/test_worker.py", "test_who_slept_past_the_deadline_starts_nothing_afterwards"),
     },
     "consumers": {
+        "refusals": ("tests/consumers/test_refused.py", "test_push_and_broadcast_consumers_ride_it_out"),
         "spill-named": (
             "tests/simulation/consuming/test_spills.py",
             "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",

@@ -201,6 +201,32 @@ def test_an_answer_is_told_with_what_to_do(answer: Answer, kind: type[PenstockEr
             against(server, failing(kind, said, call))
 
 
+def test_credentials_that_are_refused_are_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From the file, for example, which another program writes."""
+    file = tmp_path / "credentials"
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+
+    def write(name: str) -> None:
+        file.write_text(f"[default]\naws_access_key_id = {name}\naws_secret_access_key = secret\n")
+
+    async def use(table: CellTable) -> None:
+        await get(table)
+        write("renewed")
+        with pytest.raises(PermissionDenied):
+            await get(table)
+        await get(table)
+        await create(table)
+
+    write("former")
+    with scripted_server(CELL, fault("ExpiredTokenException"), CELL, DONE) as server:
+        use_table(f"dynamodb://cells?region=eu-west-1&endpoint={server.endpoint}", use)
+        keys = [request.headers["authorization"].partition("Credential=")[2].partition("/")[0] for request in server.requests]
+    assert keys == ["former", "former", "renewed", "renewed"]
+
+
 # --- Tables that are not there, or are others' --------------------------------------------------------------------------------------
 
 

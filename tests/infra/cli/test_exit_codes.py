@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock import DataDamaged, InvalidArgument, StoreUnavailable, TopicLimits, UnknownOutcome
+from penstock import (
+    AccessLost,
+    AccessRefused,
+    DataDamaged,
+    InvalidArgument,
+    PermissionDenied,
+    StoreUnavailable,
+    TopicLimits,
+    UnknownOutcome,
+)
 from penstock.infra.cli.main import COMMANDS
 from penstock.infra.console import output
 from penstock.infra.console.exit_codes import ending, exit_code
@@ -27,6 +36,9 @@ from tests.tree import ROOT
         (InvalidArgument("wrong"), 2),
         (StoreUnavailable("away"), 3),
         (DataDamaged("broken"), 4),
+        (PermissionDenied("never allowed"), 2),
+        (AccessRefused("allowed before"), 3),
+        (AccessLost("refused for long"), 5),
         (Stopped(2), 130),
         (Stopped(15), 143),
         (ZeroDivisionError("ours"), 1),

@@ -71,6 +71,28 @@ async def awaited(call: Awaitable[object]) -> object:
     return await call
 
 
+def test_credentials_that_are_refused_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once they were accepted, and every five seconds at most."""
+    refused = Answer(400, "ExpiredToken")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+    async def use(server: ScriptedServer) -> None:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "former")
+        store = open_store(S3Server(server.endpoint).url("p"))
+        await replace(store)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "renewed")
+        for _ in range(3):
+            with pytest.raises(PermissionDenied):
+                await replace(store)
+            monkeypatch.setenv("AWS_ACCESS_KEY_ID", "too soon")
+        await replace(store)
+
+    with scripted_server(Answer(), refused, refused, refused, Answer()) as server:
+        asyncio.run(use(server))
+        keys = [request.headers["authorization"].partition("Credential=")[2].partition("/")[0] for request in server.requests]
+    assert keys == ["former", "former", "renewed", "renewed", "renewed"]
+
+
 def test_the_precondition_goes_with_the_request() -> None:
     with scripted_server(Answer()) as server:
         store = opened(server)

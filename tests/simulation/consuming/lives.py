@@ -339,7 +339,7 @@ class Lives(Consuming):
                 self._letters.append((queue, sequence, message.body))
         await lake.close()
 
-    def check_expected(self, who: str, error: PenstockError, *, allowed: bool = False) -> None:
+    def check_expected(self, who: str, error: PenstockError, *, allowed: bool = False, begun: bool = False) -> None:
         self.counts[f"error: {error.kind}"] += 1
         fine = allowed or error.kind in _EXPECTED or isinstance(error, TopicDeleted)
         if isinstance(error, InternalError) or (isinstance(error, CallError) and not fine):

@@ -142,7 +142,7 @@ class Machine:
                 await ended
             except PenstockError as error:
                 await asyncio.gather(ended, return_exceptions=True)  # the same error
-                self.world.check_expected(process.name, error)
+                self.world.check_expected(process.name, error, begun=True)
                 await asyncio.sleep(0.5)
 
     def _drawn(self, plan: GroupPlan) -> GroupPlan:

@@ -27,6 +27,7 @@ from penstock.coordinator.registry import groups
 from penstock.coordinator.workers.session import Member, Session
 from penstock.coordinator.workers.watch import Watch
 from penstock.coordinator.workers.worker import Worker
+from penstock.log.stores.refusals import Refusals
 from tests.simulation import cell_patches
 from tests.simulation.consuming import patches
 from tests.simulation.consuming.mutant import Mutant
@@ -42,6 +43,13 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         scenario="pauses",
         seeds=(3,),
         calm=False,
+    ),
+    "refusals": Mutant(
+        guard="a refusal of what was allowed before is tried again for a while",
+        rule="C10",
+        patch=attribute(Refusals, "_meaning", lambda _: lambda _self, _right, error: error),
+        scenario="heals",
+        seeds=(1, 6),
     ),
     "read-back": Mutant(
         guard="a write without an answer is read back",

@@ -15,8 +15,16 @@ from tests.simulation.faults import WRITES, Call, Fault, FaultPlan, RandomFaults
 from tests.simulation.world import log_uniform
 
 Service = Literal["store", "table"]
-_HOW = (Fault.UNAVAILABLE, Fault.UNAVAILABLE, Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.LATE_APPLY)
-"""How calls fail meanwhile; lost answers are of a service that works and says nothing."""
+_HOW = (
+    (Fault.UNAVAILABLE, False),
+    (Fault.UNAVAILABLE, True),
+    (Fault.LOST_REQUEST, False),
+    (Fault.LOST_ANSWER, False),
+    (Fault.LATE_APPLY, False),
+)
+"""How calls fail meanwhile, and whether they are refused: credentials have expired. Lost answers are of a service that works and says
+nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +36,7 @@ class Outage:
     part: str
     only_writes: bool
     fault: Fault
+    refuses: bool
 
     def hits(self, service: Service, call: Call) -> bool:
         """Whether it makes this call fail."""
@@ -53,7 +62,7 @@ class Outage:
         }
         name = rng.choice(list(services))
         service, part = services[name]
-        return Outage(name, service, part, rng.random() < 0.5, rng.choice(_HOW))
+        return Outage(name, service, part, rng.random() < 0.5, *rng.choice(_HOW))
 
 
 class Failing(RandomFaults):
@@ -73,6 +82,10 @@ class Failing(RandomFaults):
                 return outage.fault
         return None if self._others is None else self._others.decide(call)
 
+    def refuses(self, call: Call) -> bool:
+        """Whether what makes this call fail is a refusal."""
+        return self.active and any(outage.refuses and outage.hits(self._service, call) for outage in self._down)
+
 
 async def break_down(plot: Plot, down: MutableSequence[Outage], rng: random.Random, counts: Counter[str]) -> None:
     """Let things fail one after the other, now and then two at once."""
@@ -81,6 +94,7 @@ async def break_down(plot: Plot, down: MutableSequence[Outage], rng: random.Rand
         outages = [Outage.drawn(rng, plot) for _ in range(rng.choice([1, 1, 2]))]
         for outage in outages:
             counts[f"outage: {outage.name}"] += 1
+            counts["outage: refused"] += outage.refuses
             down.append(outage)
         await asyncio.sleep(log_uniform(rng, *plot.outage_s))
         for outage in outages:

@@ -181,7 +181,7 @@ class Rewinds(Consuming):
                 self._letters.add(message.body)
         await lake.close()
 
-    def check_expected(self, who: str, error: PenstockError, *, allowed: bool = False) -> None:
+    def check_expected(self, who: str, error: PenstockError, *, allowed: bool = False, begun: bool = False) -> None:
         super().check_expected(who, error, allowed=allowed)
         if error.kind == "inconsistent_restore":
             self._refused.set()

@@ -1,0 +1,103 @@
+"""What a store refuses now and allowed before is a passing fault for a while. What it never allowed is refused at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from datetime import timedelta
+
+import pytest
+
+from penstock.log.errors import AccessLost, AccessRefused, PermissionDenied, StoreUnavailable
+from penstock.log.stores import MemoryStore, ObjectMissing, Put
+from penstock.log.stores.refusals import ForgivingStore, Refusals
+from tests.lakes import Refusing
+from tests.log.topics import HandClock
+
+ENTRY, OTHER_ENTRY, TABLE = "topics/orders/log/1", "topics/orders/log/2", "topics/orders/table-1/a.parquet"
+
+
+class Scene:
+    def __init__(self, timeout: timedelta = timedelta(minutes=5)) -> None:
+        self.clock = HandClock()
+        self.refusing = Refusing(MemoryStore())
+        self.store = ForgivingStore(self.refusing, Refusals("memory://", self.clock, timeout))
+
+    async def put(self, key: str) -> None:
+        await self.store.put(key, b"x", mode=Put.REPLACE)
+
+    async def raised(self, call: Awaitable[object]) -> type[Exception]:
+        with pytest.raises((PermissionDenied, AccessRefused)) as raised:
+            await call
+        return raised.type
+
+
+def test_what_was_never_allowed_is_refused_at_once() -> None:
+    async def script(scene: Scene) -> None:
+        scene.refusing.refuses = lambda call: call.is_write
+        assert await scene.raised(scene.put(ENTRY)) is PermissionDenied
+        with pytest.raises(ObjectMissing):
+            await scene.store.get(ENTRY)
+        scene.refusing.refuses = lambda call: "/table" in call.key
+        await scene.put(ENTRY)
+        assert await scene.raised(scene.put(TABLE)) is PermissionDenied, "the same verb elsewhere"
+        assert scene.store.refusals.refusing_s == 0
+
+    asyncio.run(script(Scene()))
+
+
+def test_what_was_allowed_before_is_refused_for_a_while_and_then_lost(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def script(scene: Scene) -> None:
+        await scene.put(ENTRY)
+        scene.refusing.refuses = lambda call: call.is_write
+        for minutes in (0, 2, 2.5):
+            scene.clock.advance(seconds=60 * minutes)
+            with pytest.raises(AccessRefused, match="Check what they may do there") as raised:
+                await scene.put(OTHER_ENTRY)
+            assert isinstance(raised.value, StoreUnavailable), "background work tries again"
+        assert await scene.raised(scene.put(TABLE)) is AccessRefused, "it may be the same refusal"
+        assert scene.store.refusals.refusing_s == 270
+        scene.clock.advance(seconds=31)
+        for key in (ENTRY, TABLE):
+            with pytest.raises(AccessLost, match="what was allowed before; observed: refused for 301 s") as lost:
+                await scene.put(key)
+            assert isinstance(lost.value, PermissionDenied)
+        assert len(caplog.messages) == 1
+        assert "refuses what it allowed before, which is tried again for 0:05:00" in caplog.text
+
+    asyncio.run(script(Scene()))
+
+
+def test_what_is_allowed_again_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def script(scene: Scene) -> None:
+        await scene.put(ENTRY)
+        with pytest.raises(ObjectMissing):  # that is an answer
+            await scene.store.get(OTHER_ENTRY)
+        for _ in range(2):
+            scene.refusing.refuses = lambda _: True
+            assert await scene.raised(scene.store.get(ENTRY)) is AccessRefused
+            assert await scene.raised(scene.put(ENTRY)) is AccessRefused
+            scene.clock.advance(seconds=299)
+            scene.refusing.refuses = lambda call: call.verb == "get"
+            await scene.put(ENTRY)
+            assert scene.store.refusals.refusing_s == 299, "of reading"
+            scene.refusing.refuses = lambda _: False
+            await scene.store.get(ENTRY)
+            assert scene.store.refusals.refusing_s == 0
+        assert [message.partition("memory:// ")[2][:6] for message in caplog.messages] == ["refuse", "allows"] * 2
+
+    asyncio.run(script(Scene()))
+
+
+def test_without_patience_what_was_allowed_is_lost_at_once() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put(ENTRY)
+        scene.refusing.refuses = lambda _: True
+        assert await scene.raised(scene.put(ENTRY)) is AccessLost
+
+    asyncio.run(script(Scene(timedelta(0))))
