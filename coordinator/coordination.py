@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
+from ..log.limits import REFUSAL_TIMEOUT
 from ..log.runtime.runtime import Runtime
 from ..log.stores.protocol import ObjectStore
-from ..log.stores.refusals import REFUSAL_TIMEOUT, Refusals
+from ..log.stores.refusals import Refusals
 from .access.registry import AccessRegistry
 from .cells.cells import Cells
 from .cells.lake_cell import LakeCell

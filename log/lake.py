@@ -29,7 +29,7 @@ from .errors import (
 )
 from .format.header import Epoch
 from .format.state import SchemaVersion
-from .limits import TOPIC_NAME_CHARS_MAX, Duration, TopicLimits, check_flag, checked_duration, shown
+from .limits import REFUSAL_TIMEOUT, TOPIC_NAME_CHARS_MAX, Duration, TopicLimits, check_flag, checked_duration, shown
 from .message.message_type import MessageType
 from .paths import TopicPaths, check_topic_name, timer_log_name
 from .produce.accumulator import ProducerOptions, ProducerStatistics
@@ -42,7 +42,7 @@ from .schema.sources import SchemaLike, fields_of
 from .schema.topic_schema import TopicSchema
 from .stores.probe import probe_conditional_writes
 from .stores.protocol import ObjectStore
-from .stores.refusals import REFUSAL_TIMEOUT, ForgivingStore, Refusals
+from .stores.refusals import ForgivingStore, Refusals
 from .table.creation import open_table
 from .table.delta.delta_log import DeltaLog
 from .topic.open_name import OWN_PREFIX, check_producer_name, open_name

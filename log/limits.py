@@ -46,6 +46,8 @@ else:
 
 NO_TIME = timedelta(0)
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+REFUSAL_TIMEOUT = timedelta(minutes=5)
+"""How long what a store or a table allowed before is tried again when it is refused, unless `connect` says otherwise."""
 _SECONDS_MAX = timedelta.max.total_seconds() - 1
 
 KIB = 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from penstock.log import Duration, ObjectStore, Runtime
-from penstock.log.stores.refusals import REFUSAL_TIMEOUT
+from penstock.log.limits import REFUSAL_TIMEOUT
 
 from . import aio
 from .blocking.lake import Lake

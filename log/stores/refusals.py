@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from ..errors import AccessLost, AccessRefused, PenstockError, PermissionDenied
+from ..limits import REFUSAL_TIMEOUT
 from ..runtime.runtime import Clock
 from .protocol import Buffer, Conflict, ObjectMissing, ObjectStore, Put, PutMode, Version
 from .wrapper import Call, StoreWrapper
@@ -20,8 +21,6 @@ log = logging.getLogger("penstock.log")
 
 T = TypeVar("T")
 
-REFUSAL_TIMEOUT = timedelta(minutes=5)
-"""How long what was allowed before is tried again when it is refused."""
 _FOLDERS = 3
 """The depth of the folders that a policy may name: a topic's log, say, or a kind of cells."""
 

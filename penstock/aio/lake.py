@@ -46,9 +46,8 @@ from penstock.coordinator.transactions.service import Transactions
 from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.log import ClosedError, MessageType, MessageView, ObjectStore, Position, ReadOnlyError, Runtime, WaitingMessage
 from penstock.log import Lake as LogLake
-from penstock.log.limits import WAIT_MAX, Duration, check_flag, optional_duration
+from penstock.log.limits import REFUSAL_TIMEOUT, WAIT_MAX, Duration, check_flag, optional_duration
 from penstock.log.produce.delays import RecallHandle
-from penstock.log.stores.refusals import REFUSAL_TIMEOUT
 from penstock.log.topic.topics import Topic
 
 from .consumers import OpenConsumers

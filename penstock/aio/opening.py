@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from penstock.coordinator import check_coordination
 from penstock.log import InvalidArgument, ObjectStore, Runtime, open_store
-from penstock.log.limits import Duration, check_flag
-from penstock.log.stores.refusals import REFUSAL_TIMEOUT
+from penstock.log.limits import REFUSAL_TIMEOUT, Duration, check_flag
 
 from .lake import Lake
 
