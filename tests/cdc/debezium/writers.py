@@ -50,6 +50,7 @@ STEPS: tuple[tuple[str, float], ...] = (
     ("ALTER TABLE orders ADD COLUMN extra%(few)s INT", 0.3),
     ("ALTER TABLE orders ALTER COLUMN customer SET DEFAULT %(t)s", 0.2),
     ("CREATE TABLE IF NOT EXISTS later%(few)s (id INT PRIMARY KEY, said VARCHAR(60))", 0.3),
+    ("RENAME TABLE later0 TO spare, later1 TO later0, spare TO later1", 0.5),
     ("INSERT IGNORE INTO later%(few)s VALUES (%(k)s, %(t)s)", 2),
 )
 
