@@ -195,9 +195,12 @@ class EngineCapture(SourceCapture):
             log.warning("%s stands still: %s. %s", one.table, one.reason, WAY_ON)
         if not untold:
             return state
+        end = self._server.end()
         first = rows_go_on_at(self._rows_producer.last_sequence, self._producer.last_sequence)
         records = [
-            stopped_record(self._connector.name, self._options.name, one.table, f"{one.reason}. {WAY_ON}", self._clock.wall_ms())
+            stopped_record(
+                self._connector.name, self._options.name, one.table, f"{one.reason}. {WAY_ON}", end, self._clock.wall_ms()
+            )
             for one in untold
         ]
         batch = [record._replace(sequence=place) for place, record in enumerate(records, first)]

@@ -173,10 +173,21 @@ def emptied(connector: str, name: str, table: str, place: tuple[str, int, int], 
     return record._replace(sequence=sequence_of(file, pos, row, "t"))
 
 
-def stopped(connector: str, name: str, table: str, reason: str, now_ms: int) -> Record:
-    """The message that says that a table is not captured any more. No row changes."""
+def stopped(connector: str, name: str, table: str, reason: str, end: tuple[str, int], now_ms: int) -> Record:
+    """The message that says that a table is not captured any more. No row changes. It lies two places before the log's end: behind all that was
+    told of the table, and before the truncate of a later snapshot, which takes it back.
+    """
     database, _, short = table.partition(".")
-    said = {"connector": connector, "name": name, "ts_ms": now_ms, "db": database, "table": short, "snapshot": "true"}
+    said = {
+        "connector": connector,
+        "name": name,
+        "ts_ms": now_ms,
+        "db": database,
+        "table": short,
+        "snapshot": "true",
+        "file": end[0],
+        "pos": end[1] - 2,
+    }
     value = {"op": "m", "source": said, "message": {"prefix": STOPPED, "content": reason}, "ts_ms": now_ms}
     body = _encode({"key": None, "value": value})
     return Record(0, body, message_group_of(database, short, None), None, (), "m", table, None, RecordSource(database, short))

@@ -12,9 +12,11 @@ from penstock.cdc.debezium.configuration import without_tables
 from penstock.cdc.debezium.hearing import ROWS, WITHOUT_ROWS, Heard
 from penstock.cdc.debezium.positions import between, sequence_of
 from penstock.cdc.debezium.prepared import PreparedTransactions
-from penstock.cdc.debezium.records import Record, RecordSource, moved
+from penstock.cdc.debezium.records import Record, RecordSource, moved, stopped, truncated
 from penstock.cdc.debezium.state import EngineState, StoppedTable, parse_engine_state
 from penstock.cdc.debezium.statements import Statement, statement_of, xid_text
+from penstock.cdc.events.debezium import decode_event, parse_change
+from penstock.cdc.events.stopped import stopped_because
 from penstock.log.errors import LimitExceeded, NotSupported
 from tests.cdc.debezium.silence import effects_of
 
@@ -103,6 +105,23 @@ def test_a_definition_that_the_parser_refuses_stops_its_table_and_no_other() -> 
     assert list(effects.stopping) == ["shop.a"]
     assert "ALTER TABLE" in effects.stopping["shop.a"]
     assert effects.ends
+
+
+def test_what_says_that_a_table_stands_still_lies_before_the_truncate_of_the_next_snapshot() -> None:
+    end = ("binlog.000007", 900)
+    message, truncate = (
+        stopped("mariadb", "p", "shop.a", "why", end, 1),
+        truncated("mariadb", "p", "shop.a", {"file": end[0], "pos": end[1]}, 1),
+    )
+    said, emptied = (parse_change(decode_event(record.body)) for record in (message, truncate))
+    assert said is not None
+    assert emptied is not None
+    assert said.source == emptied.source
+    assert message.message_group == truncate.message_group
+    assert said.position is not None
+    assert emptied.position is not None
+    assert said.position < emptied.position
+    assert stopped_because(decode_event(message.body)) == "why"
 
 
 def test_a_stopped_table_is_neither_read_nor_stopped_twice() -> None:

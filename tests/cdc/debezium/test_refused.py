@@ -137,6 +137,7 @@ def test_a_gap_in_the_gtids_says_what_to_do() -> None:
         ("Connector configuration is not valid. The 'x' value is invalid", InvalidArgument),
         ("Socket fail to connect to host:127.0.0.1", SourceUnavailable),
         ("The db history topic or its content is fully or partially missing.", errors.HistoryLost),
+        ("Error processing binlog event", errors.EventUnreadable),
         ("it completed, though nobody told it to", ConnectorStopped),
     ],
 )
@@ -144,6 +145,23 @@ def test_what_the_engine_says_when_it_ends(words: str, kind: type[Exception]) ->
     found = engine_error(f"ConnectException: the connector will be stopped\nDebeziumException: {words}", "db:3306")
     assert type(found) is kind
     assert found.object == "db:3306"
+
+
+@pytest.mark.parametrize(
+    ("words", "table"),
+    [
+        ("Encountered change event for table shop.a b whose schema isn't known to this connector", "shop.a b"),
+        ("Error processing row in w, internal schema size 2, but row size 4 , restart connector with schema recovery mode.", "w"),
+        (
+            "Error processing UPDATE of row in w because it's different column size with internal schema size 2, but after size 4",
+            "w",
+        ),
+    ],
+)
+def test_an_event_of_a_table_whose_columns_are_others_names_it(words: str, table: str) -> None:
+    found = engine_error(f"DebeziumException: Error processing binlog event\nDebeziumException: {words}", "db:3306")
+    assert isinstance(found, errors.TableUnfollowed)
+    assert found.object == table
 
 
 def _purged(capture: Capturing) -> bool:
