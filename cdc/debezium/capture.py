@@ -30,7 +30,7 @@ from .outbox import table_of
 from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of, rows_go_on_at
 from .records import KeylessTable
 from .records import stopped as stopped_record
-from .rows import RowsReader
+from .rows import RowsReader, listed_name
 from .source import Server
 from .state import CHOOSING, EngineState
 
@@ -153,7 +153,9 @@ class EngineCapture(SourceCapture):
             history=history,
             more=more,
         )
-        engine = Engine({**properties, "connector.class": self._connector.class_name}, ear=ear)
+        engine = Engine(
+            {**properties, "connector.class": self._connector.class_name}, characters_of=self._server.characters, ear=ear
+        )
         try:
             engine.start()
             yield engine
@@ -240,6 +242,8 @@ class EngineCapture(SourceCapture):
                 expected="a table by --table, or table.include.list and database.include.list",
                 hint="names are patterns of database.table; the user sees only tables that it may SELECT",
             )
+        for table in tables:
+            listed_name(self._server.table(table))  # what cannot be read is refused before anything has begun
         self._reached("place known")
         self._states.add_history(0, history.read_bytes())
         self._reached("history durable")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...log.errors import InternalError, MissingDependency
+from .converters import CharactersOf, install, with_converter
 from .errors import load_jpype
 from .hearing import Ear
 from .java import find_jvm
@@ -82,11 +83,13 @@ def start_java(jars: Sequence[Path], *, heap_mb: int = HEAP_MB) -> None:
 class Engine:
     """One life of the engine. `start`, `next` until it gives None, `close`."""
 
-    def __init__(self, properties: Mapping[str, str], *, ear: Ear | None = None) -> None:
-        """``ear``: listens to the log that the engine reads; None: it reads none, or not for long."""
+    def __init__(self, properties: Mapping[str, str], *, characters_of: CharactersOf, ear: Ear | None = None) -> None:
+        """``characters_of``: the characters of one of the server's sets. ``ear``: listens to the log that the engine reads; None: it reads none, or
+        not for long.
+        """
         self._jpype = load_jpype()
-        self._ear = ear
-        self._properties = dict(properties)
+        self._ear, self._characters_of = ear, characters_of
+        self._properties = with_converter(properties)
         self._batches: queue.Queue[RecordBatch] = queue.Queue(_BATCHES_MAX)
         self._closing = threading.Event()
         self._ended = threading.Event()
@@ -102,6 +105,7 @@ class Engine:
         """Begin to read."""
         jpype = self._jpype
         functions = self._functions = _Functions(jpype)
+        install(self._properties, self._characters_of)
         properties = jpype.JClass("java.util.Properties")()
         for name, value in self._properties.items():
             properties.setProperty(name, value)

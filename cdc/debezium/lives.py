@@ -216,7 +216,8 @@ class SourceCapture(ABC):
                 hint="connect to that server, or capture this one into a new topic",
             )
         again = self._options.snapshot == "again" and not self._renewed
-        if state is not None and state.chosen not in (None, self._chosen) and not again:
+        begun = state is not None and state.offset is not None
+        if state is not None and begun and state.chosen not in (None, self._chosen) and not again:
             raise InvalidArgument(
                 "the capture has begun with another choice of tables, and the rows of those that it adds would be missing",
                 operation="capture",
@@ -225,7 +226,7 @@ class SourceCapture(ABC):
                 observed=choice_text(self._chosen),
                 hint="--snapshot again reads all tables of the new choice; or capture the others under another --name",
             )
-        if state is not None and state.chosen is None:
+        if state is not None and state.chosen != self._chosen and not again:  # an earlier release noted none, or nothing has begun
             state = replace(state, chosen=self._chosen)
             self._states.save(state)
         old = state

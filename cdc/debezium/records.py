@@ -91,6 +91,12 @@ def schemas_of(key: str | None, value: str) -> Schemas:
     return Schemas(b"null" if key is None else key.encode(), _encode({"type": "struct", "fields": after}))
 
 
+def row_fields(schemas: Schemas) -> tuple[str, ...]:
+    """The columns that a record's schemas name."""
+    (after,) = _ANY.decode(schemas.value)["fields"]
+    return tuple(field["field"] for field in after["fields"])
+
+
 def heartbeat_ms(value: bytes) -> int | None:
     """When a heartbeat was made; None for any other record."""
     event = _VALUE.decode(value)

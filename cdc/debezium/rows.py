@@ -7,19 +7,20 @@ was read, changes before that are passed over when they come again, and later on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...log.errors import PenstockError
+from ...log.errors import InvalidArgument, PenstockError
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from .engine import Engine
+from .errors import ConnectorStopped
 from .outbox import table_of
 from .positions import rows_go_on_at
-from .records import Record, record_of, truncated
-from .source import KeyColumn, Server, rows_query
+from .queries import KeyColumn, SourceTable, pattern_of, quoted_table, rows_query
+from .records import Record, Schemas, record_of, row_fields, truncated
+from .source import Server
 from .state import EngineState, EngineStates, RowsChunk
 
 CHUNK_ROWS_MAX = 10_000
@@ -45,7 +46,8 @@ class RowsReader:
         """``followed``: the last sequence of the changes. Where it names a place, the topic equals the source there only until rows come."""
         self._connector, self._name, self._server = connector, name, server
         self._producer, self._states, self._clock, self._reached = producer, states, clock, reached
-        self._keys: dict[str, list[KeyColumn]] = {}
+        self._tables: dict[str, SourceTable] = {}
+        self._checked: set[Schemas] = set()
         self._after: tuple[int | str, ...] | None = None
         self._going_on: str | None = None
         self._count = 0
@@ -69,13 +71,13 @@ class RowsReader:
                 state = replace(state, emptied=tuple(dict.fromkeys((*state.emptied, chunk.table))))
         queries: dict[str, str] = {}
         for table in state.pending:
-            self._keys[table] = self._server.key_of(table)
-            queries[table] = rows_query(table, self._keys[table], self._after if table == self._going_on else None)
+            found = self._tables[table] = self._server.table(table)
+            queries[listed_name(found)] = rows_query(found, self._after if table == self._going_on else None)
         prefix = "snapshot.select.statement.overrides"
         return state, {
             "snapshot.mode": "initial_only",
-            "snapshot.include.collection.list": ",".join(re.escape(table) for table in state.pending),
-            prefix: ",".join(state.pending),
+            "snapshot.include.collection.list": ",".join(map(pattern_of, state.pending)),
+            prefix: ",".join(queries),
             **{f"{prefix}.{table}": query for table, query in queries.items()},
         }
 
@@ -108,6 +110,7 @@ class RowsReader:
                     state = self._finished(self._send(state, table, rows, offset), table)
                     rows, size_bytes = [], 0
                 table = record.table
+                self._check_columns(table, engine.schemas[schema])
                 rows.append(record)
                 size_bytes += len(record.body)
                 if len(rows) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
@@ -124,6 +127,21 @@ class RowsReader:
             state = self._finished(self._send(state, empty, [], offset), empty)
         return state
 
+    def _check_columns(self, table: str, schemas: Schemas) -> None:
+        """Refuse rows of other columns than were asked for: a column that has come meanwhile would be NULL."""
+        if schemas in self._checked or not self._tables[table].columns:
+            return
+        asked, told = {column.name for column in self._tables[table].columns}, set(row_fields(schemas))
+        if not told <= asked:
+            raise ConnectorStopped(
+                "the table has changed while its rows were to be read",
+                operation="capture",
+                object=table,
+                expected=", ".join(sorted(asked)),
+                observed=", ".join(sorted(told - asked)),
+            )
+        self._checked.add(schemas)
+
     def _send(self, state: EngineState, table: str, rows: list[Record], offset: Mapping[str, Any]) -> EngineState:
         going_on = self._going_on == table
         sent = list(rows)
@@ -132,7 +150,7 @@ class RowsReader:
         if not sent:
             return state
         after = self._after if going_on else None
-        last = whole_key(rows[-1].key, self._keys[table]) if rows else None
+        last = whole_key(rows[-1].key, self._tables[table].key) if rows else None
         numbered = [record._replace(sequence=place) for place, record in enumerate(sent, self._next)]
         self._next += len(numbered)
         state = replace(state, chunk=RowsChunk(table, not going_on, after, last, self._next - 1))
@@ -157,6 +175,19 @@ class RowsReader:
         self._going_on = self._after = None
         self._reached("table done")
         return state
+
+
+def listed_name(table: SourceTable) -> str:
+    """A table's name in the connector's list of queries. Raises `InvalidArgument`."""
+    name = quoted_table(table)
+    if "," in name:
+        raise InvalidArgument(
+            "the rows of a table with a comma in its name cannot be read, as the connector's list of queries has commas between names",
+            operation="capture",
+            object=name,
+            hint=f"rename it, or leave it out: --set 'table.exclude.list={pattern_of(f'{table.database}.{table.name}')}'",
+        )
+    return name
 
 
 def whole_key(key: Mapping[str, Any] | None, columns: Sequence[KeyColumn]) -> tuple[int, ...] | None:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from ...log.errors import InvalidArgument
+from .charsets import Characters
 from .configuration import Connector
 from .errors import engine_error, load_jpype
+from .queries import COLUMNS_QUERY, KEY_QUERY, TABLES_QUERY, KeyColumn, SourceColumn, SourceTable, characters_query, quoted
 
 _RIGHTS = ("SELECT", "RELOAD", "REPLICATION SLAVE", "REPLICATION CLIENT")
 _WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
-
-
-@dataclass(frozen=True, slots=True)
-class KeyColumn:
-    """A column of a primary key."""
-
-    name: str
-    resumable: bool
-    """Whether a value that an event tells can be written in SQL as it is. Text cannot: which text comes first is its collation's matter."""
 
 
 class Server:
@@ -32,6 +24,7 @@ class Server:
         self._connector, self._properties = connector, properties
         self.where = f"{properties.get('database.hostname', 'localhost')}:{properties.get('database.port', '3306')}"
         self._open: Any = None
+        self._characters: dict[str, Characters] = {}
 
     def close(self) -> None:
         """End the connection."""
@@ -147,13 +140,7 @@ class Server:
 
     def has(self, table: str) -> bool:
         """Whether there is a table ``database.table``."""
-        database, _, name = table.partition(".")
-        rows = self.ask(
-            "SELECT 1 FROM information_schema.tables WHERE table_schema = ? AND table_name = ? AND table_type <> 'VIEW'",
-            database,
-            name,
-        )
-        return bool(rows)
+        return bool(self._places(table))
 
     def runs_more(self, names: Collection[str]) -> bool | None:
         """Whether a table of these names has triggers, or a function or procedure has one of them: they may change other tables. None: this user
@@ -166,31 +153,37 @@ class Server:
         said = self._grants()
         return False if "TRIGGER" in said or "ALL PRIVILEGES ON *.*" in said else None
 
-    def key_of(self, table: str) -> list[KeyColumn]:
-        """The primary key of ``database.table``."""
-        database, _, name = table.partition(".")
-        rows = self.ask(
-            "SELECT c.column_name, c.data_type FROM information_schema.key_column_usage k JOIN information_schema.columns c USING"
-            " (table_schema, table_name, column_name) WHERE k.constraint_name = 'PRIMARY' AND k.table_schema = ? AND k.table_name = ?"
-            " ORDER BY k.ordinal_position",
+    def _places(self, joined: str) -> list[tuple[str, str]]:
+        places = [(str(database), str(name)) for database, name in self.ask(TABLES_QUERY, joined)]
+        return [place for place in places if ".".join(place) == joined] or places
+
+    def characters(self, charset: str) -> Characters:
+        """The characters of one of its sets, by their bytes: those of Unicode's first plane, as no set that is asked for has more."""
+        if charset not in self._characters:
+            rows = self.ask(characters_query(charset))
+            self._characters[charset] = {bytes.fromhex(str(data)): str(text) for data, text in rows}
+        return self._characters[charset]
+
+    def table(self, joined: str) -> SourceTable:
+        """The table of a name as the connector has it, ``database.table``, of which either part may have dots. Raises `InvalidArgument`."""
+        places = self._places(joined)
+        if len(places) > 1:
+            raise InvalidArgument(
+                "two tables have one name here, so their rows could not be told apart",
+                operation="capture",
+                object=joined,
+                observed=" and ".join(f"{quoted(database)}.{quoted(name)}" for database, name in places),
+                hint="rename one of them",
+            )
+        if not places:
+            database, _, name = joined.partition(".")
+            return SourceTable(database, name)
+        ((database, name),) = places
+        columns = {str(column): str(kind).lower() for column, kind in self.ask(COLUMNS_QUERY, database, name)}
+        key = self.ask(KEY_QUERY, database, name)
+        return SourceTable(
             database,
             name,
+            tuple(SourceColumn(*one) for one in columns.items()),
+            tuple(KeyColumn(str(one), columns[str(one)] in _WHOLE) for (one,) in key),
         )
-        return [KeyColumn(str(column), str(kind).lower() in _WHOLE) for column, kind in rows]
-
-
-def quoted(name: str) -> str:
-    """A name as SQL has it."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def rows_query(table: str, key: Sequence[KeyColumn], after: Sequence[int | str] | None) -> str:
-    """The query for a table's rows in the order of its key, or those behind a key."""
-    database, _, name = table.partition(".")
-    columns = ", ".join(quoted(column.name) for column in key)
-    words = ["SELECT * FROM", f"{quoted(database)}.{quoted(name)}"]
-    if after is not None:
-        words += ["WHERE", f"({columns}) > ({', '.join(map(str, after))})"]
-    if key:
-        words += ["ORDER BY", columns]
-    return " ".join(words)

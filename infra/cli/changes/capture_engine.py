@@ -135,9 +135,9 @@ def _of_url(kind: str, title: str, class_name: str) -> click.Command:
     ) -> None:
         properties = {"connector.class": class_name, **_of(url, kind), **_given(settings)}
         if tables:
-            import re
+            from ....cdc.debezium.queries import pattern_of
 
-            properties["table.include.list"] = ",".join(re.escape(table) for table in tables)
+            properties["table.include.list"] = ",".join(map(pattern_of, tables))
         _capture(session, properties, topic, driver_jar, **chosen)
 
     command.help = (
@@ -171,8 +171,10 @@ def _of(url: str, kind: str) -> dict[str, str]:
         found["database.user"] = unquote(parts.username)
     if password:
         found["database.password"] = password
-    if database := parts.path.strip("/"):
-        found["database.include.list"] = database
+    if database := unquote(parts.path.strip("/")):
+        from ....cdc.debezium.queries import pattern_of
+
+        found["database.include.list"] = database if database.replace("-", "_").isidentifier() else pattern_of(database)
     return found
 
 

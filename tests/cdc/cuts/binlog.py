@@ -20,9 +20,9 @@ from penstock.cdc.debezium.configuration import MARIADB
 from penstock.cdc.debezium.engine import RecordBatch
 from penstock.cdc.debezium.follow import Follower
 from penstock.cdc.debezium.positions import reading_of
+from penstock.cdc.debezium.queries import KeyColumn, SourceTable, quoted_table
 from penstock.cdc.debezium.records import Schemas
 from penstock.cdc.debezium.rows import RowsReader
-from penstock.cdc.debezium.source import KeyColumn
 from penstock.cdc.debezium.state import EngineState
 from penstock.cdc.postgres.errors import SourceUnavailable
 from tests.cdc.cuts.topic import Died, Topic
@@ -243,8 +243,9 @@ class BinlogCapture:
         for key in keys:
             self._signals.pop(key, None)
 
-    def key_of(self, table: str) -> list[KeyColumn]:
-        return [KeyColumn("id", resumable=True)]
+    def table(self, joined: str) -> SourceTable:
+        database, name = joined.split(".")
+        return SourceTable(database, name, key=(KeyColumn("id", resumable=True),))
 
     def session(self, *, dies: bool, write: Callable[[], None]) -> None:
         """``write``: what others do meanwhile."""
@@ -272,7 +273,7 @@ class BinlogCapture:
         place, database = self.database.end, self.database
         told = list[Record]()
         for table in state.pending:
-            after = more[f"snapshot.select.statement.overrides.{table}"].partition("> (")[2]
+            after = more[f"snapshot.select.statement.overrides.{quoted_table(self.table(table))}"].partition("> (")[2]
             for key, value in sorted(database.state[table.partition(".")[2]].items()):
                 if not after or key > int(after.partition(")")[0]):
                     read = _value(database.name, table.partition(".")[2], "r", place, 0, key, None, value, read=True)

@@ -197,7 +197,7 @@ def test_a_connector_that_says_nothing_has_lost_its_connection_once_it_had_one(c
 
 
 def test_an_engine_that_does_not_take_its_end_while_it_starts_is_told_again() -> None:
-    engine = Engine({})
+    engine = Engine({}, characters_of=lambda charset: {})
 
     class Starting:
         asked = 0

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cdc.debezium import outbox as debezium_outbox
-from penstock.cdc.debezium import source
 from penstock.cdc.debezium.errors import HistoryLost
 from penstock.cdc.debezium.follow import boundary
 from penstock.cdc.debezium.history import History
@@ -33,6 +32,7 @@ from penstock.cdc.debezium.positions import (
     rows_go_on_at,
     sequence_of,
 )
+from penstock.cdc.debezium.queries import KeyColumn, SourceColumn, SourceTable
 from penstock.cdc.debezium.records import Schemas, heartbeat_ms, record_of, schemas_of, truncated
 from penstock.cdc.debezium.records import heartbeat as make_beat
 from penstock.cdc.debezium.rows import RowsReader, whole_key
@@ -467,8 +467,9 @@ class Keys:
 
     resumable: bool
 
-    def key_of(self, table: str) -> list[source.KeyColumn]:
-        return [source.KeyColumn("id", self.resumable)]
+    def table(self, joined: str) -> SourceTable:
+        database, name = joined.split(".")
+        return SourceTable(database, name, (SourceColumn("id", "int"),), (KeyColumn("id", self.resumable),))
 
 
 def planned(chunk: RowsChunk, last_sequence: int, *, resumable: bool = True) -> tuple[EngineState, str]:
@@ -478,13 +479,13 @@ def planned(chunk: RowsChunk, last_sequence: int, *, resumable: bool = True) -> 
         "mariadb", "p", server, Sent(last_sequence), None, None, followed=-1, reached=lambda point: None  # type: ignore[arg-type]
     )  # fmt: skip
     state, more = reader.plan(EngineState("l", "mariadb", "s", "{}", 1, ("a.b", "a.c"), (), chunk))
-    return state, more["snapshot.select.statement.overrides.a.b"]
+    return state, more["snapshot.select.statement.overrides.`a`.`b`"]
 
 
-@pytest.mark.parametrize(("last_sequence", "begins"), [(9, "(`id`) > (5)"), (10, "(`id`) > (8)")])
+@pytest.mark.parametrize(("last_sequence", "begins"), [(9, "(r.`id`) > (5)"), (10, "(r.`id`) > (8)")])
 def test_reading_goes_on_with_the_chunk_that_was_planned_or_behind_it(last_sequence: int, begins: str) -> None:
     state, query = planned(RowsChunk("a.b", False, (5,), (8,), 10), last_sequence)
-    assert query == f"SELECT * FROM `a`.`b` WHERE {begins} ORDER BY `id`"
+    assert query == f"SELECT r.`id` FROM `a`.`b` AS r WHERE {begins} ORDER BY r.`id`"
     assert state.emptied == ()
 
 
@@ -500,7 +501,7 @@ def test_a_table_whose_key_is_no_number_is_read_from_its_beginning(
     chunk: RowsChunk, last_sequence: int, emptied: tuple[str, ...]
 ) -> None:
     state, query = planned(chunk, last_sequence, resumable=False)
-    assert query == "SELECT * FROM `a`.`b` ORDER BY `id`"
+    assert query == "SELECT r.`id` FROM `a`.`b` AS r ORDER BY r.`id`"
     assert state.emptied == emptied
 
 
@@ -520,7 +521,7 @@ def test_a_table_whose_key_is_no_number_is_read_from_its_beginning(
 def test_reading_goes_on_behind_the_primary_key_only(
     key: dict[str, Any] | None, names: tuple[str, ...], behind: tuple[int, ...] | None
 ) -> None:
-    assert whole_key(key, [source.KeyColumn(name, True) for name in names]) == behind
+    assert whole_key(key, [KeyColumn(name, True) for name in names]) == behind
 
 
 # --- Java ------------------------------------------------------------------------------------------------------------------------
