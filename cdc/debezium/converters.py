@@ -27,8 +27,9 @@ _PLAIN = re.compile(r"'([^'\\,]*[^'\\, ])?'")
 _LITERAL = re.compile(r"""(?P<quote>['"])(?P<body>.*)(?P=quote)""", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _UUID_BYTES = 16
+_BYTE = 8
 
-Change = Literal["uuid", "single", "year", "date", "datetime", "timestamp", "text", "options"]
+Change = Literal["uuid", "single", "year", "date", "datetime", "timestamp", "text", "options", "bits"]
 CharactersOf = Callable[[str], Characters]
 """The characters of one of the server's sets."""
 
@@ -41,6 +42,7 @@ class ColumnType:
     """In capitals, without a length."""
     optional: bool
     has_scale: bool = False
+    length: int = 0
     charset: str | None = None
 
 
@@ -52,6 +54,7 @@ def change_of(column: ColumnType, *, reads: bool) -> Change | None:
     - The year 0000 is told as 1900, and is taken for 2000.
     - A date with a zero in year, month or day comes as nothing. In a column that is NOT NULL the connector makes its default of that, or 1970.
     - A TIMESTAMP of zeros comes as the first second of 1970, which no TIMESTAMP can be.
+    - The bytes of a BIT(9) are turned around in place, of a key's both for the key and for the row.
     - A text is read by another character set than the server's, and a comma in an ENUM's value gets a backslash.
     """
     name = column.name
@@ -68,6 +71,8 @@ def change_of(column: ColumnType, *, reads: bool) -> Change | None:
             return "datetime"
         case "TIMESTAMP":
             return "timestamp"
+        case "BIT" if reads and column.length > _BYTE:
+            return "bits"
         case "ENUM" | "SET" if not reads:
             return "options"
     if column.charset is not None and not reads and (column.charset in JAVA or is_ours(column.charset)):
@@ -108,6 +113,7 @@ class Converters:
             name,
             bool(column.isOptional()),
             bool(column.scale().isPresent()),
+            int(column.length()),
             None if charset is None else str(charset).lower(),
         )
         change = change_of(kind, reads=self._reads)
@@ -138,6 +144,8 @@ class Converters:
                 return handles.of_bytes(handles.padded(_UUID_BYTES, own), handles.same)
             case "single":
                 return own
+            case "bits":
+                return handles.of_bytes(handles.padded(-(-int(column.length()) // _BYTE), own), own)
             case "year":
                 year, none = jpype.JClass("java.time.Year").of(1900), jpype.JClass("java.lang.Integer").valueOf(0)
                 return handles.instead(year, none, handles.instead(jpype.JClass(_TEXT)("0000"), none, own))

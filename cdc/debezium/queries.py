@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from .converters import UNREAL
 
-TABLES_QUERY = "SELECT table_schema, table_name FROM information_schema.tables WHERE CONCAT(table_schema, '.', table_name) = ? AND table_type <> 'VIEW'"
+TABLES_QUERY = (
+    "SELECT table_schema, table_name FROM information_schema.tables"
+    " WHERE CONCAT(table_schema, '.', table_name) = ? AND table_type <> 'VIEW'"
+)
 """The tables that the connector calls so."""
 COLUMNS_QUERY = "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position"
 KEY_QUERY = (

@@ -29,6 +29,9 @@ from penstock.log.errors import NotSupported
         (ColumnType("VARCHAR", True, charset="euckr"), True, None),  # the driver gives text
         (ColumnType("VARCHAR", True, charset="utf8mb4"), False, None),
         (ColumnType("INT", True), False, None),
+        (ColumnType("BIT", True, length=9), True, "bits"),
+        (ColumnType("BIT", True, length=9), False, None),
+        (ColumnType("BIT", True, length=8), True, None),
     ],
 )
 def test_which_columns_are_converted_otherwise(column: ColumnType, reads: bool, change: str | None) -> None:
