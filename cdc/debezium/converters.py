@@ -39,7 +39,7 @@ class ColumnType:
     """What the connector knows of a column's type."""
 
     name: str
-    """In capitals, without a length."""
+    """The type in capitals, without a length."""
     optional: bool
     has_scale: bool = False
     length: int = 0
