@@ -30,7 +30,7 @@ from .outbox import table_of
 from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of, rows_go_on_at
 from .records import KeylessTable
 from .records import stopped as stopped_record
-from .rows import RowsReader, listed_name
+from .rows import RowsReader
 from .source import Server
 from .state import CHOOSING, EngineState
 
@@ -242,8 +242,6 @@ class EngineCapture(SourceCapture):
                 expected="a table by --table, or table.include.list and database.include.list",
                 hint="names are patterns of database.table; the user sees only tables that it may SELECT",
             )
-        for table in tables:
-            listed_name(self._server.table(table))  # what cannot be read is refused before anything has begun
         self._reached("place known")
         self._states.add_history(0, history.read_bytes())
         self._reached("history durable")
@@ -253,7 +251,8 @@ class EngineCapture(SourceCapture):
         refused = dict.fromkeys(
             (table for table in tables if table not in self._captured), "Debezium does not understand its definition"
         )
-        if not self._captured:
+        refused |= {table: "the connector's list of queries cannot have a name with a comma" for table in tables if "," in table}
+        if not {*self._captured} - {*refused}:
             raise NotSupported(
                 "Debezium does not understand the definition of any table",
                 operation="capture",

@@ -197,7 +197,6 @@ def for_stream(
         "key.converter.replace.null.with.default": "false",
         "value.converter.replace.null.with.default": "false",
         "enable.time.adjuster": "false",  # the year 70 is not 1970
-        "event.converting.failure.handling.mode": "fail",  # else what cannot be converted is NULL
         # A connection that breaks ends the engine's life: the next one begins at a transaction's beginning, which no other place is.
         "connect.keep.alive": "false",
         "errors.max.retries": "0",

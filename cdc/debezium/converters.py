@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from ...log.errors import DataDamaged, NotSupported
+from ...log.errors import DataDamaged, NotSupported, PenstockError
 from .charsets import JAVA, Characters, decoded, is_ours
 from .configuration import CONNECTORS, Connector
 from .door import CLASS, open_door
@@ -65,7 +65,7 @@ def change_of(column: ColumnType, *, reads: bool) -> Change | None:
             return "single"
         case "YEAR":
             return "year"
-        case "DATE" if not column.optional:
+        case "DATE" if reads or not column.optional:
             return "date"
         case "DATETIME":
             return "datetime"
@@ -86,19 +86,19 @@ def with_converter(properties: Mapping[str, str]) -> dict[str, str]:
     return {**properties, "converters": ",".join((*names, NAME)), f"{NAME}.type": CLASS}
 
 
-def install(properties: Mapping[str, str], characters_of: CharactersOf) -> None:
-    """Have our converter for the connector's life that has these properties."""
+def install(properties: Mapping[str, str], characters_of: CharactersOf, fail: Callable[[PenstockError], None]) -> None:
+    """Have our converter for the connector's life that has these properties. ``fail``: is told why that life has to end."""
     connector = CONNECTORS[properties["connector.class"]]
     reads = properties.get("snapshot.mode") == "initial_only"
-    open_door(Converters(_own_converters(connector, properties), characters_of, reads=reads))
+    open_door(Converters(_own_converters(connector, properties), characters_of, fail, reads=reads))
 
 
 class Converters:
     """Debezium's ``CustomConverter``."""
 
-    def __init__(self, own: Any, characters_of: CharactersOf, *, reads: bool) -> None:  # noqa: ANN401 - Java's
+    def __init__(self, own: Any, characters_of: CharactersOf, fail: Callable[[PenstockError], None], *, reads: bool) -> None:  # noqa: ANN401 - Java's
         """``own``: the connector's own converters."""
-        self._own, self._characters_of, self._reads = own, characters_of, reads
+        self._own, self._characters_of, self._fail, self._reads = own, characters_of, fail, reads
         self._handles = Handles(load_jpype())
 
     def configure(self, properties: object) -> None:
@@ -150,7 +150,8 @@ class Converters:
                 year, none = jpype.JClass("java.time.Year").of(1900), jpype.JClass("java.lang.Integer").valueOf(0)
                 return handles.instead(year, none, handles.instead(jpype.JClass(_TEXT)("0000"), none, own))
             case "date":
-                return handles.of_class(_finished(schema), handles.same, own)
+                text = handles.python(lambda value: self._unreal(value, own, where))
+                return handles.of_class(_TEXT, text, handles.of_class(_finished(schema), handles.same, own))
             case "timestamp":
                 instant, zone = jpype.JClass("java.time.Instant"), jpype.JClass("java.time.ZoneOffset").UTC
                 zeros = jpype.JClass("java.time.ZonedDateTime").ofInstant(instant.EPOCH, zone)
@@ -158,7 +159,7 @@ class Converters:
                 return handles.instead(zeros, None, handles.of_class(_finished(schema), handles.same, told))
             case "datetime":
                 finished = handles.of_class(_finished(schema), handles.same, own)
-                return handles.of_class(_TEXT, handles.python(lambda value: _unreal(value, own, where)), finished)
+                return handles.of_class(_TEXT, handles.python(lambda value: self._unreal(value, own, where)), finished)
             case "text":
                 return handles.of_bytes(self._text(str(column.charsetName()).lower(), own), handles.same)
             case "options":
@@ -192,6 +193,20 @@ class Converters:
             by_number.put(integer.valueOf(number), string(option))
         return handles.of_class("java.lang.Integer", handles.looked_up(by_number), handles.same)
 
+    def _unreal(self, value: Any, own: Any, where: str) -> Any:  # noqa: ANN401 - Java's
+        """A time that is read as text, since Java's calendar does not have its day. One that no calendar has ends the capture."""
+        text = str(value).removeprefix(UNREAL)
+        if not self._reads:
+            return value  # a default, where the connector is told to write times as text
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            hint = "correct it (UPDATE); a server without ALLOW_INVALID_DATES in its sql_mode takes none"
+            self._fail(DataDamaged("a date that no calendar has", operation="capture", object=where, observed=text, hint=hint))
+            return None
+        local = load_jpype().JClass("java.time.LocalDateTime")
+        return own.invokeWithArguments(local.of(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond * 1000))
+
 
 def options_of(literals: Sequence[str]) -> tuple[str, ...] | None:
     """The values of an ENUM or a SET, of what a statement says; None where that is as plain as the connector takes it."""
@@ -216,25 +231,6 @@ def _option(literal: str) -> str:
 
 def _chosen(bits: int, options: Sequence[str]) -> str:
     return ",".join(option for place, option in enumerate(options) if bits >> place & 1)
-
-
-def _unreal(value: Any, own: Any, where: str) -> Any:  # noqa: ANN401 - Java's
-    """A time that is read as text, since Java's calendar does not have its day. Raises `DataDamaged` where no calendar has."""
-    text = str(value)
-    if not text.startswith(UNREAL):
-        return value  # a default, where the connector is told to write times as text
-    try:
-        at = datetime.fromisoformat(text.removeprefix(UNREAL))
-    except ValueError as error:
-        raise DataDamaged(
-            "a date that no calendar has",
-            operation="capture",
-            object=where,
-            observed=text.removeprefix(UNREAL),
-            hint="correct it (UPDATE); a server without ALLOW_INVALID_DATES in its sql_mode takes none",
-        ) from error
-    local = load_jpype().JClass("java.time.LocalDateTime")
-    return own.invokeWithArguments(local.of(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond * 1000))
 
 
 def _finished(schema: Any) -> str:  # noqa: ANN401 - Java's

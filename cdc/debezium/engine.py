@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...log.errors import InternalError, MissingDependency
+from ...log.errors import InternalError, MissingDependency, PenstockError
 from .converters import CharactersOf, install, with_converter
 from .errors import load_jpype
 from .hearing import Ear
@@ -105,7 +105,7 @@ class Engine:
         """Begin to read."""
         jpype = self._jpype
         functions = self._functions = _Functions(jpype)
-        install(self._properties, self._characters_of)
+        install(self._properties, self._characters_of, self._fail)
         properties = jpype.JClass("java.util.Properties")()
         for name, value in self._properties.items():
             properties.setProperty(name, value)
@@ -153,8 +153,13 @@ class Engine:
         finally:
             thread.detach()
 
+    def _fail(self, error: PenstockError) -> None:
+        self.failure = self.failure or error
+
     def _take(self, functions: _Functions, records: Any) -> None:  # noqa: ANN401 - Java's
         """Put a batch where `next` finds it; the engine's thread calls this."""
+        if self.failure is not None:  # a value of these records could not be converted
+            raise self.failure
         try:
             batch = functions.batch(records, self.schemas)
         except BaseException as error:

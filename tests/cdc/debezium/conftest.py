@@ -26,6 +26,8 @@ class Capturing:
     commands: Commands
     database: str
     lake: str
+    path: str | None = None
+    """The database in a URL, where its name has to be written otherwise there."""
 
     def run(self, *statements: str) -> None:
         """In the test's database."""
@@ -33,7 +35,7 @@ class Capturing:
 
     def __call__(self, *options: str, code: int = 0, user: str = "penstock") -> str:
         """What it prints."""
-        url = f"mariadb://{user}@127.0.0.1:{self.server.port}/{self.database}"
+        url = f"mariadb://{user}@127.0.0.1:{self.server.port}/{self.path or self.database}"
         where = ["--lake", self.lake, "--topic", TOPIC, "--once", "--json"]
         result = self.commands(["capture", "mariadb", url, *where, *options])
         assert result.exit_code == code, result.output

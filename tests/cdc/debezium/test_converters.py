@@ -21,6 +21,7 @@ from penstock.log.errors import NotSupported
         (ColumnType("FLOAT", True), False, None),
         (ColumnType("FLOAT UNSIGNED", True, has_scale=True), False, "single"),
         (ColumnType("DATE", True), False, None),
+        (ColumnType("DATE", True), True, "date"),
         (ColumnType("DATE", False), False, "date"),
         (ColumnType("DATETIME", True), False, "datetime"),
         (ColumnType("TIMESTAMP", False), True, "timestamp"),

@@ -240,3 +240,123 @@ def value_of(value: Any, field: dict[str, Any]) -> Any:
             return (value["srid"] or 0).to_bytes(4, "little") + base64.b64decode(value["wkb"])
         case _:
             return value
+
+
+NAMES = (
+    "a b",
+    "a.b",
+    "b`t",
+    'q"u',
+    "q'u",
+    "select",
+    "ünï",
+    "UPPER",
+    "dollar$x",
+    "br(a)[b]{2}|",
+    "back\\slash",
+    " lead",
+    "star*+",
+    "tab\tx",
+)
+KEYS = {
+    "FLOAT": ("1.5", "0.1"),
+    "DATE": ("'2026-01-01'", "'1582-10-10'"),
+    "DATETIME(6)": ("'2026-01-01'", "'2026-01-01 00:00:00.5'"),
+    "TIMESTAMP(6)": ("'2026-01-01 00:00:00.5'", "'2027-01-01'"),
+    "TIME(3)": ("'-01:00:00'", "'1:0:0.5'"),
+    "YEAR": ("2026", "0"),
+    "BIT(17)": ("1", "256"),
+    "ENUM('a,b','c')": ("1", "2"),
+    "SET('a','b')": ("3", "0"),
+    "BINARY(4)": ("'a'", "'b'"),
+    "UUID": ("'123e4567-e89b-12d3-a456-426655440000'", "'123e4567-e89b-42d3-a456-426655000000'"),
+    "DECIMAL(9,3)": ("1.5", "-2"),
+    "CHAR(5) CHARACTER SET cp932": ("'ア'", "'b'"),
+    "BIGINT UNSIGNED": ("18446744073709551615", "0"),
+}
+FORMS = {
+    "generated": ("a INT, twice INT AS (a * 2) VIRTUAL, thrice INT AS (a * 3) STORED, z INT", "(a, z) VALUES (5, 7)"),
+    "invisible": ("a INT, hidden INT INVISIBLE DEFAULT 5, b INT, later INT INVISIBLE", "(a, hidden, b, later) VALUES (1, 2, 3, 4)"),
+    "defaults": (
+        "a INT DEFAULT 5, d DATE DEFAULT '2020-01-01', e ENUM('a,b') DEFAULT 'a,b', y YEAR DEFAULT 1999, t TIMESTAMP NULL DEFAULT '2020-01-01'",
+        "(a, d, e, y, t) VALUES (NULL, NULL, NULL, NULL, NULL)",
+    ),
+    "more_defaults": (
+        "u UUID DEFAULT '123e4567-e89b-12d3-a456-426655440000', c CHAR(3) CHARACTER SET cp932 DEFAULT 'ア', f FLOAT(7,3) DEFAULT 1.5",
+        "(u, c, f) VALUES (NULL, NULL, NULL)",
+    ),
+    "zeros": (
+        "d DATE NOT NULL, t DATETIME(3) NOT NULL, s TIMESTAMP NOT NULL DEFAULT '2000-01-01', f TIMESTAMP(6) NOT NULL DEFAULT 0, n DATE, m DATETIME",
+        "(d, t, s, f, n, m) VALUES ('2026-00-00', '2024-01-00', 0, 0, '2024-00-10', '0000-00-00')",
+    ),
+}
+
+
+def test_names_keys_and_forms_of_tables_are_the_same_by_both_ways(
+    mariadb: MariaDBServer, commands: Commands, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """In a database whose own name has a dot and a space. No value of a form, nor a default, is made of one that the server has not."""
+    mariadb.run("CREATE DATABASE `odd. name`")
+    capture = Capturing(mariadb, commands, "`odd. name`", str(tmp_path_factory.mktemp("odd") / "lake"), path="odd.%20name")
+    quoted = ["`" + name.replace("`", "``") + "`" for name in NAMES]
+    forms = "id INT PRIMARY KEY AUTO_INCREMENT"
+    try:
+        capture.run(
+            "SET sql_mode = ''",
+            *(f"CREATE TABLE {name} ({name} INT PRIMARY KEY, v UUID)" for name in quoted),
+            *(f"INSERT INTO {name} VALUES (1, '123e4567-e89b-12d3-a456-426655440000')" for name in quoted),
+            *(f"CREATE TABLE k{place} (k {kind}, n INT, PRIMARY KEY (k, n))" for place, kind in enumerate(KEYS)),
+            *(f"INSERT INTO k{place} VALUES ({one}, 1), ({other}, 2)" for place, (one, other) in enumerate(KEYS.values())),
+            *(f"CREATE TABLE {name} ({forms}, {columns})" for name, (columns, _) in FORMS.items()),
+            *(f"INSERT INTO {name} {row}" for name, (_, row) in FORMS.items()),
+            "CREATE TABLE parts (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 3",
+            "INSERT INTO parts VALUES (1), (2)",
+        )
+        capture()
+        capture.run(
+            "SET sql_mode = ''",
+            *(f"INSERT INTO {name} SELECT {name} + {LATER}, v FROM {name}" for name in quoted),
+            *(f"INSERT INTO k{place} SELECT k, n + {LATER} FROM k{place}" for place in range(len(KEYS))),
+            *(f"INSERT INTO {name} {row}" for name, (_, row) in FORMS.items()),
+            f"INSERT INTO parts SELECT id + {LATER} FROM parts",
+        )
+        capture()
+        events = capture.events()
+    finally:
+        mariadb.run("DROP DATABASE `odd. name`")
+    assert {event.value["source"]["db"] for event in events} == {"odd. name"}
+    ways: dict[str, dict[str, list[str]]] = {}
+    for event in events:
+        body, table = json.loads(event.body), event.value["source"]["table"]
+        number = table if table in NAMES else "n" if table[1:].isdigit() else "id"
+        row, key = event.value["after"], body["key"]["payload"]
+        same = {**row, "of the key": {**key, number: 0}, number: 0 if table in FORMS else row[number] % LATER}
+        ways.setdefault(table, {}).setdefault(event.op, []).append(json.dumps(same, sort_keys=True))
+    assert ways.keys() == {*NAMES, *FORMS, "parts", *(f"k{place}" for place in range(len(KEYS)))}
+    for table, by_way in ways.items():
+        assert sorted(by_way["r"]) == sorted(by_way["c"]), table
+    for table in ("defaults", "more_defaults", "zeros"):
+        row = json.loads(ways[table]["r"][0])
+        assert {row[name] for name in row if name not in ("id", "of the key")} == {None}, row
+    assert {name: json.loads(ways["invisible"]["r"][0])[name] for name in ("hidden", "later")} == {"hidden": 2, "later": 4}
+
+
+def test_a_date_that_no_calendar_has_ends_the_reading_and_is_named(
+    mariadb: MariaDBServer, commands: Commands, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    mariadb.run("CREATE DATABASE no_day")
+    capture = Capturing(mariadb, commands, "no_day", str(tmp_path_factory.mktemp("no_day") / "lake"))
+    try:
+        capture.run(
+            "SET sql_mode = 'ALLOW_INVALID_DATES'",
+            "CREATE TABLE t (id INT PRIMARY KEY, d DATE)",
+            "INSERT INTO t VALUES (1, '2026-02-31')",
+        )
+        said = capture.error(code=4)
+        assert (said["object"], said["observed"]) == ("no_day.t.d", "2026-02-31")
+        assert "UPDATE" in said["hint"]
+        capture.run("UPDATE t SET d = '2026-02-28'")
+        capture()
+        assert [event.value["after"]["d"] for event in capture.events()] == [20512]
+    finally:
+        mariadb.run("DROP DATABASE no_day")
