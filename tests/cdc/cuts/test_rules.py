@@ -238,3 +238,40 @@ def test_a_cut_that_tells_the_goal_is_not_made_again() -> None:
     alignment.looked(standing({0: 4}, entry=11), {0: 4})  # another entry, without an event
     assert not made()
     assert not alignment.due({0: 3})
+
+
+NEWEST = Cut(1, 5, 10, 1, {0: 4}, {CAPTURE: base_of(64)}, {"a": TableVersion(7, 3, "known")}, {}, 90)
+
+
+@pytest.mark.parametrize(
+    ("newest", "exact", "due", "asked", "source_us"),
+    [
+        (NEWEST, True, False, [], 90),
+        (NEWEST, False, False, [("a", False)], 90),
+        (replace(NEWEST, incomplete={"b": "why"}), True, True, [], 90),
+        (replace(NEWEST, life=4), True, True, [("a", False)], None),
+    ],
+    ids=["its own", "not exact", "incomplete", "of another life"],
+)
+def test_a_driver_goes_on_from_the_newest_cut(
+    newest: Cut, exact: bool, due: bool, asked: list[tuple[str, bool]], source_us: int | None
+) -> None:
+    store, targets = MemoryStore(), Targets(a=(7, Progress({0: 4}, commits=3)))
+    before = CutLog(store, topic="t", sync="s", keep_ms=10**9, name="n")
+    asyncio.run(before.add(newest))
+    alignment = Alignment(CutLog(store, topic="t", sync="s", keep_ms=10**9, name="n"), targets)
+    asyncio.run(alignment.load(5, exact=exact))
+    alignment.looked(standing({0: 4}), {})
+    assert alignment.due({0: 4}) is due
+    cut = alignment.cut([Standing("a", 3)], now_ms=1)
+    assert cut is not None
+    assert (targets.asked, cut.source_us) == (asked, source_us)
+
+
+def test_the_time_of_a_cut_is_that_of_its_newest_change() -> None:
+    alignment = aligned(Targets(), {0: 4})
+    for source_us in (5, 9, None, 7):
+        alignment.applied(source_us)
+    cut = alignment.cut([], now_ms=1)
+    assert cut is not None
+    assert cut.source_us == 9
