@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from ..coordinator import DeadLetterPolicy, DeliveryOrder, GroupSettings, RetryPolicy
 from ..log import InvalidArgument, Position
-from ..log.filter.filters import parse_filter
+from ..log.filter.filters import parse_stated
 from ..log.paths import check_topic_name
 from ..log.topic.timer_log import check_own
 from .handlers.no_answer import REMEDY, is_annotated_to_return_none, name_of
@@ -76,7 +76,7 @@ def subscribed(topics: Topics, filter: str | None, start: Position) -> dict[str,
     for topic, tags in topics.items():
         check_topic_name(topic)
         check_own(topic, operation=_OPERATION)  # messages that wait there are not due yet
-        parse_filter(tags)
+        parse_stated(tags)
     check_start(start)
     return {topic: Subscription(tags, start) for topic, tags in topics.items()}
 

@@ -141,7 +141,9 @@ class GroupSettings:
         if unknown := sorted(set(stated) - set(known)):
             raise InvalidArgument(f"a consumer group has no {', '.join(unknown)}", expected=", ".join(known))
         defaults = GroupSettings.of(stated.get("delivery_order", DeliveryOrder.ORDERLY))  # type: ignore[arg-type]
-        return replace(defaults, **stated)  # type: ignore[arg-type]
+        settings = replace(defaults, **stated)  # type: ignore[arg-type]
+        check_stated_filters(settings.filters)
+        return settings
 
     def filter_of(self, topic: str) -> str:
         """The group's filter of a topic."""
@@ -316,6 +318,14 @@ def check_agreement(stated: Mapping[str, object], stored: GroupSettings, group: 
             observed={name: states for name, (states, _) in differing.items()},
             hint="state what the group has, leave the settings out, or change them with `penstock group alter`",
         )
+
+
+def check_stated_filters(filters: Mapping[str, str]) -> None:
+    """Raise `InvalidArgument` for tags that are rather meant as a condition. A group that has such a filter keeps it."""
+    for tags in filters.values():
+        from ...log.filter.filters import parse_stated  # as above
+
+        parse_stated(tags)
 
 
 def differences(stated: Mapping[str, object], stored: GroupSettings, *, whole: bool = False) -> dict[str, tuple[str, str]]:

@@ -28,6 +28,7 @@ from ..groups.record import (
     GroupNotFound,
     GroupRecord,
     GroupSettings,
+    check_stated_filters,
 )
 from ..queues.cell import QueueCell, parted
 from ..queues.codec import decode_cell
@@ -78,6 +79,8 @@ class Operators:
 
     async def alter(self, group: str, **changes: object) -> GroupSettings:
         """Change retry, max_attempts, dead_letter_policy or filters. The members see it within seconds."""
+        if isinstance(filters := changes.get("filters"), Mapping):
+            check_stated_filters(filters)
         self._may_write("alter_group")
         if unknown := sorted(set(changes) - set(CHANGEABLE)):
             hint = "a group of another name can have it" if "delivery_order" in unknown else None

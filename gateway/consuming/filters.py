@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...log.errors import InvalidArgument, LimitExceeded
-from ...log.filter.filters import parse_filter
+from ...log.filter.filters import parse_filter, parse_stated
 from ...log.filter.tags import SQL92
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.status import Refused
@@ -30,7 +30,7 @@ def filter_of(expression: pb.FilterExpression) -> str:
             raise Refused(pb.ILLEGAL_FILTER_EXPRESSION, f"the tag expression {text!r} names no tag")
         text = " || ".join(named) or _ALL
     try:
-        parse_filter(text)
+        parse_stated(text)
     except (InvalidArgument, LimitExceeded) as error:
         raise Refused(pb.ILLEGAL_FILTER_EXPRESSION, str(error)) from error
     return text

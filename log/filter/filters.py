@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import pyarrow as pa
 
 from ..schema.topic_schema import TopicSchema
 from .sql_evaluate import SqlFilter
-from .tags import SQL92, TagFilter
+from .tags import SQL92, TagFilter, check_stated
 
 
 class Filter(Protocol):
@@ -27,6 +27,7 @@ class Filter(Protocol):
 
 def filters_of(tags: str | None, where: str | None) -> list[Filter]:
     """The filters that a reader was given, all of which must hold: tags, and a condition on properties. Raises as `parse_filter` does."""
+    check_stated(tags)
     return [TagFilter.parse(tags), *([] if where is None else [SqlFilter.parse(where)])]
 
 
@@ -63,7 +64,18 @@ def parse_filter(text: str | None) -> Filter:
     is true (docs/0012); ``value.price`` is a field of a typed topic. ``*``, the empty text and None pass all. Raises `InvalidArgument`,
     and `LimitExceeded` for an expression that is too long or nested too deeply.
     """
-    if isinstance(text, str) and text.lstrip().startswith(SQL92):
+    if _is_sql(text):
         # An error counts columns in the text that it shows, so the text goes to the parser without leading blanks.
-        return SqlFilter.parse(text.lstrip().removeprefix(SQL92).lstrip())
+        return SqlFilter.parse(text.lstrip()[len(SQL92) :].lstrip())
     return TagFilter.parse(text)
+
+
+def parse_stated(text: str | None) -> Filter:
+    """The filter that a text states now. Raises `InvalidArgument` also for tags that are rather meant as a condition: ``price>10``."""
+    if not _is_sql(text):
+        check_stated(text)
+    return parse_filter(text)
+
+
+def _is_sql(text: str | None) -> TypeGuard[str]:
+    return isinstance(text, str) and text.lstrip()[: len(SQL92)].upper() == SQL92

@@ -13,11 +13,13 @@ from ..errors import InvalidArgument
 from ..schema.topic_schema import TopicSchema
 
 SQL92 = "SQL92:"
-"""The prefix of a condition on properties, where a filter is a text (`parse_filter`)."""
+"""The prefix of a condition on properties, where a filter is a text (`parse_filter`). In capitals or not."""
 
 _SQL = re.compile(r"\s(=|<>|!=|<=?|>=?)\s|[=<>]\s*'|\sis\s+(not\s+)?null\b|\sbetween\s.+\sand\s", re.IGNORECASE)
 """Syntax of conditions on properties, which hardly occurs in a tag. Taken for a tag, a condition would let nothing pass, for ever and
 silently."""
+_CLOSE_SQL = re.compile(r"[\w)][=<>!]+[-+]?\.?\d|[=<>]\s*\(|\sin\s*\(", re.IGNORECASE)
+"""The same without blanks: ``price>10``. Tags may look so, and groups that have such a filter keep it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,7 @@ class TagFilter:
                 "bad tag filter", operation="filter", expected="tags separated by '||', or '*'", observed=expression
             )
         if any(_SQL.search(tag) for tag in tags):
-            raise InvalidArgument(
-                "a condition on properties stands where tags are expected",
-                operation="filter",
-                expected="tags separated by '||', or '*'",
-                observed=expression,
-                hint=f"as the filter of a subscription write {SQL92} before it",
-            )
+            raise _is_condition(expression)
         return cls(frozenset(tags))
 
     @property
@@ -61,6 +57,23 @@ class TagFilter:
         if self.tags is None:
             return rows
         return rows.filter(pc.is_in(rows.column("tag"), value_set=pa.array(sorted(self.tags), pa.string())))
+
+
+def check_stated(expression: str | None) -> None:
+    """Raise `InvalidArgument` for a tag filter, as somebody states it now, that is rather meant as a condition."""
+    tags = TagFilter.parse(expression).tags or ()
+    if expression is not None and any(_CLOSE_SQL.search(tag) for tag in tags):
+        raise _is_condition(expression)
+
+
+def _is_condition(expression: str) -> InvalidArgument:
+    return InvalidArgument(
+        "a condition on properties stands where tags are expected",
+        operation="filter",
+        expected="tags separated by '||', or '*'",
+        observed=expression,
+        hint=f"as the filter of a subscription write {SQL92} before it; a tag that looks so is chosen by {SQL92} TAGS = '…'",
+    )
 
 
 def is_unicode(value: object) -> TypeGuard[str]:

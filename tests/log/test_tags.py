@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.coordinator.groups.record import GroupSettings
 from penstock.log import TagFilter
 from penstock.log.errors import InvalidArgument
+from penstock.log.filter.filters import parse_filter, parse_stated
 
 TAGS = st.lists(st.none() | st.sampled_from(["a", "b", "A", "a b", "", "ü"]), max_size=20)
 
@@ -39,6 +41,28 @@ def test_what_is_no_filter_is_refused(bad: str) -> None:
 def test_a_condition_on_properties_is_not_taken_for_a_tag(condition: str) -> None:
     with pytest.raises(InvalidArgument, match=r"where tags are expected.*separated by '\|\|'.*write SQL92: before it"):
         TagFilter.parse(condition)
+
+
+@pytest.mark.parametrize(
+    "condition", ["price>10", "a=1", "paid || a!=-1", "a<=.5", "value.price>=10.5", "a=(1)", "region in('north')", "sql92: price>'"]
+)
+def test_a_condition_without_blanks_is_not_taken_for_a_tag_when_it_is_stated(condition: str) -> None:
+    """A tag that looks so is chosen by a condition. A group that has it as a tag filter keeps that."""
+    with pytest.raises(InvalidArgument):
+        parse_stated(condition)
+
+
+def test_a_condition_is_one_by_its_prefix_in_capitals_or_not() -> None:
+    assert parse_filter(" sql92: TAGS = 'a=1'") == parse_filter("SQL92: TAGS = 'a=1'")
+    assert parse_filter("a=1") == TagFilter(frozenset({"a=1"}))
+    assert parse_stated("SQL92: TAGS = '*'") == parse_filter("SQL92: TAGS = '*'")
+    assert parse_stated("type=paid") == TagFilter(frozenset({"type=paid"}))
+
+
+def test_a_group_that_has_an_odd_tag_keeps_it_and_no_other_is_given_one() -> None:
+    assert GroupSettings(filters={"orders": "a=1"}).filter_of("orders") == "a=1"
+    with pytest.raises(InvalidArgument, match="where tags are expected"):
+        GroupSettings.stating({"filters": {"orders": "a=1"}})
 
 
 @pytest.mark.parametrize("tag", ["in transit", "type=paid", "a>b", "this is fine", "null", "between you and me", "<paid>"])
