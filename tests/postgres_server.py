@@ -90,6 +90,7 @@ class PostgresServer:
             "fsync": "off",
             "wal_level": "logical",
             "max_connections": "50",
+            "max_prepared_transactions": "10",
             "shared_buffers": "32MB",
             **self._settings,
         }

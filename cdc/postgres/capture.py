@@ -35,6 +35,7 @@ from .stream import open_stream
 from .tables import own_rows
 from .typed import CatalogColumn, TypedEvents, evolved_fields
 from .values import Conversions
+from .watch import ToldToStop
 
 log = logging.getLogger("penstock.cdc.postgres")
 
@@ -132,7 +133,7 @@ class Capture:
         self._schema, self._types = schema, types
         self._dsn, self._options, self._clock, self._pause, self._reached = dsn, options, clock, pause, reached
         self._producer, self._states, self._life = producer, states, life
-        self._catalog = Catalog(dsn)
+        self._catalog = Catalog(dsn, clock.monotonic_s)
         self._conversions = Conversions(self._catalog.describe_type)
         self._outbox = Outbox(producer, whole_from=self._whole_from, heartbeat=self._beat if options.heartbeat else None)
         self._whole_from_lsn: int | None = None
@@ -170,6 +171,8 @@ class Capture:
         `InvalidArgument`, and the errors of a producer whose lake does not answer.
         """
         self._tell, self._stopped = tell, stopped
+        assert self._catalog.watch is not None, "it was given a clock"
+        self._catalog.watch.stopped = stopped
         pause_s = _PAUSE_FIRST_S
         self._answered_s = self._clock.monotonic_s()
         try:
@@ -177,6 +180,8 @@ class Capture:
                 try:
                     self._run(stopped)
                     return self.progress
+                except ToldToStop:
+                    return self._told
                 except (SourceUnavailable, SlotInUse) as error:
                     now_s = self._clock.monotonic_s()
                     if now_s - self._answered_s > self._options.patience.total_seconds():

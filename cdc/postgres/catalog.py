@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import InvalidArgument, NotSupported, PenstockError, PermissionDenied
-from .errors import load_psycopg, slot_lost, translated
+from .errors import SlotInUse, load_psycopg, slot_lost, translated
 from .lives import LOCKED, Life, Name, life_of, lives_query
 from .pgoutput import Column
 from .positions import lsn_of, lsn_text
@@ -17,6 +17,7 @@ from .tables import LEAVES, OTHER_RELATION, TABLES, SourceTable, check_table, no
 from .typed import CatalogColumn
 from .values import PostgresType
 from .visibility import Visible
+from .watch import Watch, watched
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -27,6 +28,8 @@ VERSION_MIN = 130000
 SETTINGS = "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c timezone=UTC -c bytea_output=hex"
 """The settings that decide how values are written: the same for snapshots and for the stream."""
 _NAMES = "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s"
+_SESSION = "format('%%s %%s, pid %%s, %%s', usename, coalesce(nullif(application_name, ''), '(unnamed)'), pid, coalesce(wait_event, state))"
+"""SQL of a session of pg_stat_activity, for people."""
 _READING = f"{SETTINGS} -c row_security=off -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
 """The settings of what reads: never fewer rows than there are, and to the end, whatever the role's settings say."""
 
@@ -54,8 +57,10 @@ class Chosen:
 class Catalog:
     """One connection for questions, opened anew when it was lost."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, now_s: Callable[[], float] | None = None) -> None:
+        """``now_s``: the clock by which questions are told that wait long; None: they are not."""
         self._dsn = dsn
+        self.watch = None if now_s is None else Watch(now_s, self._blockers)
         self._open: Connection[Any] | None = None
         self._server_version: int | None = None
 
@@ -69,10 +74,24 @@ class Catalog:
         """A separate connection with the settings that values are written by. Raises `SourceUnavailable`, `PermissionDenied`."""
         psycopg = load_psycopg()
         with translated("connect", self.where):
-            connection: Connection[Any] = psycopg.connect(
+            connection: Connection[Any] = (psycopg.Connection if self.watch is None else watched(self.watch)).connect(
                 self._dsn, autocommit=True, options=_READING, client_encoding="UTF8", application_name="penstock capture"
             )
+            if connection.info.server_version >= 140000:
+                # Otherwise a session that waits outlives a capture that was killed. Not every system can tell that its client is gone.
+                with suppress(psycopg.errors.InvalidParameterValue):
+                    connection.execute("SET client_connection_check_interval = '2s'")
         return connection
+
+    def _blockers(self, pid: int) -> list[str]:
+        """The sessions and prepared transactions that a session waits for, for people. Another connection asks."""
+        with closing(Catalog(self._dsn)) as other:
+            rows = other.ask(
+                f"SELECT {_SESSION} FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids(%(pid)s))"  # noqa: S608 - of constants
+                " UNION ALL SELECT format('prepared transaction %%L', gid) FROM pg_prepared_xacts WHERE 0 = ANY (pg_blocking_pids(%(pid)s))",
+                pid=pid,
+            )
+        return [one for (one,) in rows]
 
     @property
     def where(self) -> str:
@@ -96,6 +115,17 @@ class Catalog:
         with translated("query", self.where):
             cursor = connection.execute(query, named or values or None)
             return cursor.fetchall() if cursor.description is not None else []
+
+    @contextmanager
+    def _doing(self, what: str) -> Iterator[None]:
+        if self.watch is None:
+            yield
+            return
+        before, self.watch.doing = self.watch.doing, what
+        try:
+            yield
+        finally:
+            self.watch.doing = before
 
     def _connected(self) -> Connection[Any]:
         if self._open is not None and self._open.closed:  # so are broken ones
@@ -363,13 +393,13 @@ class Catalog:
     def slot(self, name: str) -> Slot | None:
         """The slot, if it is there. Raises `InvalidArgument` for a slot of another kind or database."""
         rows = self.ask(
-            "SELECT plugin::text, database = current_database(), wal_status, confirmed_flush_lsn::text"
+            "SELECT plugin::text, database = current_database(), wal_status, confirmed_flush_lsn::text, active_pid"
             " FROM pg_replication_slots WHERE slot_name = %s",
             name,
         )
         if not rows:
             return None
-        plugin, is_ours, status, confirmed = rows[0]
+        plugin, is_ours, status, confirmed, pid = rows[0]
         if plugin != "pgoutput" or not is_ours:
             raise InvalidArgument(
                 "the slot serves something else",
@@ -379,6 +409,14 @@ class Catalog:
                 observed=f"plugin {plugin}{'' if is_ours else ', another database'}",
                 hint="name another: --slot",
             )
+        if confirmed is None and pid is not None:
+            raise SlotInUse(
+                "another process makes the slot, and waits for transactions that began before",
+                operation="capture",
+                object=name,
+                observed=f"pid {pid}",
+                hint=f"if it is left over, end it: SELECT pg_terminate_backend({pid})",
+            )
         return Slot(lsn_of(confirmed or "0/0"), is_lost=status == "lost")
 
     def has_slot(self, name: str) -> bool:
@@ -387,7 +425,8 @@ class Catalog:
 
     def create_slot(self, name: str) -> Slot:
         """Create the slot. It waits for transactions that are under way, and tells all transactions that commit after that."""
-        [(lsn,)] = self.ask("SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", name)
+        with self._doing("the slot is made"):
+            [(lsn,)] = self.ask("SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", name)
         return Slot(lsn_of(lsn))
 
     def drop_slot(self, name: str) -> None:
@@ -407,7 +446,7 @@ class Catalog:
     def writers(self, before: int) -> list[str]:
         """The sessions, and the prepared transactions, whose transactions are older than ``before`` and not visible yet, for people."""
         rows = self.ask(
-            "SELECT format('%%s %%s, pid %%s, %%s', usename, coalesce(nullif(application_name, ''), '(unnamed)'), pid, coalesce(wait_event, state))"
+            f"SELECT {_SESSION}"  # noqa: S608 - of constants
             " FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND age(backend_xid) >= age(%(before)s::text::xid)"
             " UNION ALL SELECT format('prepared transaction %%L', gid) FROM pg_prepared_xacts WHERE age(transaction) >= age(%(before)s::text::xid)",
             before=before % 2**32,
