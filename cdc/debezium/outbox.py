@@ -14,6 +14,7 @@ from ...log.errors import DataDamaged
 from ...log.message.message import SEND_SCHEMA
 from ...log.produce.producer import Producer
 from ...log.produce.receipts import BatchReceipt
+from ..events.named_rows import send_events
 from .positions import is_between, is_of_same_reading
 from .records import Record
 
@@ -134,7 +135,7 @@ class RecordOutbox:
                 self._settle_first()
             sent, self._held = self._held[:count], self._held[count:]
             self._held_bytes = sum(len(record.body) for record in self._held)
-            receipt = self._producer.send_batch(table_of(sent), through=through)
+            receipt = send_events(self._producer, table_of(sent), through=through)
             self._sent = sent[-1].sequence if through is None else through
             self.events += len(sent)
         offset = None if boundary is None else boundary.offset

@@ -14,6 +14,7 @@ from typing import Any
 from ...log.errors import InvalidArgument, PenstockError
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
+from ..events.named_rows import send_events
 from .engine import Engine
 from .errors import ConnectorStopped
 from .outbox import table_of
@@ -156,7 +157,7 @@ class RowsReader:
         state = replace(state, chunk=RowsChunk(table, not going_on, after, last, self._next - 1))
         self._states.save(state)
         self._reached("chunk planned")
-        receipt = self._producer.send_batch(table_of(numbered))
+        receipt = send_events(self._producer, table_of(numbered))
         self._reached("chunk sent")
         receipt.result()
         self._reached("chunk durable")

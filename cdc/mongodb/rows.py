@@ -15,6 +15,7 @@ from ..debezium.outbox import table_of
 from ..debezium.positions import rows_go_on_at
 from ..debezium.records import Record
 from ..debezium.state import EngineState, EngineStates, RowsChunk
+from ..events.named_rows import send_events
 from .documents import key_of, record_of, value_of
 from .positions import ClusterTime, read_at
 from .server import MongoServer
@@ -116,7 +117,7 @@ class DocumentsReader:
         state = replace(state, chunk=chunk)
         self._states.save(state)
         self._reached("chunk planned")
-        receipt = self._producer.send_batch(table_of(records))
+        receipt = send_events(self._producer, table_of(records))
         self._reached("chunk sent")
         receipt.result()
         self._reached("chunk durable")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ...log.message.message import SEND_SCHEMA
 from ...log.produce.producer import Producer
 from ...log.produce.receipts import BatchReceipt
+from ..events.named_rows import send_events
 from .envelopes import Event
 from .positions import base_of, is_between
 from .typed import TypedEvents
@@ -109,7 +110,7 @@ class Outbox:
         if self._events:
             while len(self._pending) >= PENDING_BATCHES_MAX:
                 self._settle_first()
-            receipt = self._producer.send_batch(table_of(self._events, self.typed), through=through)
+            receipt = send_events(self._producer, table_of(self._events, self.typed), through=through)
             self._sent = self._events[-1].position if through is None else through
             self.events += len(self._events)
             self._events, self._bytes = [], 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...log.errors import LimitExceeded
 from ...log.produce.producer import Producer
+from ..events.named_rows import send_events
 from .captured import CapturedTables
 from .catalog import Catalog, begin_reading
 from .envelopes import Envelopes, Event
@@ -106,7 +107,7 @@ class Snapshot:
         if chunk is not None:
             self._tables.keep(replace(self._tables.known, chunk=chunk))
         self._reached("chunk planned")
-        receipt = self._producer.send_batch(table_of(events, self._outbox.typed))
+        receipt = send_events(self._producer, table_of(events, self._outbox.typed))
         self._reached("chunk sent")
         receipt.result()
         self._reached("chunk durable")

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+import penstock
 from penstock.cdc.postgres import Capture, follow, outbox, snapshot
 from penstock.cdc.postgres.stream import Stream
-from tests.cdc.postgres.conftest import Capturing, Database
+from penstock.log import TopicLimits
+from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 from tests.cdc.postgres.judge import folded
 from tests.cdc.postgres.killing import POINTS
 
@@ -323,3 +325,14 @@ def test_keys_that_are_no_names_have_groups_all_the_same(database: Database, cap
     assert sorted(groups[:4]) == sorted(groups[4:])
     assert len(set(groups)) == 4
     assert all(len(group.encode()) <= 63 for group in groups)
+
+
+def test_a_row_above_the_topic_s_limit_is_named(database: Database, capture: Capturing) -> None:
+    with penstock.connect(capture.lake) as lake:
+        lake.create_topic(TOPIC, message_type="FIFO", limits=TopicLimits(body_bytes=4096))
+    database.run("CREATE TABLE a (id int PRIMARY KEY, v text); INSERT INTO a VALUES (1, 'x'), (2, repeat('x', 5000))")
+    assert capture.error()["object"] == 'public.a, key {"id":2}'
+    database.run("DELETE FROM a WHERE id = 2")
+    capture()
+    database.run("INSERT INTO a VALUES (3, repeat('x', 5000))")
+    assert capture.error()["object"] == 'public.a, key {"id":3}'
