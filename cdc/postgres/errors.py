@@ -8,6 +8,9 @@ from typing import Any
 
 from ...log.errors import CallError, InternalError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied, RetryError
 
+_NO_CHARACTERS = ("22021", "22P05")
+"""character_not_in_repertoire, untranslatable_character."""
+
 
 class SourceUnavailable(RetryError):
     """The database does not answer, or has ended the connection. A capture goes on where it was once the database answers again."""
@@ -73,6 +76,9 @@ def translation(error: Any, operation: str, where: str) -> PenstockError:  # noq
     if state == "53400":
         hint = "raise max_replication_slots and restart the server, or drop a slot that nobody needs"
         return InvalidArgument("the server has no room for another slot", hint=hint, **facts)
+    if state in _NO_CHARACTERS:
+        hint = "write the text anew in UTF-8: a database of SQL_ASCII takes whatever bytes it is given"
+        return InvalidArgument("a text of the database is not in UTF-8", hint=hint, **facts)
     if isinstance(error, psycopg.OperationalError):
         if (state == "" and "authentication" in said) or "no password supplied" in said or "pg_hba" in said:
             return PermissionDenied("the database refused the login", hint="see user and password: PGUSER, PGPASSWORD", **facts)

@@ -8,10 +8,11 @@ positions lie before those of all changes that the slot still tells, and every l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...log.errors import LimitExceeded
+from ...log.errors import InvalidArgument, LimitExceeded
 from ...log.produce.producer import Producer
 from ..events.named_rows import send_events
 from .captured import CapturedTables
@@ -101,7 +102,7 @@ class Snapshot:
         for (schema, name), reason in reasons.items():
             position = after_position(position)
             events.append(self._envelopes.stopped(schema, name, reason, position))
-        self._producer.send_batch(table_of(events)).result()
+        send_events(self._producer, table_of(events)).result()
 
     def _send(self, events: list[Event], chunk: Chunk | None) -> None:
         if chunk is not None:
@@ -137,13 +138,14 @@ class Snapshot:
             ordered_by = [names.index(name) for name in table.key]
             if (self._tables.known.renewing or entry.is_told) and after is None and leaf is None:
                 events, position = [self._envelopes.truncated(shape, slot_lsn, position)], after_position(position)
-            with connection.cursor().copy(_query(source, names, after, where)) as copy:
+            last = after
+            with _rows_named(table.qualified, lambda: last), connection.cursor().copy(_query(source, names, after, where)) as copy:
                 for row in copy.rows():
                     if position > limit:
                         raise _no_room(slot_lsn)
                     event = self._envelopes.read(shape, row, slot_lsn, position)
                     events.append(event)
-                    keys.append(tuple(str(row[place]) for place in ordered_by))
+                    keys.append(last := tuple(str(row[place]) for place in ordered_by))
                     position, size_bytes = after_position(position), size_bytes + len(event.body)
                     if len(events) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
                         yield keys, events
@@ -170,6 +172,18 @@ class Snapshot:
             self._tables.has_changed = True
             return None
         return source
+
+
+@contextmanager
+def _rows_named(table: str, last: Callable[[], Sequence[str] | None]) -> Iterator[None]:
+    """Name the row that cannot be read by the one before it: more of it does not come."""
+    try:
+        with translated("read the table", table):
+            yield
+    except InvalidArgument as error:
+        before = last()
+        error.object = f"{table}, the row " + ("with the first key" if before is None else f"behind the key {', '.join(before)}")
+        raise
 
 
 def _query(table: SourceTable, columns: Sequence[str], after: Sequence[str] | None, where: str | None) -> Composed:

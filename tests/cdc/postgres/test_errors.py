@@ -42,6 +42,13 @@ NO_LOGIN, REFUSED = "the database refused the login", "the database refused it t
         (psycopg.OperationalError, None, "no pg_hba.conf entry", PermissionDenied, NO_LOGIN),
         (psycopg.OperationalError, None, "connection refused", SourceUnavailable, "the database does not answer"),
         (psycopg.OperationalError, "57P01", "terminating connection: authentication timeout", SourceUnavailable, "does not answer"),
+        (
+            psycopg.DataError,
+            "22021",
+            "invalid byte sequence for encoding",
+            InvalidArgument,
+            "a text of the database is not in UTF-8",
+        ),
         (psycopg.ProgrammingError, "42601", "syntax error", InternalError, "the database refused what a capture asks"),
     ],
 )

@@ -205,6 +205,28 @@ def test_a_server_that_does_not_write_what_decoding_needs(capture: Capturing) ->
     assert "ALTER SYSTEM SET wal_level = logical" in said["hint"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "named"), [("(1, E'na\\xefve')", "with the first key"), ("(1, 'a'), (2, E'na\\xefve')", "behind the key 1")]
+)
+def test_a_row_whose_text_has_no_encoding(database: Database, capture: Capturing, rows: str, named: str) -> None:
+    database.run("CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    bytes_dsn = database.dsn.rpartition("/")[0] + "/bytes"
+    try:
+        with psycopg.connect(bytes_dsn, autocommit=True) as connection:
+            connection.execute("SET client_encoding = 'SQL_ASCII'; CREATE TABLE a (id int PRIMARY KEY, v text)")
+            connection.execute(f"INSERT INTO a VALUES {rows}".encode())
+        said = capture.error(dsn=bytes_dsn)
+        assert said["object"] == f"public.a, the row {named}"
+        assert "not in UTF-8" in said["message"]
+        with psycopg.connect(bytes_dsn, autocommit=True) as connection:
+            connection.execute("UPDATE a SET v = 'naive'")
+        capture(dsn=bytes_dsn)
+        assert [event.op for event in capture.events()].count("r") == rows.count("(")
+    finally:
+        database.drop_slot()
+        database.run("DROP DATABASE bytes WITH (FORCE)")
+
+
 def test_a_slot_whose_log_was_dropped(capture: Capturing) -> None:
     with (
         postgres_server(max_slot_wal_keep_size="1MB", max_wal_size="32MB") as server,
