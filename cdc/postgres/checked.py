@@ -9,6 +9,7 @@ from .catalog import Catalog
 from .errors import slot_lost
 from .lives import Name
 from .state import CaptureState
+from .tables import quoted
 
 if TYPE_CHECKING:
     from .capture import CaptureOptions
@@ -65,8 +66,9 @@ class Checked:
 
     def check_new(self, state: CaptureState | None) -> None:
         """Raise for a table that cannot be captured, if it was named and nothing is known of it. The others stop by themselves."""
-        known = set() if state is None else {table.named for table in state.tables}
-        known_as = set() if state is None else {table.qualified for table in state.tables}
+        known = set[Name]() if state is None else {table.named for table in state.tables}
+        known_as = set[str]() if state is None else {table.qualified for table in state.tables}
+        known_as |= {".".join(map(quoted, named)) for named in known}
         for name, missing in self.missing.items():
             if name not in known_as:
                 raise missing

@@ -230,6 +230,43 @@ def test_tables_of_a_publication_for_all_tables(database: Database, capture: Cap
     assert stopped(capture) == {}
 
 
+def test_a_key_that_becomes_deferrable_may_be_double_within_a_transaction(database: Database, capture: Capturing) -> None:
+    database.run(f"{MADE}; ALTER TABLE t REPLICA IDENTITY FULL")
+    capture()
+    deferrable = "ALTER TABLE t DROP CONSTRAINT t_pkey;;ALTER TABLE t ADD PRIMARY KEY (id) DEFERRABLE;;UPDATE t SET id = id + 1"
+    changed(UP, capture, deferrable)
+    assert "deferrable" in stopped(capture)["public.t"]
+    database.run("ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (id)")
+    capture()
+    assert tables(capture)["public.t"] == source(database, "t")
+    assert stopped(capture) == {}
+
+
+def test_what_an_earlier_release_kept_is_gone_on_from(database: Database, capture: Capturing) -> None:
+    database.run(MADE)
+    capture()
+    [path] = Path(capture.lake).rglob(f"captures/{TOPIC}/{database.slot}.json")
+    kept = json.loads(path.read_bytes())
+    old = {key: kept[key] for key in ("life", "system", "database", "publication", "renewing")}
+    path.write_text(json.dumps({"format": 1, **old, "done": ["public.t", "public.u"], "chunk": None}))
+    database.run("UPDATE t SET v = 'x' WHERE id = 1")
+    capture()
+    assert [event.op for event in capture.events()] == ["r", "r", "r", "u"]
+    database.run("ALTER TABLE t RENAME TO n")
+    capture()
+    assert tables(capture)["public.n"] == source(database, "n")
+
+
+def test_a_dropped_table_that_was_named_stops_nothing(database: Database, capture: Capturing) -> None:
+    database.run(MADE)
+    named = ("--table", '"public"."t"', "--table", "u")
+    capture(*named)
+    database.run("DROP TABLE t; INSERT INTO u VALUES (1, 'a')")
+    capture(*named)
+    assert tables(capture)["public.u"] == source(database, "u")
+    assert capture.error(*named, "--table", "typo")["message"] == "there is no such table"
+
+
 def test_names_with_dots(database: Database, capture: Capturing) -> None:
     database.run(
         'CREATE SCHEMA a; CREATE SCHEMA "a.b"; CREATE TABLE "a.b".c (id int PRIMARY KEY); CREATE TABLE a."b.c" (id int PRIMARY KEY)'
