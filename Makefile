@@ -157,6 +157,10 @@ soak: $(INSTALLED) servers ## the same for long (MINUTES=60)
 cuts: $(INSTALLED) postgres mariadb ## cuts of a shop that never closes, beneath captures and syncs that are killed: each equals the source (CUTS=1000, ARGS="--seed 7 --source mariadb")
 	$(PY) -m tests.cdc.cuts.campaign --cuts $(or $(CUTS),1000) $(ARGS)
 
+.PHONY: ddl
+ddl: $(INSTALLED) postgres ## a PostgreSQL whose tables are renamed, dropped, made again and migrated beneath kills (TRANSACTIONS=2000, ARGS="--seed 7 --listed --slow")
+	$(PY) -m tests.cdc.ddl.campaign --transactions $(or $(TRANSACTIONS),2000) $(ARGS)
+
 .PHONY: sync-soak
 sync-soak: $(INSTALLED) ## one sync of 100 generated tables beside kills, for long; in the end equal to its source (MINUTES=60, ARGS="--seed 7 --rate 500")
 	$(PY) -m tests.processes.syncing.soak --minutes $(or $(MINUTES),60) $(ARGS)

@@ -1,0 +1,69 @@
+"""What a database had after each of its transactions, and whether cuts and targets say the same. It knows nothing of captures."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+Row: TypeAlias = tuple[tuple[str, Any], ...]
+"""The columns of a row by name, in the order of the names."""
+Rows: TypeAlias = frozenset[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that somebody should have a copy of."""
+
+    rows: Rows
+    columns: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class History:
+    """The tables after each transaction, by the place in the log that its commit lies behind."""
+
+    places: list[int] = field(default_factory=list)
+    tables: list[dict[str, Table]] = field(default_factory=list)
+
+    def add(self, before: int, changed: Mapping[str, Table | None]) -> None:
+        """Note what became of tables (None: it is gone) by a transaction whose commit begins at or behind a place in the log."""
+        now = dict(self.tables[-1]) if self.tables else {}
+        for name, table in changed.items():
+            if table is None:
+                now.pop(name, None)
+            else:
+                now[name] = table
+        self.places.append(before)
+        self.tables.append(now)
+
+    def at(self, place: int) -> tuple[int, dict[str, Table]]:
+        """The number of transactions that had ended at a place in the log, and the tables then."""
+        count = bisect_left(self.places, place)
+        return count, self.tables[count - 1] if count else {}
+
+
+def rows_of(found: pa.Table, columns: tuple[str, ...]) -> Rows:
+    """The rows of a target, with the columns that the source has."""
+    names = sorted(columns)
+    held = [name for name in names if name in found.column_names]
+    lists = {name: found[name].to_pylist() for name in held}
+    return frozenset(tuple((name, lists[name][row] if name in lists else None) for name in names) for row in range(found.num_rows))
+
+
+def difference(wanted: Table, found: pa.Table) -> str | None:
+    """What is wrong with a copy, in a line; None: nothing is."""
+    rows = rows_of(found, wanted.columns)
+    if found.num_rows != len(rows):
+        return f"{found.num_rows - len(rows)} rows are there twice"
+    if rows == wanted.rows:
+        return None
+    missing, more = wanted.rows - rows, rows - wanted.rows
+    return f"{len(missing)} rows missing ({_shown(missing)}), {len(more)} too many ({_shown(more)}), of {len(wanted.rows)}"
+
+
+def _shown(rows: frozenset[Row]) -> str:
+    return "; ".join(", ".join(f"{name}={str(value)[:20]}" for name, value in row) for row in sorted(rows, key=str)[:2])

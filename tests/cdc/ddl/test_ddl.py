@@ -1,0 +1,56 @@
+"""A database whose tables are renamed, dropped, made again, moved and migrated, beneath kills: each cut and each row is as its history has it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.cdc.ddl.campaign import Campaign
+from tests.cdc.ddl.history import History, Table, difference
+from tests.postgres_server import postgres_server
+
+pytestmark = [pytest.mark.slow]
+
+
+@pytest.mark.thorough
+@pytest.mark.postgres
+@pytest.mark.processes
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("seed", "listed", "slow"), [(3, True, True), (4, False, False)])
+def test_every_cut_and_the_end_equal_the_source(tmp_path: Path, seed: int, listed: bool, slow: bool) -> None:
+    with postgres_server() as server:
+        campaign = Campaign(server, tmp_path, random.Random(seed), listed)
+        campaign.play(250, slow=slow)
+    seen = campaign.judge()
+    assert not campaign.wrong
+    assert seen["cuts"] > 10
+    assert seen["equal in the end"] > 5
+
+
+def test_the_judge_sees_what_is_missing_too_much_double_or_another_value() -> None:
+    import pyarrow as pa
+
+    wanted = Table(frozenset({(("a", "x"), ("id", 1)), (("a", None), ("id", 2))}), ("id", "a"))
+    assert difference(wanted, pa.table({"id": [1, 2], "a": ["x", None], "gone": [1, 1]})) is None
+    for bad in (
+        {"id": [1], "a": ["x"]},
+        {"id": [1, 2, 3], "a": ["x", None, None]},
+        {"id": [1, 2, 2], "a": ["x", None, None]},
+        {"id": [1, 2], "a": ["y", None]},
+        {"id": [1, 2]},
+    ):
+        assert difference(wanted, pa.table(bad)) is not None
+
+
+def test_a_place_in_the_log_is_behind_the_commits_that_began_before_it() -> None:
+    history = History()
+    one, two = Table(frozenset({(("id", 1),)}), ("id",)), Table(frozenset({(("id", 2),)}), ("id",))
+    history.add(10, {"t": one})
+    history.add(20, {"t": two, "u": one})
+    history.add(30, {"t": None})
+    assert history.at(5) == (0, {})
+    assert history.at(20) == (1, {"t": one})
+    assert history.at(21) == (2, {"t": two, "u": one})
+    assert history.at(99) == (3, {"u": one})
