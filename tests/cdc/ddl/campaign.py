@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +53,8 @@ class Campaign:
     done: Counter[str] = field(default_factory=Counter)
     killed: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    _rest: threading.Event = field(default_factory=threading.Event)
+    """Never set: the source rests by waiting for it."""
 
     @property
     def into(self) -> str:
@@ -135,7 +136,7 @@ class Campaign:
         while sum(count for what, count in self.done.items() if not what.startswith("refused")) < transactions:
             self.transact(source)
             if self.chance.random() < 0.02:
-                time.sleep(self.chance.choice((0.2, 1.0, 2.5)))  # the source is quiet for a moment: a cut may come
+                self._rest.wait(self.chance.choice((0.2, 1.0, 2.5)))  # the source is quiet for a moment: a cut may come
             next_kill -= 1
             if not next_kill:
                 next_kill = self.chance.randrange(30, 150)
