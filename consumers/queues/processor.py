@@ -366,7 +366,7 @@ class QueueProcessor(Generic[ScheduleT]):
                 )
             else:
                 log.warning(
-                    "group %s, %s queue %d: offset %d was not acknowledged in time at attempt %d, and may be received again now",
+                    "group %s, %s queue %d: offset %d was not acknowledged at attempt %d, and may be received again now",
                     *self._where,
                     lapse.offset,
                     lapse.attempts,
