@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -13,6 +13,8 @@ import pytest
 
 from penstock.consumers import receives
 from penstock.consumers.receives import NAME_CHARS_MAX, Delivered
+from penstock.coordinator.queues.cell import QueueCell
+from penstock.coordinator.queues.keeper import OwnershipLost
 from penstock.coordinator.queues.receipt_handle import ReceiptOutdated
 from penstock.log import MessageView
 from penstock.log.errors import InvalidArgument, LimitExceeded
@@ -172,6 +174,30 @@ def test_after_a_reset_nothing_of_before_is_given_again(order: str) -> None:
         assert await deliveries(one) == []
         again = await receive(one)
         assert [(message.body, message.delivery_attempt) for message in again] == [(b"a1", 1), (b"b1", 1)]
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_after_a_reset_that_the_cell_has_not_caught_up_with_nothing_of_before_is_given_again(order: str) -> None:
+    """The queue's owner died before it obeyed."""
+    scene = Scene()
+
+    async def script() -> None:
+        one, two = scene.member("one"), scene.member("two")
+        await one.consume(delivery_order=order)
+        await one.send("a1")
+        await scene.let_pass(2)
+        await receive(one)
+        await two.consume(delivery_order=order)
+        assert len(await deliveries(two)) == 1
+        one.process.crash()
+        await two.run(two.operators.reset("audit", "orders", "earliest"))
+        await scene.let_pass(3)
+        assert two.consumer._membership.generation("orders", 0) == 1
+        assert (await scene.cell()).generation == 0
+        assert await receive(two) == []
+        assert await deliveries(two) == []
 
     scene.play(script)
 
@@ -368,6 +394,48 @@ def test_attempt_ids_are_forgotten_when_nothing_is_out_to_them(monkeypatch: pyte
             await one.ack(*await receive(one, 1, attempt=f"attempt {n}"))
         assert len(one.consumer._receives._handed) <= 9
         assert await receive(one, attempt="first") == first
+
+    scene.play(script)
+
+
+def test_an_attempt_id_that_somebody_waits_for_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queue was asked, and the cell does not name it yet."""
+    monkeypatch.setattr(receives, "_REMEMBERED", 1)
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order="CONCURRENT")
+        await one.send("a1", "b1", "c1")
+        await scene.let_pass(2)
+        first, second = await asyncio.gather(receive(one, 1, attempt="first"), receive(one, 1, attempt="second"))
+        assert len(first) == len(second) == 1
+        assert await receive(one, attempt="first") == first
+        assert await receive(one, attempt="second") == second
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_queue_that_is_lost_amid_a_receive_stays_asked_for_its_attempt_id(order: str) -> None:
+    """The receive's write got no answer, and its messages are out to it."""
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.consume(delivery_order=order)
+        await one.send("a1")
+        await scene.let_pass(2)
+        keeper = one.consumer._owner.queues["orders", 0].keeper
+        change = keeper.change
+
+        async def unanswered(made: Callable[[QueueCell], QueueCell]) -> QueueCell:
+            await change(made)
+            keeper.lose()
+            raise OwnershipLost("the table gave no answer", operation="write", object=keeper.key)
+
+        keeper.change = unanswered  # type: ignore[method-assign, assignment]
+        assert bodies(await receive(one)) == ["a1"]
 
     scene.play(script)
 

@@ -14,7 +14,7 @@ from penstock.consumers.dead_letters.writer import REASON, RECONSUME_TIMES
 from penstock.consumers.queues.processor import QueueProcessor
 from penstock.consumers.simple import SimpleOptions
 from penstock.coordinator.queues.receipt_handle import AlreadySettled, ForeignReceipt, ReceiptExpired, ReceiptHandle
-from penstock.log import Message
+from penstock.log import Message, MessageView
 from penstock.log.errors import InvalidArgument, PenstockError
 from tests.consumers.receiving import AT_ONCE, NOW, TEN, Scene, attempts, bodies
 
@@ -106,6 +106,33 @@ def test_a_receive_that_is_given_up_gives_back_what_was_on_its_way() -> None:
         assert bodies(found) == ["a1", "a2"]
         assert (await scene.cell()).markers != {}
         await one.ack(*found)
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("stopped", ["drained", "alone"])
+def test_a_receive_that_was_asked_before_the_queue_stops_is_given_nothing(stopped: str) -> None:
+    """The queue is to be released, or a message of another consumer of the process is to run alone."""
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1")
+        consumer = await one.consume()
+        await scene.let_pass(2)
+        processor, worker = consumer._owner.queues["orders", 0], one.coordination.worker
+
+        async def asked_and_stopped() -> list[MessageView]:
+            given = processor.ask(1, 60_000)
+            if stopped == "drained":
+                processor.drain()
+                return await given
+            async with worker.alone(consumer._membership.member) as alone:
+                assert alone
+                return await given
+
+        assert await one.run(asked_and_stopped()) == []
+        assert (await scene.cell()).markers == {}
 
     scene.play(script)
 

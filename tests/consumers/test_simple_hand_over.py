@@ -207,6 +207,32 @@ def test_an_acknowledgement_whose_answer_was_lost_is_carried_out_once(acker: str
     scene.play(script)
 
 
+@pytest.mark.parametrize("operation", ["ack", "change_invisible_duration"])
+def test_the_owner_reads_the_cell_before_it_refuses(operation: str) -> None:
+    """What came first was acknowledged elsewhere just now."""
+    scene = Scene()
+
+    async def script() -> None:
+        one, other = scene.member("one"), scene.member("other")
+        await one.send("a1", "a2")
+        await one.consume()
+        await scene.let_pass(2)
+        a1, a2 = await one.receive(2, invisible=HOUR)
+        await other.consume()
+        await scene.let_pass(5)
+        await other.ack(a1)
+        (marker,) = one.consumer._owner.queues["orders", 0].keeper.cell.markers.values()
+        assert marker.head == a1.offset, "the owner does not know it yet"
+        if operation == "ack":
+            await one.ack(a2)
+            assert (await scene.cell()).markers == {}
+        else:
+            await one.run(one.consumer.change_invisible_duration(a2, timedelta(0)))
+            assert bodies(await one.receive()) == ["a2"]
+
+    scene.play(script)
+
+
 # --- Beside push consumers ------------------------------------------------------------------------------------------------------------
 
 
