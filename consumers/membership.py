@@ -141,11 +141,13 @@ class Membership:
     async def begin(self) -> GroupRecord:
         """Open the topics if they are not open, ensure that group and positions exist, and join. Raises when settings do not fit.
 
+        Raises `ClockSkewError` when this machine's clock is too far off for writing.
+
         Once the group is deleted, every later call raises `GroupDeleted`, even when a group of its name was made meanwhile.
         """
         if not self._topics:
             await self.open()
-        await self._lake.keep_time()  # the due time of a retry is for all who may own its queue
+        await self._lake.agree_on_time("join a consumer group")  # due times are for all, and dead letters are to be written
         record = await self._coordination.groups.ensure(self._group, self._stated)
         lives = {name: topic.life for name, topic in self._topics.items()}
         self._joined = _Joined(self._coordination.groups, record.lives, lives)

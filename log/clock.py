@@ -34,7 +34,8 @@ class StoreClock:
         self._base: _Base | None = None
         self._seen: tuple[_Base, int] | None = None
         """How far the machine's clock was ahead when the time was last asked, and the base at that moment."""
-        self._synced = False
+        self.synced = False
+        """Whether the store ever told its time."""
         self.agreed = False
         """Whether the machine's clock was ever within five minutes of the store's. From then on time follows the store's clock without
         it."""
@@ -90,9 +91,9 @@ class StoreClock:
         if abs(ahead_ms) <= _NOISE_MS:
             ahead_ms = 0
         base = (after_ms - ahead_ms, after_s)
-        if self._synced and self._base is not None and abs(moved_ms := base[0] - self._carried_ms(self._base)) > _NOISE_MS:
+        if self.synced and self._base is not None and abs(moved_ms := base[0] - self._carried_ms(self._base)) > _NOISE_MS:
             log.warning("the store's clock was set %s as this process measures time; due times follow it", _by(moved_ms))
-        self._seen, self._base, self._synced = (base, ahead_ms), base, True
+        self._seen, self._base, self.synced = (base, ahead_ms), base, True
         self.agreed |= abs(ahead_ms) <= CLOCK_SKEW_MAX_MS
         return ahead_ms
 
@@ -101,11 +102,11 @@ def _by(step_ms: int) -> str:
     return f"{'ahead' if step_ms > 0 else 'back'} by {abs(step_ms) / 1000:.1f} s"
 
 
-def too_far(ahead_ms: int, store: ObjectStore) -> ClockSkewError:
-    """The error of a writer whose clock is more than five minutes off."""
+def too_far(ahead_ms: int, store: ObjectStore, operation: str = "open for writing") -> ClockSkewError:
+    """The error of who writes, or is to write later, with a clock that is more than five minutes off."""
     return ClockSkewError(
         "this machine's clock is too far from the store's",
-        operation="open for writing",
+        operation=operation,
         object=store.url,
         expected=f"within {CLOCK_SKEW_MAX_MS // _MINUTE_MS} minutes",
         observed=f"{ahead_ms / _MINUTE_MS:+.1f} minutes",

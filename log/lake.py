@@ -415,6 +415,19 @@ class Lake:
         self._check_open()  # closing cancels it
         self._time.result()
 
+    async def agree_on_time(self, operation: str) -> None:
+        """Do as `keep_time`, for who is to write sooner or later.
+
+        Raises `ClockSkewError` when the store tells a time that is more than five minutes off this machine's, and never told another. Raises
+        the store's errors.
+        """
+        await self.keep_time()
+        if self.read_only or self._clock.agreed or not self._clock.synced:
+            return
+        ahead_ms = await self._clock.sync(self.store)  # the machine's clock may have been set meanwhile
+        if not self._clock.agreed:
+            raise too_far(ahead_ms, self.store, operation)
+
     async def _keep_time(self) -> None:
         if not self.read_only and not self._clock.agreed:
             pause_s = await self._ask_time()

@@ -99,7 +99,7 @@ MODULES = (
                 "Lake",
                 ("penstock.aio.lake", "penstock.log.lake"),
                 "lake_face:LakeFace",
-                without="create_topic producer close coordination transactions checks topic timer_log keep_time",
+                without="create_topic producer close coordination transactions checks topic timer_log keep_time agree_on_time",
             ),
         ),
     ),

@@ -184,7 +184,7 @@ class Lake(LogLake):
         `OffsetOutOfRange`. ``metrics`` counts.
 
         Raises `InvalidArgument` for errors of the call, and, with both settings, when the group has other ones. Raises `LimitExceeded`,
-        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`, `ClockSkewError`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         check_listener(listener, batch=batch is not None)
@@ -241,7 +241,7 @@ class Lake(LogLake):
         ``receive_max`` bounds what one ``receive`` may ask for; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead.
         ``filter``, ``start``, ``metrics`` and stated settings of the group are as `push_consumer` says. Raises `InvalidArgument` for errors
         of the call, and, with both settings, when the group has other ones than stated. Raises `LimitExceeded`, `TopicNotFound`,
-        `ReadOnlyError`, `OffsetOutOfRange`.
+        `ReadOnlyError`, `OffsetOutOfRange`, `ClockSkewError`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         stated = settings_stated(delivery_order=delivery_order, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy)
@@ -275,8 +275,8 @@ class Lake(LogLake):
         out and not committed come again, after a crash or with the queue's next owner.
 
         ``filter`` and ``start`` are as `push_consumer` says. Raises `InvalidArgument` for errors of the call, and when the group has
-        another filter. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`. A group with messages that are tracked
-        by themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
+        another filter. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`, `ClockSkewError`. A group with messages
+        that are tracked by themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         assigned = None if queues is None else assignment(queues, list(subscriptions))

@@ -99,7 +99,7 @@ class Lake(LakeFace[AsyncLake]):
         `OffsetOutOfRange`. ``metrics`` counts.
 
         Raises `InvalidArgument` for errors of the call, and, with both settings, when the group has other ones. Raises `LimitExceeded`,
-        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`, `ClockSkewError`.
         """
         return PushConsumer(
             self._joined(
@@ -151,7 +151,7 @@ class Lake(LakeFace[AsyncLake]):
         ``receive_max`` bounds what one ``receive`` may ask for; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead.
         ``filter``, ``start``, ``metrics`` and stated settings of the group are as `push_consumer` says. Raises `InvalidArgument` for errors
         of the call, and, with both settings, when the group has other ones than stated. Raises `LimitExceeded`, `TopicNotFound`,
-        `ReadOnlyError`, `OffsetOutOfRange`.
+        `ReadOnlyError`, `OffsetOutOfRange`, `ClockSkewError`.
         """
         return SimpleConsumer(
             self._joined(
@@ -183,8 +183,8 @@ class Lake(LakeFace[AsyncLake]):
         out and not committed come again, after a crash or with the queue's next owner.
 
         ``filter`` and ``start`` are as `push_consumer` says. Raises `InvalidArgument` for errors of the call, and when the group has
-        another filter. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`. A group with messages that are tracked
-        by themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
+        another filter. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`, `ClockSkewError`. A group with messages
+        that are tracked by themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
         """
         return PullConsumer(
             self._joined(lambda: self._core.pull_consumer(topic, group=group, queues=queues, filter=filter, start=start)),
