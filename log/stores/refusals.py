@@ -7,9 +7,11 @@ never allowed is refused at once, with `PermissionDenied`: the configuration is 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from ..errors import AccessLost, AccessRefused, PenstockError, PermissionDenied
 from ..limits import REFUSAL_TIMEOUT
@@ -21,58 +23,73 @@ log = logging.getLogger("penstock.log")
 
 T = TypeVar("T")
 
-_FOLDERS = 3
-"""The depth of the folders that a policy may name: a topic's log, say, or a kind of cells."""
+Right: TypeAlias = tuple[str, str]
+"""A verb, and the pattern of the keys that it is about."""
+_GIVEN: Final = re.compile(r"(?<![^/])\d+(?![^/.])|[0-9a-f]{8}[0-9a-f-]*")
+"""What no policy names in a key: numbers, and ids that are drawn. Kinds, topics and groups are named."""
+_RIGHTS_MAX: Final = 10_000
+"""So many rights are remembered. Beyond, the oldest is forgotten, until it is used again."""
+
+
+@dataclass(slots=True)
+class _Refused:
+    since_s: float
+    last_s: float
 
 
 class Refusals:
-    """What one store or table allowed and refuses, by the right that it takes: a verb, and the folder that it is about."""
+    """What one store or table allowed and refuses, by the right that it takes."""
 
     def __init__(self, place: str, clock: Clock, timeout: timedelta = REFUSAL_TIMEOUT) -> None:
         self._place = place
         self._clock = clock
-        self._timeout = timeout
-        self._allowed: set[tuple[str, str]] = set()
-        self._refused_since: dict[tuple[str, str], float] = {}
+        self._timeout_s = timeout.total_seconds()
+        self._allowed: dict[Right, None] = {}
+        self._refused: dict[Right, _Refused] = {}
 
     @property
     def refusing_s(self) -> float:
-        """How long the place has refused something that it allowed before; 0 when it refuses nothing."""
-        return max((self._clock.monotonic_s() - since for since in self._refused_since.values()), default=0.0)
+        """How long the place has refused something that it allowed before; 0 when it refuses nothing. Any thread may ask."""
+        now_s = self._clock.monotonic_s()
+        return max((now_s - one.since_s for one in list(self._refused.values()) if not self._is_over(one, now_s)), default=0.0)
 
     async def around(self, verb: str, key: str, run: Callable[[], Awaitable[T]]) -> T:
         """Carry out a call. Raises `AccessRefused` or `AccessLost` in place of the refusal of what was allowed before."""
-        right = verb, "/".join(key.split("/")[:-1][:_FOLDERS])
         try:
             answer = await run()
         except AccessLost:
             raise
         except PermissionDenied as error:
-            raise self._meaning(right, error) from error
+            raise self._meaning(_right(verb, key), error) from error
         except (Conflict, ObjectMissing):
-            self._allow(right)
+            self._allow(_right(verb, key))
             raise
-        self._allow(right)
+        self._allow(_right(verb, key))
         return answer
 
-    def _allow(self, right: tuple[str, str]) -> None:
-        self._allowed.add(right)
-        if self._refused_since.pop(right, None) is not None and not self._refused_since:
+    def _allow(self, right: Right) -> None:
+        if right not in self._allowed:
+            self._allowed[right] = None
+            if len(self._allowed) > _RIGHTS_MAX:
+                del self._allowed[next(iter(self._allowed))]
+        if self._refused and self._refused.pop(right, None) is not None and not self._refused:
             log.warning("%s allows again what it refused", self._place)
 
-    def _meaning(self, right: tuple[str, str], error: PermissionDenied) -> PenstockError:
-        now_s, verb = self._clock.monotonic_s(), right[0]
+    def _meaning(self, right: Right, error: PermissionDenied) -> PenstockError:
+        now_s = self._clock.monotonic_s()
+        self._refused = {one: refused for one, refused in self._refused.items() if not self._is_over(refused, now_s)}
         if right in self._allowed:
-            if not self._refused_since:
-                again = "%s refuses what it allowed before, which is tried again for %s: %s"
-                log.warning(again, self._place, self._timeout, error)
-            since_s = self._refused_since.setdefault(right, now_s)
+            if not self._refused:
+                again = "%s refuses what it allowed before, which is tried again for %g s: %s"
+                log.warning(again, self._place, self._timeout_s, error)
+            refused = self._refused.setdefault(right, _Refused(now_s, now_s))
+            refused.last_s, since_s = now_s, refused.since_s
         else:  # never allowed: it may well be the same refusal
-            since = [since for (refused, _), since in self._refused_since.items() if refused == verb]
+            since = [refused.since_s for (verb, _), refused in self._refused.items() if verb == right[0]]
             if not since:
                 return error
             since_s = min(since)
-        kind = AccessRefused if now_s - since_s < self._timeout.total_seconds() else AccessLost
+        kind = AccessRefused if now_s - since_s < self._timeout_s else AccessLost
         return kind(
             error.message,
             operation=error.operation,
@@ -81,6 +98,14 @@ class Refusals:
             observed=f"refused for {now_s - since_s:.0f} s: {error.observed}",
             hint=error.hint,
         )
+
+    def _is_over(self, refused: _Refused, now_s: float) -> bool:
+        """Whether nobody met it for so long that another refusal is of another occasion: who met it may have gone."""
+        return now_s - refused.last_s > self._timeout_s
+
+
+def _right(verb: str, key: str) -> Right:
+    return verb, _GIVEN.sub("*", key)
 
 
 class ForgivingStore(StoreWrapper):

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.log.errors import AccessLost, AccessRefused, PermissionDenied, StoreUnavailable
-from penstock.log.stores import MemoryStore, ObjectMissing, Put
+from penstock.log.stores import MemoryStore, ObjectMissing, Put, refusals
 from penstock.log.stores.refusals import ForgivingStore, Refusals
 from tests.lakes import Refusing
 from tests.log.topics import HandClock
@@ -66,7 +66,7 @@ def test_what_was_allowed_before_is_refused_for_a_while_and_then_lost(caplog: py
                 await scene.put(key)
             assert isinstance(lost.value, PermissionDenied)
         assert len(caplog.messages) == 1
-        assert "refuses what it allowed before, which is tried again for 0:05:00" in caplog.text
+        assert "refuses what it allowed before, which is tried again for 300 s" in caplog.text
 
     asyncio.run(script(Scene()))
 
@@ -90,6 +90,70 @@ def test_what_is_allowed_again_begins_anew(caplog: pytest.LogCaptureFixture) -> 
             await scene.store.get(ENTRY)
             assert scene.store.refusals.refusing_s == 0
         assert [message.partition("memory:// ")[2][:6] for message in caplog.messages] == ["refuse", "allows"] * 2
+
+    asyncio.run(script(Scene()))
+
+
+def test_what_is_allowed_beside_it_tells_nothing_of_what_never_was() -> None:
+    """A policy names groups and kinds of objects, which share a folder with others that it does not name."""
+
+    async def script(scene: Scene) -> None:
+        scene.refusing.refuses = lambda call: call.key.endswith(("/other", "/floor"))
+        for allowed, never in (
+            ("coordination/groups/billing", "coordination/groups/other"),
+            ("topics/orders/log/00000000000000000001.parquet", "topics/orders/log/floor"),
+        ):
+            await scene.put(allowed)
+            assert await scene.raised(scene.put(never)) is PermissionDenied
+        assert scene.store.refusals.refusing_s == 0
+
+    asyncio.run(script(Scene()))
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("topics/orders/log/00000000000000000001.parquet", "topics/orders/log/00000000000000000002.parquet"),
+        ("coordination/queues/billing/orders/3", "coordination/queues/billing/orders/12"),
+        ("coordination/workers/f81f3c682eacebe9caea4278b0529500", "coordination/workers/0763d44672586aba5fd35ce571d0d4ef"),
+        ("t/part-2f6c1b7e-8d1f-4c58.parquet", "t/part-99a01b7e-1111-4c58.parquet"),
+    ],
+)
+def test_numbers_and_drawn_ids_are_of_one_right(before: str, now: str) -> None:
+    async def script(scene: Scene) -> None:
+        await scene.put(before)
+        scene.refusing.refuses = lambda _: True
+        assert await scene.raised(scene.put(now)) is AccessRefused
+
+    asyncio.run(script(Scene()))
+
+
+def test_a_refusal_that_nobody_met_again_is_over() -> None:
+    """Who met it may have gone, and a refusal an hour later is of another occasion."""
+
+    async def script(scene: Scene) -> None:
+        await scene.put(ENTRY)
+        for _ in range(2):
+            scene.refusing.refuses = lambda _: True
+            assert await scene.raised(scene.put(ENTRY)) is AccessRefused
+            scene.refusing.refuses = lambda _: False
+            scene.clock.advance(seconds=3600)
+            assert scene.store.refusals.refusing_s == 0
+        scene.refusing.refuses = lambda _: True
+        assert await scene.raised(scene.put(TABLE)) is PermissionDenied, "no refusal is under way that it may be part of"
+
+    asyncio.run(script(Scene()))
+
+
+def test_the_rights_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "_RIGHTS_MAX", 2)
+
+    async def script(scene: Scene) -> None:
+        for name in ("one", "two", "three"):
+            await scene.put(f"x/{name}")
+        scene.refusing.refuses = lambda _: True
+        kinds = [await scene.raised(scene.put(f"x/{name}")) for name in ("one", "two", "three")]
+        assert kinds == [PermissionDenied, AccessRefused, AccessRefused]
 
     asyncio.run(script(Scene()))
 
