@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from ...log.errors import (
+    AccessRefused,
     DataDamaged,
     InternalError,
     PenstockError,
@@ -122,8 +123,8 @@ class Cells:
         """Replace what was read (None: no cell) with ``data``.
 
         Raises `CellChanged` when another's write is there. Raises `UnknownOutcome` when ``deadline_s`` (by the monotonic clock) passed
-        first. Then it may have been carried out, or may be later, as long as nobody else writes. A refusal is raised at once if nothing was
-        tried before it; later on it does not tell what came of the tries before.
+        first. Then it may have been carried out, or may be later, as long as nobody else writes. A refusal is raised at once if nothing can have
+        been carried out before it; later on it does not tell what came of the tries before.
         """
         write_id = self._runtime.new_id()
         expected = on.version if on else None
@@ -139,7 +140,7 @@ class Cells:
                     raise  # nothing can arrive later
                 cause = error
             except (Conflict, StoreUnavailable, StorageFull) as error:
-                in_doubt = in_doubt or not isinstance(error, StorageFull)
+                in_doubt = in_doubt or not isinstance(error, StorageFull | AccessRefused)
                 cause = error
             try:
                 found = await self.read(key)
@@ -152,6 +153,8 @@ class Cells:
                     raise CellChanged(key, found)
             pause_s = backoff.next_s()
             if self._runtime.clock.monotonic_s() + pause_s >= deadline_s:
+                if not in_doubt:
+                    raise cause
                 raise UnknownOutcome(
                     "the cell may have been written, and the table does not tell",
                     operation="write a cell",

@@ -12,6 +12,8 @@ from penstock.coordinator.cells.cells import CellChanged, Cells, Stored
 from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
 from penstock.log.errors import (
+    AccessLost,
+    AccessRefused,
     DataDamaged,
     ForeignObject,
     PenstockError,
@@ -143,6 +145,24 @@ def test_a_refusal_does_not_tell_what_came_of_the_tries_before_it() -> None:
     asyncio.run(run(silence, silence, refusal, refusal))
     with pytest.raises(PermissionDenied):
         asyncio.run(run(StorageFull("no room", operation="put"), silence, refusal))
+
+
+def test_what_was_only_refused_was_not_written() -> None:
+    """It is tried again while it may pass, and told as what it is: nothing of it can arrive later."""
+    passing, lost = AccessRefused("not now", operation="put"), AccessLost("not any more", operation="put")
+
+    async def run(*errors: PenstockError, patience_s: float = 60.0) -> None:
+        runtime = quick(1)
+        deadline_s = runtime.clock.monotonic_s() + patience_s
+        await Cells(Refusing(*errors), runtime).write("cell", b"one", on=None, deadline_s=deadline_s)
+
+    asyncio.run(run(passing, passing))
+    with pytest.raises(AccessLost):
+        asyncio.run(run(passing, passing, lost))
+    with pytest.raises(AccessRefused):
+        asyncio.run(run(passing, patience_s=0.0))
+    with pytest.raises(UnknownOutcome):
+        asyncio.run(run(StoreUnavailable("no answer", operation="put"), passing, patience_s=0.0))
 
 
 @pytest.mark.parametrize("patience_s", [60.0, 0.0])
