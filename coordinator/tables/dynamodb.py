@@ -64,7 +64,7 @@ class DynamoDBTable:
         self._renew = renew
         self._renewed_s = -_RENEWED_EVERY_S
         self._renewing = threading.Lock()
-        self._former: list[Client] = []
+        self._former: tuple[Client, ...] = ()
         self._url = url
         self._table = table
         self._prefix = f"{prefix}/" if prefix else ""
@@ -147,7 +147,10 @@ class DynamoDBTable:
             self._renewed_s = now_s
             with suppress(BotoCoreError):  # there are none now: the next refusal looks again
                 renewed = self._renew()
-                self._former += [self._reader, self._writer]  # other threads may be using them
+                for client in self._former:
+                    client.close()
+                # Other threads may be using the present ones. They are closed by the next renewal, when a use is over or connects anew.
+                self._former = self._reader, self._writer
                 self._reader, self._writer = renewed
 
     def _close_writers(self) -> None:

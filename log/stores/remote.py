@@ -207,7 +207,8 @@ class RemoteStore:
         now_s = self._runtime.clock.monotonic_s()
         if self._renew is not None and self._answered and now_s - self._renewed_s >= _RENEWED_EVERY_S:
             self._renewed_s = now_s
-            self._reader, self._writer = self._renew()
+            with suppress(obstore.exceptions.BaseError, OSError, ValueError):  # there are none now: the next refusal looks again
+                self._reader, self._writer = self._renew()
 
 
 def _mode(mode: PutMode) -> obstore.PutMode:

@@ -14,6 +14,7 @@ from unittest.mock import Mock
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from penstock.coordinator.tables import CellTable, CellVersion, Conflict, TableMismatch, TableNotFound, create_table, open_table
 from penstock.coordinator.tables.dynamodb import THREADS, DynamoDBTable
@@ -30,6 +31,7 @@ from penstock.log.errors import (
 from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore
 from tests.log.stores.scripted_http import Answer, ScriptedServer, scripted_server
+from tests.log.topics import HandClock
 from tests.servers import DynamoDBServer, S3Server, free_port
 
 pytestmark = pytest.mark.dynamodb
@@ -225,6 +227,34 @@ def test_credentials_that_are_refused_are_read_again(monkeypatch: pytest.MonkeyP
         use_table(f"dynamodb://cells?region=eu-west-1&endpoint={server.endpoint}", use)
         keys = [request.headers["authorization"].partition("Credential=")[2].partition("/")[0] for request in server.requests]
     assert keys == ["former", "former", "renewed", "renewed"]
+
+
+def test_clients_of_credentials_that_were_refused_are_not_kept() -> None:
+    """An hour of refusals would leave a thousand of them."""
+    clock, made = HandClock(), list[Mock]()
+    refused = ClientError({"Error": {"Code": "ExpiredTokenException", "Message": "as scripted"}}, "GetItem")
+
+    def renew() -> tuple[Mock, Mock]:
+        made.extend(Mock(get_item=Mock(side_effect=refused)) for _ in range(2))
+        return made[-2], made[-1]
+
+    def count_open() -> int:
+        return sum(not client.close.called for client in made)
+
+    async def use() -> None:
+        reader, writer = renew()
+        table = DynamoDBTable(
+            "dynamodb://cells", "cells", reader=reader, writer=writer, runtime=replace_(Runtime(), clock=clock), renew=renew
+        )
+        for _ in range(10):
+            with pytest.raises(PermissionDenied):
+                await get(table)
+            clock.advance(seconds=10)
+        assert (len(made), count_open()) == (22, 4)
+        await table.close()
+        assert count_open() == 0
+
+    asyncio.run(use())
 
 
 # --- Tables that are not there, or are others' --------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
+import obstore
 import pytest
 
 from penstock.log.errors import (
@@ -31,6 +33,7 @@ from penstock.log.stores import (
     open_store,
     probe_conditional_writes,
 )
+from penstock.log.stores.remote import RemoteStore
 from tests.log.stores.scripted_http import Answer, ScriptedServer, scripted_server
 from tests.servers import S3Server
 
@@ -91,6 +94,25 @@ def test_credentials_that_are_refused_are_read_again(monkeypatch: pytest.MonkeyP
         asyncio.run(use(server))
         keys = [request.headers["authorization"].partition("Credential=")[2].partition("/")[0] for request in server.requests]
     assert keys == ["former", "former", "renewed", "renewed", "renewed"]
+
+
+def test_credentials_that_cannot_be_read_now_leave_the_refusal_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program is about to write their file, for example."""
+
+    def unreadable() -> NoReturn:
+        raise obstore.exceptions.GenericError("no such file")
+
+    async def use(server: ScriptedServer) -> None:
+        store = opened(server)
+        assert isinstance(store, RemoteStore)
+        await replace(store)
+        monkeypatch.setattr(store, "_renew", unreadable)
+        with pytest.raises(PermissionDenied):
+            await replace(store)
+        await replace(store)
+
+    with scripted_server(Answer(), Answer(403, "AccessDenied"), Answer()) as server:
+        asyncio.run(use(server))
 
 
 def test_the_precondition_goes_with_the_request() -> None:
