@@ -28,7 +28,7 @@ Right: TypeAlias = tuple[str, str]
 _GIVEN: Final = re.compile(r"(?<![^/])\d+(?![^/.])|[0-9a-f]{8}[0-9a-f-]*")
 """What no policy names in a key: numbers, and ids that are drawn. Kinds, topics and groups are named."""
 _RIGHTS_MAX: Final = 10_000
-"""So many rights are remembered. Beyond, the oldest is forgotten, until it is used again."""
+"""The most rights that are remembered. Beyond, the oldest is forgotten, until it is used again."""
 
 
 @dataclass(slots=True)
