@@ -21,7 +21,7 @@ from ...log import InvalidArgument, Message, MessageView
 from ..clients.registry import Client, Clients
 from ..protocol import rocketmq_pb2 as pb
 from ..protocol.digests import digest_of
-from ..protocol.handles import check_transaction
+from ..protocol.handles import check_transaction, no_transaction
 from ..protocol.resources import topic_of
 from ..protocol.status import Gone, Refused, ok
 from ..server.calls import Call
@@ -82,7 +82,10 @@ class Transacting:
     async def _end(self, topic: str, id: str, decision: Decision) -> None:
         transaction = self._begun.get(id)
         if transaction is None:
-            group, row = await self._lake.transactions.find(id)
+            try:
+                group, row = await self._lake.transactions.find(id)
+            except TransactionNotFound:
+                raise no_transaction(id, topic=topic) from None
             check_transaction(id, group, (one.topic for one in row.destinations), topic=topic)
             await self._lake.transactions.decide(id, decision, By.CHECKER)
             await self._lake.transactions.finish(id)

@@ -50,7 +50,12 @@ def check_transaction(id: str, producer_group: str, destinations: Iterable[str],
     SDKs name no producer group, so theirs is the topic's name. The text does not tell whether there is such a transaction elsewhere.
     """
     if producer_group != topic or set(destinations) - {topic}:
-        raise Refused(pb.INVALID_TRANSACTION_ID, f"topic {topic} has no transaction {id}")
+        raise no_transaction(id, topic=topic)
+
+
+def no_transaction(id: str, *, topic: str) -> Refused:
+    """The refusal of a transaction that is another topic's, and of one that nobody knows."""
+    return Refused(pb.INVALID_TRANSACTION_ID, f"topic {topic} has no transaction {id}")
 
 
 # --- For people ---------------------------------------------------------------------------------------------------------------

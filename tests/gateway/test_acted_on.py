@@ -58,6 +58,9 @@ def test_a_transaction_is_not_ended_by_the_right_to_another_topic(elsewhere: boo
                     pb.INVALID_TRANSACTION_ID,
                     f"topic evilpay has no transaction {transaction}",
                 )
+                none = transaction[:-1] + ("0" if transaction[-1] != "0" else "1")
+                of_none = (await evil.ask("EndTransaction", end("evilpay", none, resolution))).status
+                assert (of_none.code, of_none.message) == (refused.code, refused.message.replace(transaction, none))
                 assert (await shop.ask("EndTransaction", end("pay", transaction))).status.code == pb.OK
 
     asyncio.run(main())
