@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -170,16 +170,18 @@ class Calls:
                     await self._admit(call)
                     data = await _read(requests)
                     size_bytes = len(data)
-                    request = await self._decoded(rpc, call, data)
-                    checked_s = self.clock.monotonic_s()
-                    async with aclosing(rpc.handle(request, call)) as answers:
-                        async for answer in answers:
-                            if (now_s := self.clock.monotonic_s()) - checked_s > _CHECK_AGAIN_S:
-                                await self.access.check_again(call, request)
-                                checked_s = now_s
-                            if answer.HasField("status"):
-                                code = answer.status.code
-                            await _write(context, answer)
+                    # The request is kept as long as it is answered, and a poll may wait for a minute.
+                    with self.shares.holding(REQUESTS, call.owner, size_bytes):
+                        request = await self._decoded(rpc, call, data)
+                        checked_s = self.clock.monotonic_s()
+                        async with aclosing(rpc.handle(request, call)) as answers:
+                            async for answer in answers:
+                                if (now_s := self.clock.monotonic_s()) - checked_s > _CHECK_AGAIN_S:
+                                    await self.access.check_again(call, request)
+                                    checked_s = now_s
+                                if answer.HasField("status"):
+                                    code = answer.status.code
+                                await _write(context, answer)
             except Gone:
                 return
             except Exception as error:  # noqa: BLE001 - the same
@@ -212,6 +214,9 @@ class Calls:
                 nonlocal started_s
                 async for data in requests:
                     started_s = self.clock.monotonic_s()
+                    # The last request is kept until the next one comes.
+                    kept.close()
+                    kept.enter_context(self.shares.holding(REQUESTS, call.owner, len(data)))
                     request = await self._decoded(rpc, call, data)
                     if last is not None:
                         await self.access.check_again(call, request)
@@ -220,7 +225,7 @@ class Calls:
                     self._tell(call, request, pb.OK, started_s, len(data))
 
             try:
-                with self._under_way(call):
+                with self._under_way(call), ExitStack() as kept:
                     await self._admit(call)  # once: a stream has the signature of its beginning, which grows old
                     await rpc.handle(decoded(), call, send)
             except Gone:

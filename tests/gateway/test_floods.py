@@ -107,6 +107,36 @@ def test_what_a_principal_has_on_its_way_is_bounded() -> None:
     asyncio.run(main())
 
 
+def test_what_a_poll_or_a_stream_asked_counts_as_long_as_it_is_open() -> None:
+    """It is kept for as long, and a principal may have thousands of them."""
+    unknown = b"\x82\x7d" + b"\x80\x80\x40" + bytes(MIB)  # field 2000
+
+    async def main() -> None:
+        grants = *consume("billing", "orders"), *send("orders")
+        async with signed_gateway() as served, caller(served, "shop", *grants) as shop:
+            shares, said = served.calls.shares, shop.metadata()
+            poll: Any = shop.channel.unary_stream(f"/{SERVICE}/ReceiveMessage")(
+                receive_request("billing", "orders").SerializeToString() + unknown, metadata=said
+            )
+            reading = asyncio.ensure_future(read(poll))
+            await until(lambda: shares.held(calls.REQUESTS, "shop") > MIB, "the poll waits")
+            stream: Any = shop.channel.stream_stream(f"/{SERVICE}/Telemetry")(metadata=said)
+            settings = pb.TelemetryCommand(settings=producing("orders"))
+            for sent in (settings.SerializeToString() + unknown, settings.SerializeToString() + unknown):
+                await stream.write(sent)
+                await stream.read()
+            await until(lambda: 2 * MIB < shares.held(calls.REQUESTS, "shop") < 3 * MIB, "of a stream the last one counts")
+            stream.cancel()
+            poll.cancel()
+            await asyncio.wait((reading,))
+            await until(lambda: not shares.held(calls.REQUESTS), "both are over")
+            with shares.taken(calls.REQUESTS, "shop", calls.REQUESTS.each):
+                (frame,) = await shop.frames("ReceiveMessage", receive_request("billing", "orders"))
+                assert pb.ReceiveMessageResponse.FromString(frame).status.code == pb.TOO_MANY_REQUESTS
+
+    asyncio.run(main())
+
+
 def test_a_connection_has_few_calls_under_way_and_others_do_not_wait(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with gateway() as served, channel_to(served) as crowded, channel_to(served) as other:
