@@ -21,12 +21,20 @@ from ...log.schema.topic_schema import TopicSchema
 from .copy_writer import Copy, CopyWriter, SequencesTaken, name_of
 from .field_names import by_stored_names
 from .redrive_cell import RedriveCell
-from .writer import FIELD_NAMES, ORIGIN_TOPIC, QUEUE, dead_letter_topic, no_dead_letters, origin_of, original_properties
+from .writer import (
+    FIELD_NAMES,
+    ORIGIN_TOPIC,
+    QUEUE,
+    REDRIVE,
+    REDRIVE_OFFSET,
+    dead_letter_topic,
+    no_dead_letters,
+    origin_of,
+    redriven_properties,
+)
 
 log = logging.getLogger("penstock.consumers")
 
-REDRIVE_OFFSET = "REDRIVE_OFFSET"
-"""The property that marks a message as sent back: the offset of its dead letter."""
 _CHUNK_LETTERS = 1000
 NO_ORIGIN = "it does not say where it comes from"
 UNREADABLE = "it could not be read when the redrive began"
@@ -80,7 +88,7 @@ async def redrive(
         raise no_dead_letters(group) from None
     # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so do the records of its redrives.
     reader = Reader(topic)
-    run = _Redrive(lake, reader, RedriveCell(lake, group, topic.life), name_of("redrive", group, topic.life), dry_run=dry_run)
+    run = _Redrive(lake, reader, RedriveCell(lake, group, topic.life), name_of(REDRIVE, group, topic.life), dry_run=dry_run)
     try:
         await run.begin()
         source = reader.read(queue=QUEUE, damaged=damaged)
@@ -182,7 +190,7 @@ class _Redrive:
             return
         by_topic: defaultdict[str, list[Copy]] = defaultdict(list)
         for (offset, sequence), letter in ready.items():
-            properties = {**original_properties(letter.properties), REDRIVE_OFFSET: str(offset)}
+            properties = redriven_properties(letter.properties, offset)
             topic = letter.properties[ORIGIN_TOPIC]
             by_topic[topic].append(Copy(sequence, (await self._way(topic)).stored(letter), properties))
         (*_, (_, last)), there = ready, set[int]()

@@ -6,6 +6,7 @@ name of that queue with that sequence. So the queue's owner writes only what is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,8 +31,13 @@ REASON = "DLQ_REASON"
 SEQUENCE = "DLQ_SEQUENCE"
 FIELD_NAMES = "DLQ_FIELD_NAMES"
 """The names in the body of a row that are not those under which the origin stores its fields, by number."""
+REDRIVE_OFFSET = "REDRIVE_OFFSET"
+"""The property that marks a message as sent back: the offset of its dead letter."""
+REDRIVE = "redrive"
+"""What the names begin with under which letters are sent back."""
 _OWN = frozenset({ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE, FIELD_NAMES})
 _PREFIX = "DLQ_"
+_MARK_LIKE = re.compile(f"({_PREFIX})*{REDRIVE_OFFSET}")
 
 REASON_CHARS_MAX = 256
 QUEUE = 0
@@ -211,11 +217,12 @@ def dead_letter_properties(letter: DeadLetter) -> dict[str, str]:
     """The properties of a dead letter: the message's, then its origin and history.
 
     The message's own property names that begin with ``DLQ_`` get that prefix once more, so that a dead letter that dies in turn is lossless
-    too.
+    too. `REDRIVE_OFFSET` gets it unless it marks the message as sent back.
     """
     message = letter.message
+    mark = REDRIVE_OFFSET if is_redriven(message) else None
     return {
-        **{_kept(name): value for name, value in message.properties.items()},
+        **{name if name == mark else _kept(name): value for name, value in message.properties.items()},
         ORIGIN_TOPIC: message.topic,
         ORIGIN_MESSAGE_ID: message.message_id,
         ORIGIN_QUEUE: str(message.queue),
@@ -235,6 +242,22 @@ def original_properties(properties: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def redriven_properties(properties: Mapping[str, str], offset: int) -> dict[str, str]:
+    """The properties with which the dead letter at ``offset`` goes back: those that the message had, and the mark.
+
+    The message's own property of the mark's name gets the prefix ``DLQ_``, once, however often it goes back.
+    """
+    mine = original_properties(properties)
+    if REDRIVE_OFFSET not in properties:
+        mine = {_PREFIX + name if _MARK_LIKE.fullmatch(name) else name: value for name, value in mine.items()}
+    return {**mine, REDRIVE_OFFSET: str(offset)}
+
+
+def is_redriven(message: MessageView) -> bool:
+    """Whether a message was sent back by a redrive."""
+    return message.producer.startswith(f"{REDRIVE}/") and REDRIVE_OFFSET in message.properties
+
+
 def origin_of(properties: Mapping[str, str]) -> Origin | None:
     """Where a dead letter comes from. None when it is no dead letter: anybody may send to the topic."""
     queue, offset, times = (whole_number(properties.get(name, "")) for name in (ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES))
@@ -245,7 +268,7 @@ def origin_of(properties: Mapping[str, str]) -> Origin | None:
 
 
 def _kept(name: str) -> str:
-    return _PREFIX + name if name in _OWN or name.startswith(_PREFIX) else name
+    return _PREFIX + name if name in _OWN or name == REDRIVE_OFFSET or name.startswith(_PREFIX) else name
 
 
 def _visible(text: str) -> str:

@@ -39,9 +39,8 @@ from ...log.schema.topic_schema import TopicSchema
 from ...log.schema.values import convert
 from ...log.topic.records import topic_names
 from ...log.topic.topics import Topic
-from ..dead_letters.redrive import REDRIVE_OFFSET
 from ..dead_letters.redrive_cell import RedriveCell
-from ..dead_letters.writer import Origin, dead_letter_topic, origin_of
+from ..dead_letters.writer import REDRIVE_OFFSET, Origin, dead_letter_topic, is_redriven, origin_of
 from ..feed.rows import group_hash
 from .status import Fate, standing_of
 
@@ -264,7 +263,6 @@ class _Tracing:
             for group, member, key in members
             if key == f"{MEMBERS}{group}/{topic_folder(message.topic)}/{member}"
         ]
-        redriven = message.properties.get(REDRIVE_OFFSET, "")
         return StoredTrace(
             message=message,
             entry=await self._readable(entry_of(topic, *place)),
@@ -274,7 +272,7 @@ class _Tracing:
             dead_letter=await self._dead_letter(topic, message),
             delay=await self._delay(topic, message),
             transaction=await self._transaction(topic, message),
-            redriven_from=whole_number(redriven) if message.producer.startswith("redrive/") else None,
+            redriven_from=whole_number(message.properties[REDRIVE_OFFSET]) if is_redriven(message) else None,
         )
 
     async def _group(

@@ -12,7 +12,12 @@ import pytest
 from penstock.consumers.dead_letters.copy_writer import Copy, CopyWriter, name_of
 from penstock.consumers.dead_letters.redrive import RedriveReport, redrive
 from penstock.consumers.dead_letters.redrive_cell import RedriveCell
-from penstock.consumers.dead_letters.writer import DeadLetterWriter
+from penstock.consumers.dead_letters.writer import (
+    DeadLetterWriter,
+    dead_letter_properties,
+    dead_letter_settings,
+    original_properties,
+)
 from penstock.coordinator.timers.cell.cell import timer_cells
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.play import play_once
@@ -24,6 +29,7 @@ from penstock.log import (
     Message,
     MessageView,
     ReadOnlyError,
+    TopicLimits,
     TopicNotFound,
     TopicSettings,
 )
@@ -105,6 +111,45 @@ def test_a_message_that_dies_again_is_redriven_again() -> None:
         assert ids(dead) == [message.message_id] * 4
         assert [one.properties["DLQ_ORIGIN_OFFSET"] for one in dead] == ["0", "1", "2", "3"]
         assert [one.properties.get("REDRIVE_OFFSET") for one in dead] == [None, "0", "1", "2"]
+
+    Scene(queues=1).play(script)
+
+
+def test_a_user_s_own_property_of_the_mark_s_name_is_kept_beside_it() -> None:
+    """However often the message dies and goes back."""
+    mine = {"REDRIVE_OFFSET": "mine", "DLQ_REDRIVE_OFFSET": "mine too", "other": "x"}
+
+    async def script(scene: Scene) -> None:
+        await bury(scene.lake, await scene.sent(1, properties={"other": "first"}))
+        (message,) = (await scene.sent(1, properties=mine))[-1:]
+        for times in range(1, 4):
+            await bury(scene.lake, [message], first=times)
+            *_, dead = await scene.read()
+            assert original_properties(dead.properties) == message.properties
+            await redrive(scene.lake, "billing", where=lambda letter: letter.offset > 0)
+            *_, message = await redriven(scene)
+            assert message.properties == {
+                "REDRIVE_OFFSET": str(times),
+                "DLQ_REDRIVE_OFFSET": "mine",
+                "DLQ_DLQ_REDRIVE_OFFSET": "mine too",
+                "other": "x",
+            }
+
+    Scene(queues=1).play(script)
+
+
+def test_the_mark_in_letters_of_before_is_replaced() -> None:
+    """A letter of an earlier release does not tell whose property it was."""
+
+    async def script(scene: Scene) -> None:
+        (message,) = await scene.sent(1, properties={"other": "x"})
+        old = {**dead_letter_properties(letters([message])[0]), "REDRIVE_OFFSET": "7"}
+        await scene.lake.create_topic(DLQ, dead_letter_settings(TopicLimits()))
+        copies = CopyWriter(scene.lake, DLQ, name_of("dead-letters", "orders", 0), mark="DLQ_SEQUENCE", queue=0)
+        await copies.write([Copy(0, message, old)])
+        await redrive(scene.lake, "billing")
+        (back,) = await redriven(scene)
+        assert back.properties == {"other": "x", "REDRIVE_OFFSET": "0"}
 
     Scene(queues=1).play(script)
 

@@ -199,7 +199,11 @@ class Graveyard:
         producer = await lake.producer(ORIGIN, options=_AT_ONCE)
         for queue in range(self.plot.queues):
             for n in range(self.plot.messages):
-                message = Message(b"%d/%d" % (queue, n), message_group=f"g{n % 3}", properties={"n": str(n)})
+                message = Message(
+                    b"%d/%d" % (queue, n),
+                    message_group=f"g{n % 3}",
+                    properties={"n": str(n), **({"REDRIVE_OFFSET": "mine"} if n % 2 else {})},
+                )
                 await producer.send(message, queue=queue)
         await lake.close()
 
@@ -383,7 +387,7 @@ def judge(run: Graveyard) -> list[str]:
 
 def _judge_redriven(evidence: Evidence, *, in_order: bool) -> list[str]:
     wrong: list[str] = []
-    back = [(int(one.properties["REDRIVE_OFFSET"]), one) for one in evidence.origin if "REDRIVE_OFFSET" in one.properties]
+    back = [(int(one.properties["REDRIVE_OFFSET"]), one) for one in evidence.origin if one.producer.startswith("redrive/")]
     if sorted(offset for offset, _ in back) != list(range(len(evidence.dead))):
         wrong.append(f"of {len(evidence.dead)} letters these went back: {sorted(offset for offset, _ in back)}")
         return wrong
@@ -392,7 +396,10 @@ def _judge_redriven(evidence: Evidence, *, in_order: bool) -> list[str]:
         if in_order and offsets != sorted(offsets):
             wrong.append(f"letters went back to queue {queue} out of order: {offsets}")
     for offset, one in back:
-        expected = {**original_properties(evidence.dead[offset].properties), "REDRIVE_OFFSET": str(offset)}
+        expected = original_properties(evidence.dead[offset].properties)
+        if "REDRIVE_OFFSET" in expected:
+            expected["DLQ_REDRIVE_OFFSET"] = expected["REDRIVE_OFFSET"]
+        expected["REDRIVE_OFFSET"] = str(offset)
         if not _is_same(evidence.dead[offset], one) or one.properties != expected:
             wrong.append(f"what went back of letter {offset} is another message")
     return wrong
