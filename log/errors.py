@@ -261,6 +261,11 @@ class AccessLost(PermissionDenied):
     kind = "access_lost"
 
 
+def is_never_allowed(error: object) -> bool:
+    """Whether this refuses what was never allowed: there is no use in trying again. What was allowed before may be allowed again."""
+    return isinstance(error, PermissionDenied) and not isinstance(error, AccessLost)
+
+
 class ClockSkewError(CallError):
     """This machine's clock is more than five minutes off the store's."""
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 
-from ...log.errors import PenstockError, PermissionDenied, TopicDeleted, TopicNotFound
+from ...log.errors import PenstockError, TopicDeleted, TopicNotFound, is_never_allowed
 from ...log.lake import Lake
 from ...log.paths import is_timer_log, topic_of
 from ...log.runtime.backoff import Backoff, wait_for
@@ -120,9 +120,9 @@ class Timers:
                 await coordination.claim()
                 await players.update(TIMERS, partial(telling, made_ms={topic: made_ms}, now_ms=clock.wall_ms()))
                 await stand_in(coordination.cells, coordination.worker, part, topic, stop, for_s=left_s, report=on_error)
-            except PermissionDenied:
-                raise
             except PenstockError as error:
+                if is_never_allowed(error):
+                    raise
                 on_error(topic, error)
                 await wait_for(backoff.next_s(), stop)
             else:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from penstock.coordinator import Part, Timers, Upkeep, run_roles
 from penstock.coordinator.timers.young_topics import is_young
 from penstock.coordinator.transactions.finisher import run_finisher
-from penstock.log import PenstockError, PermissionDenied
+from penstock.log import PenstockError
+from penstock.log.errors import is_never_allowed
 
 if TYPE_CHECKING:
     from .lake import Lake
@@ -84,7 +85,7 @@ class Maintenance:
         await asyncio.gather(maintained, timed, finished)
 
     def _log_step(self, topic: str, step: str, result: object) -> None:
-        if isinstance(result, PermissionDenied):
+        if is_never_allowed(result):
             log.info("this process may not maintain topic %s, and leaves it to others: %s", topic, result)
             self._stop.set()
         elif isinstance(result, PenstockError):

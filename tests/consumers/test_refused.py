@@ -88,6 +88,20 @@ def test_after_the_time_a_consumer_ends_and_says_so(caplog: pytest.LogCaptureFix
             consumer.close()
 
 
+def test_maintenance_goes_on_after_a_refusal_that_took_long(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits for it, so nobody would start it again."""
+    store = Refusing(MemoryStore())
+    with penstock.connect(store=store, refusal_timeout=timedelta(0)) as lake:
+        lake.create_topic("later", message_type="DELAY", queues=1)
+        with lake.producer("later", linger=0) as producer:
+            producer.send(Message(b"0", delay=timedelta(0))).result(timeout=30)
+            wait_until(lambda: bodies(lake, "later") == [b"0"], "its timers are played")
+            with refusing(store, caplog, "maintenance of topic later", "refused for 0 s"):
+                pass
+            producer.send(Message(b"1", delay=timedelta(0))).result(timeout=30)
+        wait_until(lambda: bodies(lake, "later") == [b"0", b"1"], "they are played again")
+
+
 def test_what_was_refused_from_the_first_ends_it_at_once() -> None:
     store = Refusing(MemoryStore())
     with penstock.connect(store=store, maintenance=False) as lake:
