@@ -21,7 +21,7 @@ from ..scratch import scratch_folder
 from .configuration import Connector, for_stream, without_tables
 from .effects import Effects
 from .engine import Engine, offsets_file
-from .errors import HistoryLost, SourceReplaced, TableUnfollowed, binlog_lost, engine_error
+from .errors import DateUnreadable, HistoryLost, SourceReplaced, TableUnfollowed, binlog_lost, engine_error
 from .follow import Follower, boundary
 from .hearing import Ear
 from .history import History
@@ -33,12 +33,12 @@ from .records import stopped as stopped_record
 from .rows import RowsReader
 from .source import Server
 from .state import CHOOSING, EngineState
+from .statements import Name
 
 log = logging.getLogger("penstock.cdc.debezium")
 
 _BEGIN_LOOK_S = 0.25
-WAY_ON = "Change the table, or leave it out (--set table.exclude.list=…), then --snapshot again"
-"""The end of what is said of a table that stands still."""
+_LOG_BEGINS = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +62,7 @@ class EngineCapture(SourceCapture):
         self._server = Server(connector, properties)
         self._stopped: tuple[str, ...] = ()
         """The tables that the next life of the engine leaves out."""
-        self._captured: list[str] = []
+        self._captured: list[Name] = []
         """The tables whose columns the connector knew last."""
         super().__init__(
             connector.name,
@@ -162,24 +162,31 @@ class EngineCapture(SourceCapture):
         finally:
             engine.close()
 
-    def _ended(self, engine: Engine) -> PenstockError:
-        """Why the engine has ended, though nobody told it to."""
+    def _ended(self, engine: Engine, ear: Ear | None = None, since: str | None = None) -> PenstockError:
+        """Why the engine has ended, though nobody told it to. ``ear``: knows where. ``since``: the place of an earlier transaction."""
         if isinstance(engine.failure, PenstockError):
             return engine.failure
         said = engine.said or (str(engine.failure) if engine.failure is not None else "it completed, though nobody told it to")
-        return engine_error(said, self._server.where)
+        error = engine_error(said, self._server.where)
+        if isinstance(error, DateUnreadable) and ear is not None and ear.unread is not None:
+            file, pos = ear.unread
+            before, _, behind = (since or "").rpartition(":")
+            named = self._server.dates_behind(file, pos, int(behind) if before == file else _LOG_BEGINS)
+            error.object = named or f"{self._server.where}, {file}, behind position {pos}"
+        return error
 
     # --- Tables that stand still --------------------------------------------------------------------------------------------------
 
     def _named(self, state: EngineState, table: str) -> list[str]:
         """The tables that a connector names, with their databases or without."""
-        return [table] if "." in table else [one for one in self._captured if one.partition(".")[2] == table]
+        found = [".".join(name) for name in self._captured if table in (name[1], ".".join(name))]
+        return found or ([table] if "." in table else [])
 
     def _stop(self, state: EngineState, tables: Iterable[str], error: PenstockError) -> EngineState:
         """Have tables stand still. The capture ends with the error where it has nothing else, or the connector stops because of them once more."""
         known = {one.table for one in state.stopped}
         new = [table for table in tables if table not in known]
-        alone = not {*self._captured} - known - {*new} and not self._may_have_rows(state)
+        alone = not {*map(".".join, self._captured)} - known - {*new} and not self._may_have_rows(state)
         if not new or alone:
             raise error
         return self._stopping(state, dict.fromkeys(new, error.message))
@@ -194,14 +201,19 @@ class EngineCapture(SourceCapture):
         self._stopped = tuple(one.table for one in state.stopped)
         untold = [one for one in state.stopped if not one.is_told]
         for one in state.stopped:
-            log.warning("%s stands still: %s. %s", one.table, one.reason, WAY_ON)
+            log.warning("%s stands still: %s", one.table, one.said)
         if not untold:
             return state
         end = self._server.end()
         first = rows_go_on_at(self._rows_producer.last_sequence, self._producer.last_sequence)
         records = [
             stopped_record(
-                self._connector.name, self._options.name, one.table, f"{one.reason}. {WAY_ON}", end, self._clock.wall_ms()
+                self._connector.name,
+                self._options.name,
+                self._server.name_of(one.table),
+                one.said,
+                end,
+                self._clock.wall_ms(),
             )
             for one in untold
         ]
@@ -229,7 +241,7 @@ class EngineCapture(SourceCapture):
                     found = engine.metric(self._connector.domain, "snapshot", "CapturedTables")
                     tables = sorted(str(table) for table in found or ())
                     ear.check()
-                    self._captured = [".".join(table) for table in ear.captured()]
+                    self._captured = ear.captured()
                 elif batch is None and engine.ended:
                     raise self._ended(engine)
         if offset is None:
@@ -248,11 +260,10 @@ class EngineCapture(SourceCapture):
         wanted = () if self._options.snapshot == "never" else tuple(tables)
         emptied = wanted if self._may_have_rows(state) else ()
         state = replace(state, offset=said(offset), history=1, pending=wanted, emptied=emptied, chunk=None, stopped=())
-        refused = dict.fromkeys(
-            (table for table in tables if table not in self._captured), "Debezium does not understand its definition"
-        )
+        known = {*map(".".join, self._captured)}
+        refused = dict.fromkeys((table for table in tables if table not in known), "Debezium does not understand its definition")
         refused |= {table: "the connector's list of queries cannot have a name with a comma" for table in tables if "," in table}
-        if not {*self._captured} - {*refused}:
+        if not known - {*refused}:
             raise NotSupported(
                 "Debezium does not understand the definition of any table",
                 operation="capture",
@@ -329,10 +340,11 @@ class EngineCapture(SourceCapture):
             )
             until = self._server.end() if self._options.once else None
             try:
-                return follower.run(state, stopped, until=until, ended=lambda: self._ended(engine))
+                since = state.place
+                return follower.run(state, stopped, until=until, ended=lambda: self._ended(engine, ear, self._position or since))
             finally:
                 if ear.listens:
-                    self._captured = [".".join(table) for table in ear.captured()]
+                    self._captured = ear.captured()
 
 
 def server_id_of(key: str, topic: str, life: str) -> int:

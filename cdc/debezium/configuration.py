@@ -72,6 +72,7 @@ OURS = (
     "connect.keep.alive",
     "skipped.operations",
     "event.processing.failure.handling.mode",
+    "event.deserialization.failure.handling.mode",
     "inconsistent.schema.handling.mode",
     "gtid.source",
     "gtid.new.channel.position",

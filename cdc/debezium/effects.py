@@ -48,6 +48,11 @@ class Effects:
         """Have a table stand still that cannot be followed."""
         self.stopping[table] = reason
 
+    @property
+    def unread(self) -> tuple[int, int] | None:
+        """A place behind which the log has an event that could not be read: nothing behind it may be told."""
+        return None if self._ear.unread is None else (file_number(self._ear.unread[0]), self._ear.unread[1])
+
     def check(self) -> None:
         """Raise `InternalError` where nothing listens to the log."""
         self._ear.check()
@@ -64,7 +69,8 @@ class Effects:
         """
         heard = self._ear.heard
         while heard and not self.ends:
-            if (file_number(heard[0].file), heard[0].pos) >= before and heard[0].at_ms >= made_before_ms:
+            place = file_number(heard[0].file), heard[0].pos
+            if (place >= before and heard[0].at_ms >= made_before_ms) or ((unread := self.unread) is not None and place > unread):
                 return
             self._meet_one(heard.popleft(), records)
 
@@ -93,7 +99,7 @@ class Effects:
                 self._again(self._changed_by(statement), heard, records, f"a statement changed rows of it: {statement.text}")
             case "unreadable":
                 for table in self._wanted(statement.tables):
-                    self.stop(table, f"Debezium does not understand its definition: {statement.text}")
+                    self.stop(".".join(table), f"Debezium does not understand its definition: {statement.text}")
             case "ends":
                 self._end(statement, heard, records)
             case _:
@@ -115,9 +121,9 @@ class Effects:
         for count, record in enumerate(held):
             records.append(moved(record, heard.file, heard.pos + count // _ROWS_A_PLACE, count % _ROWS_A_PLACE))
         if tables:
-            self._again(tables, heard, records, f"its rows were prepared before: {statement.text}")
+            self._again(map(self._server.name_of, tables), heard, records, f"its rows were prepared before: {statement.text}")
 
-    def _changed_by(self, statement: Statement) -> list[str]:
+    def _changed_by(self, statement: Statement) -> list[Name]:
         """The captured tables that a statement may have changed, also by triggers of what it names. Where these may not be seen, a statement that
         names no captured table is taken to change none.
         """
@@ -130,28 +136,28 @@ class Effects:
         """Empty tables that are gone, or have other rows by a definition; and have those read."""
         gone = self._wanted(statement.tables)
         if statement.databases:
-            gone += [table for table in self._captured() if table.partition(".")[0] in statement.databases]
+            gone += [table for table in self._captured() if table[0] in statement.databases]
         read = self._wanted(statement.read)
         self._again(read, heard, records, statement.text)
         self._empty([table for table in gone if table not in read], heard, records, len(read))
 
-    def _again(self, tables: Iterable[str], heard: Heard, records: list[Record], why: str) -> None:
+    def _again(self, tables: Iterable[Name], heard: Heard, records: list[Record], why: str) -> None:
         """Empty tables at a place, and have their rows read, unless that was done behind it."""
         tables = tuple(tables)
         self._empty(tables, heard, records, 0)
         place = between(heard.file, heard.pos, 0)
-        for table in tables:
+        for table in map(".".join, tables):
             if self._fresh.get(table, -1) <= place:
                 log.warning("%s is read again, as events do not tell what has become of its rows: %s", table, why)
                 self.due[table] = None
 
-    def _empty(self, tables: Iterable[str], heard: Heard, records: list[Record], first: int) -> None:
+    def _empty(self, tables: Iterable[Name], heard: Heard, records: list[Record], first: int) -> None:
         for row, table in enumerate(tables, first):
             record = emptied(self._kind, self._name, table, (heard.file, heard.pos, row), self._now_ms())
             records.append(record)
 
-    def _wanted(self, names: Iterable[Name]) -> list[str]:
-        return [f"{database}.{table}" for database, table in names if self._ear.is_captured(database, table)]
+    def _wanted(self, names: Iterable[Name]) -> list[Name]:
+        return [name for name in names if self._ear.is_captured(*name)]
 
-    def _captured(self) -> list[str]:
+    def _captured(self) -> list[Name]:
         return self._wanted(self._ear.captured())

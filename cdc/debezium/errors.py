@@ -43,6 +43,10 @@ class EventUnreadable(CallError):
     kind = "event_unreadable"
 
 
+class DateUnreadable(EventUnreadable):
+    """A row in the log has a date that no calendar has."""
+
+
 def load_jpype() -> Any:  # noqa: ANN401 - a module
     """JPype, which is an extra. Raises `MissingDependency`."""
     try:
@@ -67,7 +71,8 @@ _LOST = (
 _GAP = ("not in the master's binlog", "has more GTIDs than the", "diverged")
 _DENIED = ("Access denied", "access denied", "command denied")
 _UNKNOWN = re.compile(r"for table (.+) whose schema isn't known")
-_OTHER_COLUMNS = re.compile(r"row in (\S+?),? (?:internal schema size|because it's different column size)")
+_OTHER_COLUMNS = re.compile(r"row in (.+?),? (?:internal schema size|because it's different column size)")
+_NO_DAY = re.compile(r"Error while deserializing binlog data of \w+: (Invalid (?:date|value).*)")
 _FOR_GOOD = ("Error processing binlog event", "ParsingException", "DataException", "SchemaBuilderException")
 _AWAY = (
     "Connection refused",
@@ -127,6 +132,15 @@ def engine_error(said: str, where: str) -> PenstockError:
                 "KEY of a long column, which is USING HASH"
             )
             return TableUnfollowed(reason, operation="capture", object=named[1], observed=line)
+    for line in lines:
+        if day := _NO_DAY.search(line):
+            return DateUnreadable(
+                "an event of the log has a date that no calendar has",
+                observed=day[1],
+                hint="correct the row (UPDATE), then begin again behind the event: --snapshot again; a server without ALLOW_INVALID_DATES in its "
+                "sql_mode takes none",
+                **facts,
+            )
     if found := first(_FOR_GOOD):
         return EventUnreadable(
             "the connector cannot read an event of the log",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -21,6 +22,8 @@ from .outbox import Boundary, RecordOutbox
 from .positions import between, file_number
 from .records import KeylessTable, Record, heartbeat, heartbeat_ms, record_of
 from .state import EngineState, EngineStates
+
+log = logging.getLogger("penstock.cdc.debezium")
 
 _SAVE_S, _TELL_S, _LOOK_S, _SIGNALS_S = 1.0, 1.0, 1.0, 5.0
 _IDLE_S, _BUSY_S = 0.25, 0.01
@@ -103,7 +106,11 @@ class Follower:
             self._outbox.settle(wait=True)  # the next life has to know what is there
             raise
         if asked or self._effects.ends:
-            tables = [*(table for key in sorted(asked) for table in asked[key]), *self._effects.due]
+            signalled = dict.fromkeys(table for key in sorted(asked) for table in asked[key])
+            for one in state.stopped:
+                if one.table in signalled:
+                    log.warning("a signal asks for %s, which is not read, as it stands still: %s", one.table, one.said)
+            tables = [*signalled, *self._effects.due]
             pending = tuple(dict.fromkeys((*state.pending, *tables)))
             state = replace(state, pending=pending, fresh=self._effects.fresh_then(state.fresh))
             state = state.with_stopped({one.table: one.reason for one in state.stopped} | self._effects.stopping)
@@ -152,6 +159,10 @@ class Follower:
             self._reached("history durable")
         records: list[Record] = []
         barrier = False
+        unread = self._effects.unread
+        place = boundary(batch.offset)
+        if unread is not None and (file_number(place["file"]), place["pos"]) > unread:
+            return False  # the connector has passed over an event, and is about to end
         schemas = self._engine.schemas
         for key, value, schema in zip(batch.keys, batch.values, batch.schemas, strict=True):
             try:
@@ -160,7 +171,11 @@ class Follower:
                 self._effects.stop(str(error.object), error.message)
                 break
             if record is not None:
-                self._effects.meet(records, before=(file_number(record.source.file or ""), record.source.pos))
+                at = file_number(record.source.file or ""), record.source.pos
+                if unread is not None and at > unread:
+                    self._outbox.add(records, None, now_s)
+                    return False
+                self._effects.meet(records, before=at)
                 if self._effects.ends:
                     break
                 if not self._effects.prepared.take(record):
@@ -168,7 +183,6 @@ class Follower:
             elif (made_ms := heartbeat_ms(value)) is not None:
                 self._effects.meet(records, made_before_ms=made_ms)
                 barrier = barrier or (self._reading_ends_ms is not None and made_ms > self._reading_ends_ms)
-        place = boundary(batch.offset)
         if not self._effects.ends:
             self._effects.meet(records, before=(file_number(place["file"]), place["pos"]))
         if self._effects.ends:
@@ -177,7 +191,7 @@ class Follower:
         number = between(place["file"], place["pos"], self._reading)
         if self._outbox.add(records, Boundary(json.dumps(place, separators=(",", ":")), number), now_s):
             self._reached("batch sent")
-        return barrier
+        return barrier and unread is None
 
     def _save(self, state: EngineState, now_s: float | None) -> EngineState:
         """Store the place to go on, now and then. None: now."""

@@ -89,6 +89,8 @@ class Ear:
         self._domain, self._now_ms = domain, now_ms
         self.heard: deque[Heard] = deque()
         self.failure: BaseException | None = None
+        self.unread: tuple[str, int] | None = None
+        """A place in the log: the next event of rows behind it could not be read. The connector goes on for a while nevertheless."""
         self._pause = threading.Event()
         self._client: Any = None
         self._schema: Any = None
@@ -168,6 +170,7 @@ class Ear:
         self._schema, self._config = _member(coordinator, "schema"), _member(coordinator, "connectorConfig")
         client = _member(_member(coordinator, "streamingMetrics"), "client")
         client.registerEventListener(self._listener(client))
+        client.registerLifecycleListener(self._failures())
         self._client = client
 
     def _coordinator(self, task: Any) -> Any:  # noqa: ANN401 - Java's
@@ -177,6 +180,29 @@ class Ear:
                 return found
             self._pause.wait(_LOOK_S)
         raise InternalError("the connector's task does not begin", operation="capture", object="coordinator")
+
+    def _failures(self) -> Any:  # noqa: ANN401 - Java's
+        outer = self
+
+        class Failures:
+            def onEventDeserializationFailure(self, client: Any, error: Any) -> None:  # noqa: N802, ANN401 - Java's
+                try:
+                    if outer.unread is None:
+                        outer.unread = str(client.getBinlogFilename()), int(client.getBinlogPosition())
+                except BaseException as failure:  # noqa: BLE001 - the client would log it; the capture's thread raises it
+                    outer.failure = failure
+
+            def onConnect(self, client: Any) -> None:  # noqa: N802, ANN401 - Java's
+                pass
+
+            def onCommunicationFailure(self, client: Any, error: Any) -> None:  # noqa: N802, ANN401 - Java's
+                pass
+
+            def onDisconnect(self, client: Any) -> None:  # noqa: N802, ANN401 - Java's
+                pass
+
+        listener = self._jpype.JClass("com.github.shyiko.mysql.binlog.BinaryLogClient$LifecycleListener")
+        return self._jpype.JProxy(listener, inst=Failures())
 
     def _listener(self, client: Any) -> Any:  # noqa: ANN401 - Java's
         """A listener that calls into Python for those events only that say something: Java tells them apart by itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .converters import UNREAL
@@ -13,6 +13,10 @@ TABLES_QUERY = (
     " WHERE CONCAT(table_schema, '.', table_name) = ? AND table_type <> 'VIEW'"
 )
 """The tables that the connector calls so."""
+DATABASES_QUERY = (
+    "SELECT schema_name FROM information_schema.schemata WHERE LEFT(?, CHAR_LENGTH(schema_name) + 1) = CONCAT(schema_name, '.')"
+)
+"""The databases that a table's name may begin with."""
 COLUMNS_QUERY = "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position"
 KEY_QUERY = (
     "SELECT column_name FROM information_schema.key_column_usage WHERE table_schema = ? AND table_name = ? AND constraint_name = 'PRIMARY'"
@@ -47,6 +51,22 @@ class SourceTable:
     columns: tuple[SourceColumn, ...] = ()
     """None: it is not there."""
     key: tuple[KeyColumn, ...] = ()
+
+
+_TABLE_ID = re.compile(r"table_id: (?P<id>\d+)(?: \((?P<table>.*)\))?", re.DOTALL)
+
+
+def table_behind(events: Iterable[Sequence[str | None]], pos: int) -> str | None:
+    """The table, ``database.table``, of the first event of rows behind a position, from what SHOW BINLOG EVENTS says of a file."""
+    tables: dict[str, str] = {}
+    for _, place, _, _, _, said in events:
+        if (found := _TABLE_ID.match(said or "")) is None:
+            continue
+        if found["table"] is not None:
+            tables[found["id"]] = found["table"]
+        elif int(place or 0) >= pos:
+            return tables.get(found["id"])
+    return None
 
 
 def quoted(name: str) -> str:

@@ -17,6 +17,7 @@ from ..events.stopped import STOPPED
 from ..postgres.envelopes import message_group_of
 from ..postgres.values import key_text
 from .positions import sequence_of
+from .statements import Name
 
 _KEY_CHARS_MAX = 1024
 
@@ -131,13 +132,17 @@ def record_of(key: bytes, value: bytes, schemas: Mapping[str, Schemas], schema: 
         sequence_of(source.file, source.pos, 0 if op == "t" else source.row or 0, op),
         schemas[schema].body(None if values is None else key, value),
         message_group_of(source.db, source.table, said),
-        source.table if source.table.isprintable() and "|" not in source.table else None,
+        _tag_of(source.table),
         lookup_keys(source.table, said),
         op,
         table,
         values,
         source,
     )
+
+
+def _tag_of(table: str) -> str | None:
+    return table if table.isprintable() and "|" not in table else None
 
 
 def lookup_keys(table: str, said: str | None) -> tuple[str, ...]:
@@ -172,18 +177,18 @@ def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(_encode(value))
 
 
-def emptied(connector: str, name: str, table: str, place: tuple[str, int, int], made_ms: int) -> Record:
+def emptied(connector: str, name: str, table: Name, place: tuple[str, int, int], made_ms: int) -> Record:
     """The message that empties a table at a place of the log: file, position and a number that tells it from others there."""
     file, pos, row = place
     record = truncated(connector, name, table, {"file": file, "pos": pos + 1}, made_ms, snapshot="false")
     return record._replace(sequence=sequence_of(file, pos, row, "t"))
 
 
-def stopped(connector: str, name: str, table: str, reason: str, end: tuple[str, int], now_ms: int) -> Record:
+def stopped(connector: str, name: str, table: Name, reason: str, end: tuple[str, int], now_ms: int) -> Record:
     """The message that says that a table is not captured any more. No row changes. It lies two places before the log's end: behind all that was
     told of the table, and before the truncate of a later snapshot, which takes it back.
     """
-    database, _, short = table.partition(".")
+    database, short = table
     said = {
         "connector": connector,
         "name": name,
@@ -196,14 +201,12 @@ def stopped(connector: str, name: str, table: str, reason: str, end: tuple[str, 
     }
     value = {"op": "m", "source": said, "message": {"prefix": STOPPED, "content": reason}, "ts_ms": now_ms}
     body = _encode({"key": None, "value": value})
-    return Record(0, body, message_group_of(database, short, None), None, (), "m", table, None, RecordSource(database, short))
+    return Record(0, body, message_group_of(*table, None), None, (), "m", ".".join(table), None, RecordSource(*table))
 
 
-def truncated(connector: str, name: str, table: str, offset: Mapping[str, Any], now_ms: int, *, snapshot: str = "true") -> Record:
+def truncated(connector: str, name: str, table: Name, offset: Mapping[str, Any], now_ms: int, *, snapshot: str = "true") -> Record:
     """The message that empties a table before its rows come: a snapshot's, whose rows are of ``offset``. It lies one place before them."""
-    database, _, short = table.partition(".")
-    source = RecordSource(database, short, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, snapshot)
+    source = RecordSource(*table, str(offset["file"]), max(int(offset["pos"]) - 1, 0), 0, snapshot)
     said = {"connector": connector, "name": name, "ts_ms": now_ms, **msgspec.to_builtins(source)}
     body = _encode({"key": None, "value": {"before": None, "after": None, "source": said, "op": "t", "ts_ms": now_ms}})
-    tag = short if short.isprintable() and "|" not in short else None
-    return Record(0, body, message_group_of(database, short, None), tag, (), "t", table, None, source)
+    return Record(0, body, message_group_of(*table, None), _tag_of(table[1]), (), "t", ".".join(table), None, source)

@@ -147,7 +147,8 @@ class RowsReader:
         going_on = self._going_on == table
         sent = list(rows)
         if not going_on and table in state.emptied:
-            sent.insert(0, truncated(self._connector, self._name, table, offset, self._clock.wall_ms()))
+            found = self._tables[table]
+            sent.insert(0, truncated(self._connector, self._name, (found.database, found.name), offset, self._clock.wall_ms()))
         if not sent:
             return state
         after = self._after if going_on else None

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...log.errors import InvalidArgument
+from ...log.errors import InvalidArgument, PermissionDenied
 from .charsets import Characters
 from .configuration import Connector
-from .errors import engine_error, load_jpype
-from .queries import COLUMNS_QUERY, KEY_QUERY, TABLES_QUERY, KeyColumn, SourceColumn, SourceTable, characters_query, quoted
+from .errors import ConnectorStopped, engine_error, load_jpype
+from .queries import (
+    COLUMNS_QUERY,
+    DATABASES_QUERY,
+    KEY_QUERY,
+    TABLES_QUERY,
+    KeyColumn,
+    SourceColumn,
+    SourceTable,
+    characters_query,
+    quoted,
+    table_behind,
+)
+
+log = logging.getLogger("penstock.cdc.debezium")
 
 _RIGHTS = ("SELECT", "RELOAD", "REPLICATION SLAVE", "REPLICATION CLIENT")
+_EVENTS_MAX = 10_000
+"""How many events of the log are looked at for the table of one."""
 _WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 
 
@@ -142,6 +158,28 @@ class Server:
         """Whether there is a table ``database.table``."""
         return bool(self._places(table))
 
+    def name_of(self, joined: str) -> tuple[str, str]:
+        """The database and the name of a table that the connector calls so; of one that is gone, the longest name of a database that fits."""
+        if places := self._places(joined):
+            return places[0]
+        fitting = [str(database) for (database,) in self.ask(DATABASES_QUERY, joined)]
+        database = max(fitting, key=len, default=joined.partition(".")[0])
+        return database, joined[len(database) + 1 :]
+
+    def dates_behind(self, file: str, pos: int, since: int) -> str | None:
+        """The table, and its columns of dates, of the first event of rows behind a place in the log. ``since``: an earlier position, of a
+        transaction. None: it is too far from there, or this user may not see it.
+        """
+        try:
+            events = self.ask(f"SHOW BINLOG EVENTS IN '{file}' FROM {since} LIMIT {_EVENTS_MAX}")
+        except (ConnectorStopped, PermissionDenied) as error:
+            log.warning("the table of an event cannot be told: %s", error)
+            return None
+        if (table := table_behind(events, pos)) is None:
+            return None
+        dates = [column.name for column in self.table(table).columns if column.kind in ("date", "datetime")]
+        return f"{table}.{dates[0]}" if len(dates) == 1 else f"{table} ({', '.join(dates)})"
+
     def runs_more(self, names: Collection[str]) -> bool | None:
         """Whether a table of these names has triggers, or a function or procedure has one of them: they may change other tables. None: this user
         may not see triggers.
@@ -176,14 +214,14 @@ class Server:
                 hint="rename one of them",
             )
         if not places:
-            database, _, name = joined.partition(".")
-            return SourceTable(database, name)
+            return SourceTable(*self.name_of(joined))
         ((database, name),) = places
         columns = {str(column): str(kind).lower() for column, kind in self.ask(COLUMNS_QUERY, database, name)}
-        key = self.ask(KEY_QUERY, database, name)
+        # A table WITH SYSTEM VERSIONING has a column in its key that it has nowhere else: all rows that it shows have the same there.
+        key = [str(one) for (one,) in self.ask(KEY_QUERY, database, name) if one in columns]
         return SourceTable(
             database,
             name,
             tuple(SourceColumn(*one) for one in columns.items()),
-            tuple(KeyColumn(str(one), columns[str(one)] in _WHOLE) for (one,) in key),
+            tuple(KeyColumn(one, columns[one] in _WHOLE) for one in key),
         )

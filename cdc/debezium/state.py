@@ -79,6 +79,11 @@ class StoppedTable:
     is_told: bool = False
     """Whether the topic says so."""
 
+    @property
+    def said(self) -> str:
+        """The reason, and the way on."""
+        return f"{self.reason}. Change the table, or leave it out (--set table.exclude.list=…), then --snapshot again"
+
 
 @dataclass(frozen=True, slots=True)
 class EngineState:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Name = tuple[str, str]
-"""A database and a table."""
+"""A database and a table, of which either may have dots: joined by one, they do not tell which dot that is."""
 
 Does = Literal["nothing", "rows", "ends", "redefined", "unreadable", "prepares", "prepared", "commits", "rolls back"]
 

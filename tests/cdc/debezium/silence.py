@@ -13,15 +13,25 @@ from penstock.cdc.debezium.state import EngineState
 
 
 def effects_of(
-    heard: Sequence[Heard] = (), *, tables: Sequence[tuple[str, str]] = (), state: EngineState | None = None, there: int = -1
+    heard: Sequence[Heard] = (),
+    *,
+    tables: Sequence[tuple[str, str]] = (),
+    state: EngineState | None = None,
+    there: int = -1,
+    unread: tuple[str, int] | None = None,
 ) -> Effects:
     """The effects of what was heard; of these captured tables."""
     ear: Any = SimpleNamespace(
         heard=deque(heard),
+        unread=unread,
         check=lambda: None,
         is_captured=lambda database, table: (database, table) in tables,
         captured=lambda: list(tables),
     )
-    server: Any = SimpleNamespace(end=lambda: ("binlog.000009", 4), runs_more=lambda names: "told" in names)
+    server: Any = SimpleNamespace(
+        end=lambda: ("binlog.000009", 4),
+        runs_more=lambda names: "told" in names,
+        name_of=lambda joined: next(table for table in tables if ".".join(table) == joined),
+    )
     state = state or EngineState("life", "mariadb", "7 x")
     return Effects(ear, server, state, kind="mariadb", name="penstock", there=there, now_ms=lambda: 1)

@@ -110,13 +110,14 @@ def test_a_definition_that_the_parser_refuses_stops_its_table_and_no_other() -> 
 def test_what_says_that_a_table_stands_still_lies_before_the_truncate_of_the_next_snapshot() -> None:
     end = ("binlog.000007", 900)
     message, truncate = (
-        stopped("mariadb", "p", "shop.a", "why", end, 1),
-        truncated("mariadb", "p", "shop.a", {"file": end[0], "pos": end[1]}, 1),
+        stopped("mariadb", "p", ("odd.shop", "a.b"), "why", end, 1),
+        truncated("mariadb", "p", ("odd.shop", "a.b"), {"file": end[0], "pos": end[1]}, 1),
     )
     said, emptied = (parse_change(decode_event(record.body)) for record in (message, truncate))
     assert said is not None
     assert emptied is not None
     assert said.source == emptied.source
+    assert (said.source.schema, said.source.table) == ("odd.shop", "a.b")
     assert message.message_group == truncate.message_group
     assert said.position is not None
     assert emptied.position is not None
@@ -177,6 +178,26 @@ def test_what_is_heard_takes_effect_before_the_records_behind_it_and_not_sooner(
     assert not effects.due, "nothing is to be read of what is gone"
 
 
+DOTTED = (("odd.shop", "a.b"), ("odd.shop", "c"), ("odd", "shop.d"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "emptied"),
+    [
+        (statement_of("DROP TABLE `a.b`, c", "odd.shop"), [("odd.shop", "a.b"), ("odd.shop", "c")]),
+        (statement_of("DROP DATABASE `odd.shop`", ""), [("odd.shop", "a.b"), ("odd.shop", "c")]),
+        (statement_of("DROP DATABASE odd", ""), [("odd", "shop.d")]),
+        (Statement("commits", xid="x"), [("odd.shop", "a.b"), ("odd", "shop.d")]),
+    ],
+)
+def test_a_dot_in_a_name_ends_no_database(statement: Statement, emptied: list[tuple[str, str]]) -> None:
+    state = EngineState("1", "mariadb", "7 x", prepared=(("x", ("odd.shop.a.b", "odd.shop.d")),))
+    records: list[Record] = []
+    effects_of([_heard(500, statement)], tables=DOTTED, state=state).meet(records, before=(7, 501))
+    changes = [parse_change(decode_event(record.body)) for record in records]
+    assert [(one.source.schema, one.source.table) for one in changes if one is not None] == emptied
+
+
 def test_a_heartbeat_that_was_made_later_tells_that_all_before_is_out() -> None:
     effects = effects_of([_heard(500, statement_of("RENAME TABLE b TO a", "shop"), at_ms=100)], tables=TABLES)
     records: list[Record] = []
@@ -185,6 +206,14 @@ def test_a_heartbeat_that_was_made_later_tells_that_all_before_is_out() -> None:
     assert list(effects.due) == ["shop.a"]
     assert [record.sequence for record in records] == sorted({record.sequence for record in records})
     assert effects.fresh_then(()) == (("shop.a", between("binlog.000009", 4, 0)),)
+
+
+@pytest.mark.parametrize(("unread", "there"), [(499, 0), (500, 1)])
+def test_nothing_behind_an_event_that_could_not_be_read_takes_effect(unread: int, there: int) -> None:
+    effects = effects_of([_heard(500, statement_of("DROP TABLE a", "shop"))], tables=TABLES, unread=("binlog.000007", unread))
+    records: list[Record] = []
+    effects.meet(records, made_before_ms=200)
+    assert len(records) == there
 
 
 def test_nothing_behind_a_table_that_is_to_be_read_takes_effect() -> None:

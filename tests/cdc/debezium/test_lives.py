@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,6 +19,8 @@ from penstock.cdc.debezium.engine import Engine, RecordBatch
 from penstock.cdc.debezium.errors import ConnectorStopped
 from penstock.cdc.debezium.follow import Follower
 from penstock.cdc.debezium.lives import Parts, SourceCapture
+from penstock.cdc.debezium.positions import sequence_of
+from penstock.cdc.debezium.records import Schemas
 from penstock.cdc.debezium.source import Server
 from penstock.cdc.debezium.state import EngineState, EngineStates, may_overlap
 from penstock.cdc.mongodb.capture import MongoCapture, MongoOptions
@@ -175,10 +178,77 @@ class Quiet:
 def test_a_connector_that_says_nothing_has_lost_its_connection_once_it_had_one(connects_s: float, lost_s: float) -> None:
     """Before that it reads the history of the tables' columns, which takes its time where there are thousands of tables."""
     times, nothing = Times(), cast("Any", None)
-    kept: Any = SimpleNamespace(signals=dict, save=lambda state: None, keep=lambda: False, parts=1)
-    follower = Follower(
-        cast("Any", Quiet(times, connects_s)),
-        effects_of(),
+    follower = _quiet_follower(times, connects_s, {})
+    with pytest.raises(SourceUnavailable, match="lost its connection"):
+        follower.run(EngineState("life", "mariadb", "7 x", "{}", 1), lambda: False, until=None, ended=nothing)
+    assert lost_s < times.now_s < lost_s + 5
+
+
+def test_a_signal_for_a_table_that_stands_still_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    follower = _quiet_follower(Times(), 0.0, {"one": ("shop.a", "shop.b")})
+    state = EngineState("life", "mariadb", "7 x", "{}", 1).with_stopped({"shop.a": "no key"})
+    state, asked = follower.run(state, lambda: False, until=None, ended=cast("Any", None))
+    assert (state.pending, asked) == (("shop.b",), True)
+    (said,) = caplog.messages
+    assert "shop.a" in said
+    assert "no key. Change the table" in said
+    assert said.endswith("then --snapshot again")
+
+
+def test_nothing_behind_an_event_that_could_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connector's client goes on behind it, until the connector ends: the next life would begin behind what is missing."""
+    file, saved, sent = "binlog.000007", list[EngineState](), list[Any]()
+    monkeypatch.setattr("penstock.cdc.debezium.outbox.send_events", lambda producer, table, through: sent.append(table))
+
+    def row(pos: int) -> bytes:
+        return json.dumps({"op": "d", "source": {"db": "shop", "table": "a", "file": file, "pos": pos, "row": 0}}).encode()
+
+    class Unread(Quiet):
+        schemas: ClassVar[dict[str, Any]] = {"0": Schemas(b"{}", b"{}")}
+        batches: ClassVar = [
+            RecordBatch([b"{}"], [b'{"ts_ms":1}'], ["0"], {"file": file, "pos": 300}),
+            RecordBatch([b'{"id":1}'] * 2, [row(400), row(600)], ["0"] * 2, {"file": file, "pos": 350}),
+            RecordBatch([b'{"id":1}'], [row(600)], ["0"], {"file": file, "pos": 350}),
+            RecordBatch([b"{}"], [b'{"ts_ms":1}'], ["0"], {"file": file, "pos": 700}),
+        ]
+
+        def next(self, timeout_s: float) -> RecordBatch | None:
+            self._times.pass_by(2)
+            return self.batches.pop(0) if self.batches else None
+
+        @property
+        def ended(self) -> bool:  # type: ignore[override]
+            return not self.batches
+
+    times = Times()
+    follower = _quiet_follower(times, 0.0, {}, engine=Unread(times, 0.0), saved=saved, unread=(file, 500))
+    with pytest.raises(ConnectorStopped):
+        follower.run(
+            EngineState("life", "mariadb", "7 x", "{}", 1), lambda: False, until=None, ended=lambda: ConnectorStopped("it ended")
+        )
+    assert [json.loads(state.offset or "")["pos"] for state in saved] == [300]
+    assert [number for table in sent for number in table["sequence"].to_pylist()] == [sequence_of(file, 400, 0, "d")]
+
+
+def _quiet_follower(
+    times: Times,
+    connects_s: float,
+    signals: dict[str, tuple[str, ...]],
+    *,
+    engine: Quiet | None = None,
+    saved: list[EngineState] | None = None,
+    unread: tuple[str, int] | None = None,
+) -> Follower:
+    kept: Any = SimpleNamespace(
+        signals=lambda: signals,
+        save=[].append if saved is None else saved.append,
+        keep=lambda: False,
+        parts=1,
+        forget_signals=lambda keys: None,
+    )
+    return Follower(
+        cast("Any", engine or Quiet(times, connects_s)),
+        effects_of(unread=unread),
         MARIADB,
         cast("Any", SimpleNamespace(last_sequence=-1)),
         kept,
@@ -191,9 +261,6 @@ def test_a_connector_that_says_nothing_has_lost_its_connection_once_it_had_one(c
         whole_from=("binlog.000007", 4),
         beats_as=None,
     )
-    with pytest.raises(SourceUnavailable, match="lost its connection"):
-        follower.run(EngineState("life", "mariadb", "7 x", "{}", 1), lambda: False, until=None, ended=nothing)
-    assert lost_s < times.now_s < lost_s + 5
 
 
 def test_an_engine_that_does_not_take_its_end_while_it_starts_is_told_again() -> None:

@@ -32,7 +32,7 @@ from penstock.cdc.debezium.positions import (
     rows_go_on_at,
     sequence_of,
 )
-from penstock.cdc.debezium.queries import KeyColumn, SourceColumn, SourceTable
+from penstock.cdc.debezium.queries import KeyColumn, SourceColumn, SourceTable, table_behind
 from penstock.cdc.debezium.records import Schemas, heartbeat_ms, record_of, schemas_of, truncated
 from penstock.cdc.debezium.records import heartbeat as make_beat
 from penstock.cdc.debezium.rows import RowsReader, whole_key
@@ -219,7 +219,7 @@ def test_a_row_without_a_key_is_refused() -> None:
 
 
 def test_a_snapshot_s_truncate_lies_before_its_rows() -> None:
-    change = parse_change(decode_event(truncated("mariadb", "p", "shop.users", {"file": "b.000003", "pos": 484}, 9).body))
+    change = parse_change(decode_event(truncated("mariadb", "p", ("shop", "users"), {"file": "b.000003", "pos": 484}, 9).body))
     read = record_of(b'{"id":7}', told("r"), KNOWN, "0")
     assert read is not None
     row = parse_change(decode_event(read.body))
@@ -563,3 +563,18 @@ def test_memory_is_given_back_once_behind_each_burst() -> None:
     assert not burst.is_over(EVENTS_MIN + 1, 205.0 + QUIET_S - 0.1)
     assert burst.is_over(EVENTS_MIN + 1, 205.0 + QUIET_S)
     assert not burst.is_over(EVENTS_MIN + 1, 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("pos", "table"), [(2000, None), (2038, "no_day.u"), (2134, "no_day.u"), (2188, "odd.day.t (x)"), (2270, None)]
+)
+def test_the_table_of_an_event_is_the_one_that_its_number_was_given_to_before(pos: int, table: str | None) -> None:
+    said = (
+        (2000, "table_id: 18 flags: STMT_END_F"),
+        (2038, "table_id: 18 (odd.day.t (x))"),
+        (2086, "table_id: 22 (no_day.u)"),
+        (2134, "table_id: 22"),
+        (2188, "table_id: 18 flags: STMT_END_F"),
+        (2270, "COMMIT /* xid=23 */"),
+    )
+    assert table_behind([("b.1", str(place), "of a type", "7", "0", text) for place, text in said], pos) == table

@@ -138,6 +138,8 @@ def test_a_gap_in_the_gtids_says_what_to_do() -> None:
         ("Socket fail to connect to host:127.0.0.1", SourceUnavailable),
         ("The db history topic or its content is fully or partially missing.", errors.HistoryLost),
         ("Error processing binlog event", errors.EventUnreadable),
+        ("Error while deserializing binlog data of datetimeV2: Invalid date 'FEBRUARY 31'", errors.DateUnreadable),
+        ("Error while deserializing binlog data of date: Read timed out", ConnectorStopped),
         ("it completed, though nobody told it to", ConnectorStopped),
     ],
 )
@@ -152,6 +154,7 @@ def test_what_the_engine_says_when_it_ends(words: str, kind: type[Exception]) ->
     [
         ("Encountered change event for table shop.a b whose schema isn't known to this connector", "shop.a b"),
         ("Error processing row in w, internal schema size 2, but row size 4 , restart connector with schema recovery mode.", "w"),
+        ("Error processing row in a.b c, internal schema size 2, but row size 4 , restart connector", "a.b c"),
         (
             "Error processing UPDATE of row in w because it's different column size with internal schema size 2, but after size 4",
             "w",

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+import penstock
 from penstock.cdc.events.stopped import stopped_because
-from tests.cdc.debezium.conftest import Capturing
+from penstock.infra.cli import main
+from tests.cdc.debezium.commands import Commands
+from tests.cdc.debezium.conftest import TOPIC, Capturing
 from tests.cdc.debezium.test_told import TWO, captured
+from tests.mariadb_server import MariaDBServer
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.slow]
 
@@ -97,6 +105,43 @@ def test_where_no_table_can_be_followed_the_capture_ends_at_once(capture: Captur
     said = capture.error()
     assert said["error"] == "not_supported"
     assert said["object"] == f"{capture.database}.t"
+
+
+@pytest.fixture
+def dotted(mariadb: MariaDBServer, commands: Commands, tmp_path: Path) -> Iterator[Capturing]:
+    """The capture of a database whose name has a dot."""
+    mariadb.run("CREATE DATABASE `odd.shop`")
+    yield Capturing(mariadb, commands, "`odd.shop`", str(tmp_path / "lake"), path="odd.shop")
+    mariadb.run("DROP DATABASE `odd.shop`")
+
+
+def test_a_cut_does_not_have_a_table_that_stands_still_until_it_is_read_again(dotted: Capturing, tmp_path: Path) -> None:
+    """Also where the names of the database and of a table have dots."""
+    into = str(tmp_path / "into")
+
+    def synced(*options: str) -> penstock.AtCut:
+        dotted("--heartbeat", *options)
+        line = ["sync", TOPIC, "--lake", dotted.lake, "--into", into, "--engine", "deltalake", "--once", "--cuts"]
+        result = CliRunner().invoke(main, line)
+        assert result.exit_code == 0, result.output
+        return penstock.at_cut(into)
+
+    dotted.run(*(f"CREATE TABLE {name} (id INT PRIMARY KEY)" for name in ("a", "`t.u`", "`g.o`")))
+    dotted.run(*(f"INSERT INTO {name} VALUES (1), (2)" for name in ("a", "`t.u`", "`g.o`")))
+    (named,) = {*synced()} - {"a"} - (gone := {name for name in synced() if "o" in name})
+    assert gone
+    dotted.run("DROP TABLE `g.o`", "ALTER TABLE `t.u` ADD ip INET6", "DELETE FROM `t.u` WHERE id = 1", "INSERT INTO a VALUES (3)")
+    found = synced()
+    assert named not in found
+    assert found.cut.incomplete[named].endswith("then --snapshot again")
+    assert found["a"].num_rows == 3
+    assert {found[name].num_rows for name in gone} == {0}
+    dotted.run("INSERT INTO a VALUES (4)")
+    assert synced().cut.incomplete == found.cut.incomplete, "it is remembered"
+    dotted.run("ALTER TABLE `t.u` DROP ip")
+    back = synced("--snapshot", "again")
+    assert back.cut.incomplete == {}
+    assert back[named]["id"].to_pylist() == [2]
 
 
 def _knows_inet4(capture: Capturing) -> bool:

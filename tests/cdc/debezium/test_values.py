@@ -341,7 +341,7 @@ def test_names_keys_and_forms_of_tables_are_the_same_by_both_ways(
     assert {name: json.loads(ways["invisible"]["r"][0])[name] for name in ("hidden", "later")} == {"hidden": 2, "later": 4}
 
 
-def test_a_date_that_no_calendar_has_ends_the_reading_and_is_named(
+def test_a_date_that_no_calendar_has_ends_the_capture_and_is_named(
     mariadb: MariaDBServer, commands: Commands, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     mariadb.run("CREATE DATABASE no_day")
@@ -356,7 +356,18 @@ def test_a_date_that_no_calendar_has_ends_the_reading_and_is_named(
         assert (said["object"], said["observed"]) == ("no_day.t.d", "2026-02-31")
         assert "UPDATE" in said["hint"]
         capture.run("UPDATE t SET d = '2026-02-28'")
-        capture()
-        assert [event.value["after"]["d"] for event in capture.events()] == [20512]
+        said = capture.error()
+        assert (said["error"], said["object"]) == ("event_unreadable", "no_day.t.d"), "of what was before the UPDATE the log tells"
+        assert (said["observed"], "--snapshot again" in said["hint"]) == ("Invalid date 'FEBRUARY 31'", True)
+        capture("--snapshot", "again")
+        rows = [event.value["after"] for event in capture.events()]
+        assert sorted(map(str, rows)) == ["None", *["{'id': 1, 'd': 20512}"] * 2], "emptied between them"
+        capture.run(
+            "SET sql_mode = 'ALLOW_INVALID_DATES'",
+            "CREATE TABLE u (id INT PRIMARY KEY, d DATETIME, e DATE)",
+            "INSERT INTO u VALUES (1, '2026-02-28 01:02:03', NULL)",
+            "UPDATE t, u SET t.d = '2026-02-27', u.d = '2026-02-31 01:02:03'",
+        )
+        assert capture.error()["object"] == "no_day.u (d, e)"
     finally:
         mariadb.run("DROP DATABASE no_day")
