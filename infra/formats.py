@@ -94,6 +94,8 @@ def _plain_record(row: _Row, number: int, labels: Labels) -> Record:
 
 def _debezium_record(row: _Row, number: int, labels: Labels) -> Record | None:
     from ..cdc.events.debezium import parse_change
+    from ..cdc.events.types import KEEP
+    from ..cdc.events.unavailable import PLACEHOLDER
 
     event, whole = _opened(row)
     change = parse_change(event)
@@ -101,7 +103,7 @@ def _debezium_record(row: _Row, number: int, labels: Labels) -> Record | None:
         return None
     fields = {
         "record_number": number,
-        **change.row,
+        **{name: PLACEHOLDER if value is KEEP else value for name, value in change.row.items()},
         **change.key,
         "table": change.table,
         "schema": change.schema,

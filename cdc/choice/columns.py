@@ -9,7 +9,7 @@ from ..events.connect import RowSchema
 from ..events.debezium import Change
 from ..events.patterns import exactness, is_pattern, matches
 from ..events.types import Unfit
-from ..events.unavailable import Unavailable
+from ..events.unavailable import NOTHING, Unavailable
 from .masks import Mask
 
 
@@ -38,10 +38,12 @@ class ColumnRules:
         key = tuple(self._declared_key or change.key)
         for name in key:
             self.check_key(name)
+        unavailable = NOTHING if change.says_unsent else self._unavailable
+        before = change.before
         return change._replace(
-            key=self._masked(change.key),
-            row=self._masked(self._chosen(change.row, key)),
-            before=None if change.before is None else self._masked(self._chosen(change.before, key)),
+            key=self._masked(change.key, unavailable),
+            row=self._masked(self._chosen(change.row, key), unavailable),
+            before=None if before is None else self._masked(self._chosen(before, key), unavailable),
             schema_of_key=self._schema(change.schema_of_key),
             schema_of_row=self._schema(change.schema_of_row),
             types=None if change.types is None else self.types(change.types),
@@ -84,11 +86,11 @@ class ColumnRules:
     def _chosen(self, row: Mapping[str, Any], key: tuple[str, ...]) -> Mapping[str, Any]:
         return {name: value for name, value in row.items() if self.keeps(name) or name in key}
 
-    def _masked(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _masked(self, row: Mapping[str, Any], unavailable: Unavailable) -> Mapping[str, Any]:
         masked = dict(row)
         for name, value in row.items():
             mask = self.mask(name)
-            if mask is not None and value is not None and not self._unavailable.is_it(value):
+            if mask is not None and value is not None and not unavailable.is_it(value):
                 try:
                     masked[name] = mask.function(value)
                 except MemoryError:

@@ -15,10 +15,13 @@ from ...log.format.stored_json import whole_number
 from .connect import RowSchema, schema_of_envelope, schema_of_key
 from .connect.schema import member
 from .sources import Source, source_of
+from .types import KEEP
 
 OPERATIONS = ("c", "u", "d", "r", "t", "m")
 _PUTS = ("c", "u", "r")
 _AVRO_ROW = ".Value"
+UNSENT = "not_sent"
+"""The member of ``source`` in events of Penstock's captures that names the columns of ``after`` in which a placeholder stands."""
 _TOTAL_ORDER_BITS = 20
 _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 
@@ -53,6 +56,8 @@ class Change(NamedTuple):
     """The name of the object that has the types of the columns (`table_types`)."""
     origin: str | None = None
     """The server in whose log the change is, where events tell it: positions of another server's log say nothing beside its."""
+    says_unsent: bool = False
+    """Whether the event names the columns that the source did not send. They are `KEEP` in ``row``, or not there, and each value means itself."""
 
     @property
     def table(self) -> str:
@@ -179,6 +184,7 @@ def parse_change(event: object) -> Change | None:
     if (table := source_of(source)) is None:
         raise InvalidArgument("the event does not name its table", expected="source.table", observed=repr(source.get("table")))
     before, after = envelope.get("before"), envelope.get("after")
+    unsent = source.get(UNSENT)
     if (name := name_in_avro(after) or name_in_avro(before)) is not None:
         raise InvalidArgument(
             "the event is in Avro's JSON encoding, which is no row: let the connector write by Kafka Connect's JsonConverter",
@@ -193,7 +199,7 @@ def parse_change(event: object) -> Change | None:
         source=table,
         op=op,
         key=_fields(key),
-        row=_fields(after or before or {}),
+        row=with_unsent(_fields(after or before or {}), unsent),
         position=position,
         sequence=with_row(position, source.get("row")) if "file" in source else position,
         before=_fields(before) if before else None,
@@ -203,7 +209,13 @@ def parse_change(event: object) -> Change | None:
         modes=isinstance(source.get("version"), str),
         types_name=name if isinstance(name := source.get("types"), str) else None,
         origin=origin_of(source.get("server_id"), source.get("gtid")),
+        says_unsent=isinstance(unsent, list),
     )
+
+
+def with_unsent(row: dict[str, Any], unsent: object) -> dict[str, Any]:
+    """The row with `KEEP` in the columns that the source did not send, by the event's own word."""
+    return {name: KEEP if name in unsent else value for name, value in row.items()} if isinstance(unsent, list) and unsent else row
 
 
 def name_in_avro(row: object) -> str | None:

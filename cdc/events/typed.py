@@ -127,6 +127,7 @@ def _change(event: TypedEvent) -> Change:
         before=before,
         time_us=None if committed is None else (committed - _EPOCH) // _MICROSECOND,
         types=event.types,
+        says_unsent=True,
     )
 
 

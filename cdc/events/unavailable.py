@@ -13,6 +13,7 @@ import struct
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
+from types import EllipsisType
 
 from ...log.errors import InvalidArgument
 
@@ -62,8 +63,12 @@ class Unavailable:
         return cls(frozenset(texts), tuple(arrays), tuple(objects))
 
     def is_it(self, value: object) -> bool:
-        """Whether a value of an event, as a whole, says that it is not there."""
+        """Whether a value of an event, as a whole, says that it is not there. The mark `KEEP` does so always."""
         match value:
+            case EllipsisType():
+                return True
+            case _ if not self.texts:
+                return False
             case str():
                 return value in self.texts
             case list():
@@ -72,6 +77,10 @@ class Unavailable:
                 return value in self.objects or _is_place(value)
             case _:
                 return False
+
+
+NOTHING = Unavailable(frozenset(), (), ())
+"""The forms where events name what is not there: no value is one."""
 
 
 def _bytes_of(placeholder: str) -> bytes:

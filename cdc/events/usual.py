@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from ...log.errors import InvalidArgument
 from .connect import RowSchema
 from .connect.schema import read_schema_of_envelope, read_schema_of_key, read_schemas
-from .debezium import Change, binlog_position, commit_position, name_in_avro, origin_of, time_us_of, with_row
+from .debezium import Change, binlog_position, commit_position, name_in_avro, origin_of, time_us_of, with_row, with_unsent
 from .sources import source_of_names
 
 T = TypeVar("T")
@@ -41,6 +41,7 @@ class _Source(msgspec.Struct, gc=False):
     types: Any = None
     server_id: Any = None
     gtid: Any = None
+    not_sent: Any = None
 
 
 class _Transaction(msgspec.Struct, gc=False):
@@ -112,7 +113,7 @@ def usual_change(body: bytes) -> Change | None:
         table,
         op,
         read.key,
-        after or before or {},
+        with_unsent(after or before or {}, source.not_sent),
         position,
         position if source.file is UNSET else with_row(position, source.row),
         before,
@@ -123,6 +124,7 @@ def usual_change(body: bytes) -> Change | None:
         isinstance(source.version, str),
         source.types if isinstance(source.types, str) else None,
         origin_of(source.server_id, source.gtid),
+        isinstance(source.not_sent, list),
     )
 
 

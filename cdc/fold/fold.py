@@ -379,12 +379,12 @@ class Fold:
     def _row(self, table: TableFold, change: Change, place: Place) -> tuple[Any, ...]:
         if not table.names.issuperset(change.row):
             self._see(change.source, change, place, known=table.names)
-        return table.values(change.row, change.schema_of_row, modes=change.modes)
+        return table.values(change.row, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
 
     def _key(self, table: TableFold, change: Change) -> Key:
         if change.key and table.key_names <= change.key.keys():
-            return table.key(change.key, change.schema_of_key, modes=change.modes)
-        return table.key(change.row, change.schema_of_row, modes=change.modes)
+            return table.key(change.key, change.schema_of_key, modes=change.modes, exact=change.says_unsent)
+        return table.key(change.row, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
 
     def _moved(self, table: TableFold, change: Change, key: Key) -> Key | None:
         """The row's former key, if the event says that it was another."""
@@ -395,7 +395,7 @@ class Fold:
         if all(name not in before or before[name] == row.get(name) for name in table.target.key):
             return None
         old = {name: before.get(name) for name in table.target.key}
-        origin = table.key(old, change.schema_of_row, modes=change.modes)
+        origin = table.key(old, change.schema_of_row, modes=change.modes, exact=change.says_unsent)
         return origin if origin != key else None
 
     def _truncate(self, table: TableFold, nets: dict[Key, Net], position: int | None, queue: int, time_us: int) -> None:
@@ -436,7 +436,7 @@ class Fold:
         key = tuple(of_table(self._plan.keys, source) or change.key)
         if change.op == "t" or not key:
             return None
-        unavailable, seen = self._plan.reading.unavailable, Seen(key=key)
+        unavailable, seen = self._plan.reading.of(change), Seen(key=key)
         try:
             if (rules := self._rules_of(source)) is not None:
                 change = rules.applied(change)
@@ -453,7 +453,7 @@ class Fold:
 
     def _see(self, source: Source, change: Change, place: Place, *, known: frozenset[str] = frozenset()) -> None:
         """Note columns of a table and the types that they call for; for a new table its key too."""
-        folded, unavailable = self._folded, self._plan.reading.unavailable
+        folded, unavailable = self._folded, self._plan.reading.of(change)
         if not self._asked_for(source):
             folded.ignored += 1
             return

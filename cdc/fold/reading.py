@@ -9,9 +9,10 @@ from typing import Any
 from ..changes import Key
 from ..choice.tables import UnfitTimes
 from ..events.connect import RowSchema, Written, either, reader, says_form, unfit_as_text
+from ..events.debezium import Change
 from ..events.sources import united
 from ..events.types import KEEP, Convert, Unfit, UnfitTime, converter, key_converter
-from ..events.unavailable import Unavailable
+from ..events.unavailable import NOTHING, Unavailable
 from ..targets import Target
 
 _SCHEMAS = 64
@@ -29,6 +30,10 @@ class Reading:
     unfit_nulls: bool = False
     """Whether NULL takes the place of every value that does not fit its column, but not in a key."""
 
+    def of(self, change: Change) -> Unavailable:
+        """The placeholders in an event: none where it names what the source did not send."""
+        return NOTHING if change.says_unsent else self.unavailable
+
 
 class RowReader:
     """Makes typed rows and keys of one table from its events."""
@@ -36,10 +41,7 @@ class RowReader:
     def __init__(self, target: Target, reading: Reading) -> None:
         self.target = target
         self.unavailable = reading.unavailable
-        self.columns = [
-            (column.name, (key_converter if column.name in target.key else converter)(column.type, reading.unavailable))
-            for column in target.columns
-        ]
+        self.columns = self._columns(reading.unavailable)
         self.texts = frozenset(column.name for column in target.columns if column.type == "string")
         self.types = {column.name: column.type for column in target.columns}
         self.forms = {name: form.reader() for name, form in united(reading.forms, target.source).items()}
@@ -49,30 +51,34 @@ class RowReader:
         self.unfit_nulls = reading.unfit_nulls
         self.nulled: list[tuple[str, str]] = []
         """The columns of the last row whose values did not fit, and why, if NULL takes their place."""
-        self.names = frozenset(name for name, _ in self.columns)
+        self.names = frozenset(self.types)
         self.key_places = target.key_places
         self.key_names = frozenset(target.key)
         self.schema: RowSchema | None = None
-        self.modes = False
-        self.typed = self._typed(None, modes=False)
+        self.modes, self.exact = False, False
+        self.typed = self._typed(None, modes=False, exact=False)
         self.converters = dict(self.typed)
-        self._known: dict[tuple[RowSchema | None, bool], tuple[list[tuple[str, Convert]], dict[str, Convert]]] = {}
+        self._known: dict[tuple[RowSchema | None, bool, bool], tuple[list[tuple[str, Convert]], dict[str, Convert]]] = {}
         """The converters by schema, as events of several may take turns."""
 
-    def reading(self, schema: RowSchema | None, *, modes: bool) -> list[tuple[str, Convert]]:
-        """The converters for events with this schema. ``modes``: a connector wrote them that writes types in several ways."""
-        if schema is not self.schema or modes is not self.modes:
-            if (known := self._known.get((schema, modes))) is None:
+    def reading(self, schema: RowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
+        """The converters for events with this schema. ``modes``: a connector wrote them that writes types in several ways. ``exact``: they name
+        what the source did not send (`Change.says_unsent`).
+        """
+        if schema is not self.schema or modes is not self.modes or exact is not self.exact:
+            if (known := self._known.get((schema, modes, exact))) is None:
                 if len(self._known) == _SCHEMAS:
                     self._known.clear()
-                typed = self._typed(schema, modes=modes)
-                known = self._known[schema, modes] = (typed, dict(typed))
-            self.schema, self.modes, (self.typed, self.converters) = schema, modes, known
+                typed = self._typed(schema, modes=modes, exact=exact)
+                known = self._known[schema, modes, exact] = (typed, dict(typed))
+            self.schema, self.modes, self.exact, (self.typed, self.converters) = schema, modes, exact, known
         return self.typed
 
-    def values(self, row: Mapping[str, Any], schema: RowSchema | None, *, modes: bool = False) -> tuple[Any, ...]:
+    def values(
+        self, row: Mapping[str, Any], schema: RowSchema | None, *, modes: bool = False, exact: bool = False
+    ) -> tuple[Any, ...]:
         """A row's values by column. Raises `Unfit`."""
-        typed = self.reading(schema, modes=modes)
+        typed = self.reading(schema, modes=modes, exact=exact)
         try:
             values = [
                 value if value is None or value is KEEP else convert(value)
@@ -99,19 +105,26 @@ class RowReader:
                     self.nulled.append((name, str(error)))
         return tuple(found)
 
-    def key(self, row: Mapping[str, Any], schema: RowSchema | None, *, modes: bool = False) -> Key:
+    def key(self, row: Mapping[str, Any], schema: RowSchema | None, *, modes: bool = False, exact: bool = False) -> Key:
         """The key among a row's columns. Raises `Unfit`."""
-        self.reading(schema, modes=modes)
-        typed, key = self.converters, []
+        self.reading(schema, modes=modes, exact=exact)
+        typed, key, unavailable = self.converters, [], NOTHING if exact else self.unavailable
         for name in self.target.key:
-            value = said(name, row, self.unavailable)
+            value = said(name, row, unavailable)
             try:
                 key.append(typed[name](value))
             except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
                 raise Unfit(f"key column {name}: {error}").of(name) from error
         return tuple(key)
 
-    def _typed(self, schema: RowSchema | None, *, modes: bool) -> list[tuple[str, Convert]]:
+    def _columns(self, unavailable: Unavailable) -> list[tuple[str, Convert]]:
+        return [
+            (column.name, (key_converter if column.name in self.target.key else converter)(column.type, unavailable))
+            for column in self.target.columns
+        ]
+
+    def _typed(self, schema: RowSchema | None, *, modes: bool, exact: bool) -> list[tuple[str, Convert]]:
+        unavailable = NOTHING if exact else self.unavailable
         fields = {} if schema is None else schema.fields
         unsaid = self.unsaid if modes else self.forms
 
@@ -123,9 +136,9 @@ class RowReader:
             if read is None:
                 return convert
             digits = kind.startswith("decimal") and read is unsaid.get(name) and name not in self.forms
-            return _after(read, convert, self.unavailable, as_text=name in self.texts, digits=digits)
+            return _after(read, convert, unavailable, as_text=name in self.texts, digits=digits)
 
-        return [(name, typed(name, convert)) for name, convert in self.columns]
+        return [(name, typed(name, convert)) for name, convert in (self._columns(NOTHING) if exact else self.columns)]
 
 
 def said(name: str, row: Mapping[str, Any], unavailable: Unavailable) -> object:

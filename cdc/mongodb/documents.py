@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ..debezium.records import Record, RecordSource, Schemas, lookup_keys
+from ..events.debezium import UNSENT
 from ..postgres.envelopes import message_group_of
 from .positions import time_of, told
 
@@ -118,6 +119,7 @@ def record_of(
         "db": database,
         "table": collection,
         "sequence": f'["{commit}"]',
+        UNSENT: (),
     }
     value = {
         "before": row if op == "d" else None,

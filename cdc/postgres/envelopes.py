@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..events.debezium import UNSENT
 from ..events.stopped import STOPPED
 from ..events.table_types import TableTypes
 from .pgoutput import UNCHANGED, Begin, Column, Delete, Insert, Relation, Row, Text, Truncate, Unchanged, Update
@@ -70,13 +71,9 @@ class Table:
             for name, conversion, value in zip(self.columns, self.conversions, row, strict=True)
         }
 
-    def without_unsent(self, fields: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
-        """A row's fields with None for values that the source did not send, and the names of these."""
-        if fields is None:
-            return None, ()
-        marks = {name: conversion.unavailable for name, conversion in zip(self.columns, self.conversions, strict=True)}
-        unsent = tuple(name for name, value in fields.items() if value == marks[name])
-        return {name: None if name in unsent else value for name, value in fields.items()}, unsent
+    def unsent(self, row: Row) -> tuple[str, ...]:
+        """The columns whose values the source did not send."""
+        return tuple(name for name, value in zip(self.columns, row, strict=True) if value is UNCHANGED)
 
     def key_of(self, row: Row) -> Row:
         """The key's values of a row."""
@@ -248,7 +245,7 @@ class Envelopes:
 
     def _changed(self, table: Table, op: str, old: Row | None, row: Row, lsn: int, position: int) -> Event:
         before = None if old is None else table.fields(old)
-        return self._event(table, op, table.key_fields(row), before, table.fields(row), lsn, position)
+        return self._event(table, op, table.key_fields(row), before, table.fields(row), lsn, position, table.unsent(row))
 
     def _removed(self, table: Table, row: Row, *, whole: bool, lsn: int, position: int) -> Event:
         key = table.key_fields(row)
@@ -296,6 +293,7 @@ class Envelopes:
         after: Mapping[str, Any] | None,
         lsn: int,
         position: int,
+        not_sent: tuple[str, ...] = (),
     ) -> Event:
         begin = self._transaction
         commit_lsn, order = split(position)
@@ -313,6 +311,7 @@ class Envelopes:
             "table": table.name,
             "txId": begin.transaction or None,
             "lsn": lsn,
+            UNSENT: not_sent,
         }
         if table.types is not None:
             source["types"] = table.types
@@ -325,11 +324,9 @@ class Envelopes:
             "ts_ms": now_ms,
         }
         if self._typed:
-            value["after"], not_sent = table.without_unsent(after)
-            value["before"] = table.without_unsent(before)[0]
+            value["after"] = after and {name: None if name in not_sent else said for name, said in after.items()}
             body = b""
         else:
-            not_sent = ()
             body = _encode({"key": key, "value": value})
         said = None if key is None else key_text(list(key.values()))
         lookup = f"{table.name}-{said}"

@@ -118,9 +118,10 @@ class Reference:
                 self._truncate(state, message, position)
             return
         declared = self.declared.get(table[1], {})
-        before = decoded(event.get("before"), member(schema, "before"), declared)
-        after = decoded(event.get("after"), member(schema, "after"), declared)
-        key_values = decoded(told_key[0], told_key[1], declared)
+        unsent = event["source"].get("not_sent")
+        before = decoded(event.get("before"), member(schema, "before"), declared, None if unsent is None else [])
+        after = decoded(event.get("after"), member(schema, "after"), declared, unsent)
+        key_values = decoded(told_key[0], told_key[1], declared, unsent)
         names = tuple(key_values or self.keys.get(table[1], ()))
         if not names:
             raise CannotBeApplied("no key")
@@ -214,19 +215,24 @@ class _Unavailable:
 UNAVAILABLE = _Unavailable()
 
 
-def decoded(row: Any, schema: Any, declared: Mapping[str, str]) -> Values | None:
-    """The values of a row, by declared types, else by its schema, else by what JSON says."""
+def decoded(row: Any, schema: Any, declared: Mapping[str, str], unsent: list[str] | None) -> Values | None:
+    """The values of a row, by declared types, else by its schema, else by what JSON says. ``unsent``: the columns that are named as not sent."""
     if row is None:
         return None
-    return {name: value_of(value, member(schema, name), declared.get(name)) for name, value in row.items()}
+    return {
+        name: UNAVAILABLE
+        if unsent and name in unsent
+        else value_of(value, member(schema, name), declared.get(name), unsent is None)
+        for name, value in row.items()
+    }
 
 
-def value_of(value: Any, schema: Any, declared: str | None) -> Any:
-    """One value."""
+def value_of(value: Any, schema: Any, declared: str | None, marked: bool) -> Any:
+    """One value. ``marked``: a marker stands for a value that was not sent."""
     binary = declared == "binary" or (declared is None and (schema or {}).get("type") == "bytes" and not schema.get("name"))
-    if value == MARKER or (binary and value == MARKER_OF_BYTES):
+    if marked and (value == MARKER or (binary and value == MARKER_OF_BYTES)):
         return UNAVAILABLE
-    if value in ([MARKER], {MARKER: MARKER}):
+    if marked and value in ([MARKER], {MARKER: MARKER}):
         return UNAVAILABLE
     if value is None:
         return None

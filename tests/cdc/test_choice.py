@@ -210,6 +210,13 @@ def test_what_was_not_logged_stays_so() -> None:
     assert applied(told, TableOptions(masks={"email": "sha256"})).row["email"] == "__debezium_unavailable_value"
 
 
+def test_a_text_that_only_looks_like_it_is_masked() -> None:
+    same = {"id": 7, "email": "__debezium_unavailable_value"}
+    told = event("u", "t", {"id": 7}, same)
+    told["value"]["source"]["not_sent"] = []
+    assert applied(told, TableOptions(masks={"email": "null"})).row["email"] is None
+
+
 def test_a_masked_column_has_no_longer_the_type_that_its_events_say() -> None:
     fields = [{"field": "id", "type": "int64"}, {"field": "email", "type": "int32"}]
     told = event("u", "t", {"id": 7}, {"id": 7, "email": 5})

@@ -138,6 +138,31 @@ def test_a_fold_reads_as_it_is_told_and_typed_columns_too() -> None:
     assert [net.values[1] for _, net in folded.nets[source]] == [KEEP] * 3
 
 
+def test_events_that_name_what_was_not_sent_have_no_placeholder() -> None:
+    """Of one topic: the older ones name nothing."""
+
+    def told(op: str, unsent: list[str] | None, key: str, **row: Any) -> bytes:
+        source = {"table": "t"} if unsent is None else {"table": "t", "not_sent": unsent}
+        return json.dumps({"key": {"id": key}, "value": {"op": op, "after": {"id": key, **row}, "source": source}}).encode()
+
+    values = {"v": PLACEHOLDER, "list": [PLACEHOLDER], "map": {PLACEHOLDER: PLACEHOLDER}}
+    written = {
+        "v": PLACEHOLDER,
+        "list": json.dumps([PLACEHOLDER]),
+        "map": json.dumps({PLACEHOLDER: PLACEHOLDER}, separators=(",", ":")),
+    }
+    memory = Memory()
+    memory.apply([Message(0, 0, told("c", None, "old", v="a", list="a", map="a"))])
+    memory.apply([Message(0, 1, told("u", None, "old", **values)), Message(0, 2, told("c", [], PLACEHOLDER, **values))])
+    assert memory.stopped == {}
+    assert memory.rows()["t"][("old",)] == {"id": "old", "v": "a", "list": "a", "map": "a"}
+    assert memory.rows()["t"][(PLACEHOLDER,)] == {"id": PLACEHOLDER, **written}
+    memory.apply([Message(0, 3, told("u", ["v"], PLACEHOLDER, v=PLACEHOLDER, list="b", map="b"))])
+    assert memory.rows()["t"][(PLACEHOLDER,)] == {"id": PLACEHOLDER, "v": PLACEHOLDER, "list": "b", "map": "b"}
+    memory.apply([Message(0, 4, told("u", ["list"], "old", v=None, list=PLACEHOLDER, map="c"))])
+    assert memory.rows()["t"][("old",)] == {"id": "old", "v": None, "list": "a", "map": "c"}
+
+
 def test_only_what_is_too_short_to_be_told_from_values_has_no_form_in_bytes() -> None:
     for length in (7, 8):
         said = "x" * length

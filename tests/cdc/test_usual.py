@@ -46,6 +46,7 @@ SOURCES = some(
     ts_ms=ANY,
     lsn=ANY,
     types=ANY,
+    not_sent=st.one_of(ANY, st.just(["x"]), st.just([])),
 )
 ENVELOPES = some(
     op=st.sampled_from(["c", "u", "d", "r", "t", "m", "x", None]),

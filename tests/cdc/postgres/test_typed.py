@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from penstock.cdc.events.typed import typed_events
+from penstock.cdc.postgres.values import UNAVAILABLE
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -71,6 +72,15 @@ def test_rows_have_the_types_of_their_columns(database: Database, capture: Captu
         (True, "public", "orders", False),
     ]
     assert found[4]["before"] is found[5]["after"] is None
+
+
+def test_a_text_that_looks_like_a_value_that_was_not_sent(database: Database, capture: Capturing) -> None:
+    database.run("CREATE TABLE orders (id int PRIMARY KEY, note text, raw bytea)")
+    capture("--typed", "--table", "orders")
+    database.run(f"INSERT INTO orders VALUES (1, '{UNAVAILABLE}', '{UNAVAILABLE}')")
+    capture("--typed", "--table", "orders")
+    [found] = values(capture)
+    assert (found["after"], found["not_sent"]) == ({"id": 1, "note": UNAVAILABLE, "raw": UNAVAILABLE.encode()}, None)
 
 
 def test_the_schema_follows_the_table(database: Database, capture: Capturing) -> None:

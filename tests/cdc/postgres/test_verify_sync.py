@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from penstock.cdc.postgres.values import UNAVAILABLE
 from penstock.infra.cli import main
 from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
 
@@ -73,3 +74,30 @@ def test_a_captured_and_synced_table_is_equal_until_it_changes(
 def test_a_table_that_is_not_there_and_a_server_that_does_not_answer(database: Database, tmp_path: Path) -> None:
     assert "there is no such table" in penstock("verify-sync", database.dsn, str(tmp_path), "--table", "none", code=2)
     assert "does not answer" in penstock("verify-sync", "postgresql://u@127.0.0.1:1/d", str(tmp_path), code=3)
+
+
+def test_texts_that_look_like_values_that_were_not_sent_are_texts(database: Database, capture: Capturing, tmp_path: Path) -> None:
+    database.run(
+        "CREATE TABLE t (k text PRIMARY KEY, v text, raw bytea, tags text[], doc json, big text);"
+        "ALTER TABLE t ALTER big SET STORAGE EXTERNAL"
+    )
+    row = f"'{UNAVAILABLE}', '{UNAVAILABLE}', ARRAY['{UNAVAILABLE}'], '{{\"{UNAVAILABLE}\":\"{UNAVAILABLE}\"}}'"
+    database.run(f"INSERT INTO t VALUES ('a', {row}, repeat('x', 3000)), ('b', 'v', 'v', '{{}}', '1', '{UNAVAILABLE}')")
+    capture()
+    database.run(f"INSERT INTO t VALUES ('c', {row}, repeat('x', 3000)), ('d', 'v', 'v', '{{}}', '1', 'x'), ('e', {row}, 'y')")
+    capture()
+    into = str(tmp_path / "targets")
+    sync = ["sync", TOPIC, "--lake", capture.lake, "--into", into, "--engine", "deltalake", "--once"]
+    compare = ["verify-sync", database.dsn, into, "--table", "t"]
+    penstock(*sync)
+    assert "t: equal (5 rows" in penstock(*compare)
+    database.run(
+        f"UPDATE t SET (v, raw, tags, doc) = ({row}); UPDATE t SET k = '{UNAVAILABLE}' WHERE k = 'a'; DELETE FROM t WHERE k = 'b'"
+    )
+    capture()
+    penstock(*sync)
+    assert "t: equal (4 rows" in penstock(*compare)
+    database.run(f"UPDATE t SET v = 'w'; UPDATE t SET k = 'a' WHERE k = '{UNAVAILABLE}'")
+    capture()
+    penstock(*sync)
+    assert "t: equal (4 rows" in penstock(*compare)
