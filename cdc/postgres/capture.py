@@ -8,7 +8,7 @@ go on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal, Protocol
@@ -25,12 +25,12 @@ from .checked import Checked
 from .envelopes import Envelopes, Event, Source, Table
 from .errors import SlotInUse, SlotLost, SourceUnavailable, load_psycopg, slot_lost
 from .follow import Follower
-from .lives import Plan, planned
+from .lives import Name, Plan, planned
 from .outbox import Outbox
 from .pgoutput import Row
 from .positions import base_of, lsn_text, split
 from .snapshot import Snapshot
-from .state import CaptureState, StateStore, TypesStore
+from .state import Captured, CaptureState, StateStore, TypesStore
 from .stream import open_stream
 from .tables import own_rows
 from .typed import CatalogColumn, TypedEvents, evolved_fields
@@ -278,11 +278,17 @@ class Capture:
                     hint="capture it into a new topic once that is mended",
                 )
             log.warning("%s stands still: %s", ".".join(name), reason)
-        snapshot.tell_stopped(plan.stopped)
         held = {table.named: table for table in plan.tables if table.named in plan.stopped}
-        state = self._tables.known
-        self._tables.keep(replace(state, tables=tuple(held.get(table.named, table) for table in state.tables)))
+        # First that they are to be read: one that is as before when the next process looks would be gone on with, and the topic says it stopped.
+        self._become({name: replace(table, held=None) for name, table in held.items()})
+        snapshot.tell_stopped(plan.stopped)
         self._reached("stopped told")
+        self._become(held)
+        self._reached("stopped")
+
+    def _become(self, tables: Mapping[Name, Captured]) -> None:
+        state = self._tables.known
+        self._tables.keep(replace(state, tables=tuple(tables.get(table.named, table) for table in state.tables)))
 
     # --- Publication, slot and state --------------------------------------------------------------------------------------------
 

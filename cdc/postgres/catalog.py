@@ -374,6 +374,17 @@ class Catalog:
         tables = self.ask("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2", publication)
         return [(schema, table) for schema, table in tables]
 
+    def check_roots(self, publication: str, table: SourceTable) -> None:
+        """Raise `InvalidArgument` for a publication that tells the partitions of this table by their own names."""
+        if self.ask("SELECT 1 FROM pg_publication WHERE pubname = %s AND NOT pubviaroot", publication):
+            raise InvalidArgument(
+                "the publication tells partitions one by one, and a partition is captured as a part of its table",
+                operation="capture",
+                object=table.qualified,
+                expected="publish_via_partition_root = true",
+                hint=f"ALTER PUBLICATION {quoted(publication)} SET (publish_via_partition_root = true)",
+            )
+
     def publish(self, publication: str, tables: Sequence[SourceTable], *, add: bool) -> None:
         """Create the publication of these tables, or add them to it. Raises `PermissionDenied` saying what its owner can do."""
         # A table's children are tables of their own: a key is not inherited, and the server refuses updates of published tables without one.

@@ -54,6 +54,8 @@ class Checked:
         named = {table.named for table in self.tables}
         self.unpublished = [table for table in self.tables if table.named not in (published or ())]
         self.has_publication = published is not None
+        if self.has_publication and (split := [table for table in self.unpublished if table.partitioned]):
+            catalog.check_roots(options.publication, split[0])
         self._named = named if options.tables else set[Name]()
         if also := [
             name for name in published or () if name not in named

@@ -23,7 +23,7 @@ _BY_SCHEMA = "(SELECT s.oid FROM pg_publication_namespace s, publication p WHERE
 def lives_query(version: int) -> str:
     """The query for the lives of tables: ``publication`` names it, ``oids`` the tables, NULL for all. What `life_of` takes."""
     return f"""
-WITH RECURSIVE publication AS (SELECT oid, puballtables FROM pg_publication WHERE pubname = %(publication)s),
+WITH RECURSIVE publication AS (SELECT oid, puballtables, xmin FROM pg_publication WHERE pubname = %(publication)s),
     tree(root, oid, attached) AS (
         SELECT i.inhparent, i.inhrelid, i.xmin FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
         WHERE p.relkind = 'p' AND NOT p.relispartition
@@ -36,7 +36,8 @@ SELECT n.nspname::text, c.relname::text, c.oid::int8,
         {_BY_SCHEMA if version >= 150000 else ""}
         (SELECT p.oid FROM publication p WHERE p.puballtables), 0)::int8,
     l.leaves, c.relreplident::text, {key_of("c", identity_of("c"))},
-    coalesce((SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = c.oid AND {identity_of("c")}), 0)::int8
+    coalesce((SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = c.oid AND {identity_of("c")}), 0)::int8,
+    coalesce((SELECT p.xmin::text::int8 FROM publication p), 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN leaves l ON l.root = c.oid
 WHERE {IS_TABLE.replace("%", "%%")} AND NOT c.relispartition AND (%(oids)s::int8[] IS NULL OR c.oid = ANY(%(oids)s::int8[]))
 """  # noqa: S608 - of constants
@@ -70,6 +71,8 @@ class Life:
     key: tuple[str, ...]
     index: int
     """The OID of the key's index; 0: there is no key."""
+    settings: int
+    """The transaction that set which changes the publication has, and by whose name those of partitions; 0: there is none."""
 
     @property
     def named(self) -> Name:
@@ -79,7 +82,7 @@ class Life:
 
 def life_of(row: Sequence[Any]) -> Life:
     """A table from a row of `lives_query`."""
-    schema, name, oid, published, leaves, identity, key, index = row
+    schema, name, oid, published, leaves, identity, key, index, settings = row
     return Life(
         schema,
         name,
@@ -89,6 +92,7 @@ def life_of(row: Sequence[Any]) -> Life:
         identity,
         tuple(key or ()) if identity != "n" else (),
         index,
+        settings,
     )
 
 
@@ -104,7 +108,7 @@ class Since(Enum):
 
 def since(known: Captured, now: Life) -> Since:
     """Compare a table with its life when it was looked at last."""
-    if (known.oid, known.published, known.named) != (now.oid, now.published, now.named):
+    if (known.oid, known.published, known.settings, known.named) != (now.oid, now.published, now.settings, now.named):
         return Since.OTHER
     if now.identity == "f" and known.index != now.index:  # while there was no key, rows may have been double
         return Since.OTHER
@@ -125,7 +129,14 @@ def comes(held: Captured | None, now: Life) -> bool:
 def lived(known: Captured, now: Life) -> Captured:
     """The table with the life that it has now."""
     return replace(
-        known, schema=now.schema, name=now.name, oid=now.oid, published=now.published, leaves=now.leaves, index=now.index
+        known,
+        schema=now.schema,
+        name=now.name,
+        oid=now.oid,
+        published=now.published,
+        leaves=now.leaves,
+        index=now.index,
+        settings=now.settings,
     )
 
 
@@ -143,12 +154,10 @@ class Plan:
     """The tables of the catalogue."""
 
     def unread(self) -> Plan:
-        """The same where no rows are wanted but those of changes."""
-        lives = {life.named: life for life in self.lives}
-        tables = [
-            replace(lived(one, lives[one.named]), is_read=True) if one.held is None and one.oid else one for one in self.tables
-        ]
-        return replace(self, tables=tuple(tables), grown={})
+        """The same where the rows are not wanted that tables have when they are new to the capture. What the stream does not tell of a table
+        whose changes are followed is read all the same.
+        """
+        return replace(self, tables=tuple(one if one.is_told or one.held else replace(one, is_read=True) for one in self.tables))
 
 
 def planned(known: Iterable[Captured], now: Iterable[Life], wanted: Mapping[Name, str | None], publication: str) -> Plan:

@@ -39,6 +39,8 @@ class Captured:
     """The OIDs of its partitions, with the numbers of their files and the transactions that attached them."""
     index: int = 0
     """The OID of the index that tells its rows apart."""
+    settings: int = 0
+    """The transaction that set what the publication tells of its tables."""
     is_read: bool = False
     """Whether its rows are in the topic, or were not wanted, so that its changes follow."""
     is_told: bool = False
@@ -116,7 +118,7 @@ class CaptureState:
         one that it was.
         """
         before, chunk = {table.named: table for table in self.tables}, self.chunk
-        now = tuple(before.get(table.named, table) if table.named in stopping else table for table in tables)
+        now = tuple(before.get(table.named, replace(table, held=None)) if table.named in stopping else table for table in tables)
         if chunk is not None and not chunk.oid:  # of an earlier release
             found = [table for table in now if table.qualified == chunk.table and table.named not in before]
             chunk = replace(chunk, oid=found[0].oid) if len(found) == 1 else None
@@ -250,6 +252,7 @@ class _CapturedForm(Stored, frozen=True):
     published: Number
     leaves: tuple[tuple[Number, Number, Number], ...]
     index: Number
+    settings: Number
     is_read: bool
     is_told: bool
     held: str | None

@@ -306,3 +306,63 @@ def test_a_cut_does_not_have_a_table_that_stands_still(database: Database, captu
     back = synced()
     assert ({*back}, back.cut.incomplete) == ({"t", "u"}, {"n": "the table was renamed to public.t"})
     assert sorted(back["t"]["id"].to_pylist()) == [2, 3]
+
+
+@when
+@pytest.mark.parametrize("setting", ["publish = 'insert'", "publish_via_partition_root = false"])
+def test_a_publication_that_leaves_changes_out_for_a_while(database: Database, capture: Capturing, when: str, setting: str) -> None:
+    database.run(PARTS)
+    capture()
+    usual = "publish = 'insert, update, delete, truncate', publish_via_partition_root = true"
+    statements = f"""ALTER PUBLICATION penstock SET ({setting});;DELETE FROM t WHERE id = 1;;UPDATE t SET v = 'x' WHERE id = 2;;
+                     INSERT INTO t VALUES (5, 'n');;ALTER PUBLICATION penstock SET ({usual})"""
+    changed(when, capture, statements)
+    assert tables(capture)["public.t"] == source(database, "t")
+
+
+def test_a_publication_that_tells_partitions_one_by_one(database: Database, capture: Capturing) -> None:
+    database.run(PARTS)
+    named = ("--table", "t", "--table", "u")
+    capture(*named)
+    database.run("ALTER PUBLICATION penstock SET (publish_via_partition_root = false); INSERT INTO t VALUES (5, 'n')")
+    said = capture.error(*named)
+    assert (said["object"], said["expected"]) == ("public.t", "publish_via_partition_root = true")
+    database.run(said["hint"])
+    capture(*named)
+    assert tables(capture)["public.t"] == source(database, "t")
+
+
+def test_a_table_that_is_as_before_when_it_was_told_to_have_stopped(database: Database, capture: Capturing) -> None:
+    database.run(MADE)
+    named = ("--table", "t", "--table", "u")
+    capture(*named)
+    database.run("ALTER TABLE t RENAME TO n")
+
+    def reached(point: str) -> None:
+        if point == "stopped told":
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.cdc.postgres.Capture", partial(Capture, reached=reached))
+        capture(*named, code=1)
+    assert {*stopped(capture)} == {"public.t"}
+    database.run("ALTER TABLE n RENAME TO t; INSERT INTO t VALUES (4, 'd')")
+    capture(*named)
+    assert tables(capture)["public.t"] == source(database, "t")
+    assert {*stopped(capture)} == {"public.n"}, "it was read by that name meanwhile"
+
+
+@when
+def test_without_a_snapshot_what_the_stream_does_not_tell_is_read(database: Database, capture: Capturing, when: str) -> None:
+    database.run(MADE)
+    never = ("--snapshot", "never")
+    capture(*never)
+    database.run("INSERT INTO t VALUES (4, 'd')")
+    again = "DROP TABLE t;;CREATE TABLE t (id int PRIMARY KEY, v text);;INSERT INTO t VALUES (9, 'n');;ALTER PUBLICATION penstock ADD TABLE t"
+    changed(when, capture, again, *never)
+    database.run("ALTER TABLE t RENAME TO n; INSERT INTO n VALUES (10, 'o')")
+    capture(*never)
+    database.run("ALTER TABLE n RENAME TO t")
+    capture(*never)
+    assert tables(capture)["public.t"] == source(database, "t")
+    assert {*stopped(capture)} == {"public.n"}

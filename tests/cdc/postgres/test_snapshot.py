@@ -43,7 +43,7 @@ class Catalog:
         self.queries: list[str] = []
 
     def lives(self, publication: str, oids: Sequence[int]) -> list[Life]:
-        return [Life("public", "t", self.oid, 8, (), "d", ("id",), 9)]
+        return [Life("public", "t", self.oid, 8, (), "d", ("id",), 9, 0)]
 
     def columns(self, *_: object) -> tuple[list[Column], None]:
         return [Column("id", 20, True), Column("name", 25, False)], None
