@@ -30,7 +30,8 @@ class Maintenance:
         self._running: asyncio.Task[None] | None = None
         self._stands_in: dict[str, int] = {}
         """The topics that this process stands in for, with the times when they were made."""
-        self._beside: set[asyncio.Task[None]] = set()
+        self._beside: dict[asyncio.Task[None], asyncio.Event] = {}
+        """What stands in, with the events that end it."""
         self.timers = Timers(lake)
 
     def sends_to(self, topic: str, made_ms: int) -> None:
@@ -40,20 +41,19 @@ class Maintenance:
         self.timers.notice(topic, made_ms)
         if not self._wanted and is_young(made_ms, self._lake.runtime.clock.wall_ms()) and self._stands_in.get(topic) != made_ms:
             self._stands_in[topic] = made_ms
-            self._beside.add(task := asyncio.ensure_future(self._stand_in(topic, made_ms)))
-            task.add_done_callback(self._beside.discard)
+            stop = asyncio.Event()
+            task = asyncio.ensure_future(self._stand_in(topic, made_ms, stop))
+            self._beside[task] = stop
+            task.add_done_callback(self._beside.pop)
 
-    async def _stand_in(self, topic: str, made_ms: int) -> None:
+    async def _stand_in(self, topic: str, made_ms: int, stop: asyncio.Event) -> None:
+        def report(name: str, error: PenstockError) -> None:
+            self._log_step(name, "timers", error, stop)
+
         try:
-            await self.timers.stand_in(
-                self._lake.coordination,
-                topic,
-                made_ms,
-                self._stop,
-                on_error=lambda name, error: self._log_step(name, "timers", error),
-            )
+            await self.timers.stand_in(self._lake.coordination, topic, made_ms, stop, on_error=report)
         except PenstockError as error:
-            self._log_step(topic, "timers", error)
+            report(topic, error)
 
     def take_part(self) -> None:
         """Begin, if maintenance is wanted. Calling it again does nothing."""
@@ -84,16 +84,18 @@ class Maintenance:
         )
         await asyncio.gather(maintained, timed, finished)
 
-    def _log_step(self, topic: str, step: str, result: object) -> None:
+    def _log_step(self, topic: str, step: str, result: object, stop: asyncio.Event | None = None) -> None:
+        """Log an error. ``stop`` ends the work, all of it if not given, that this process has no right to do."""
         if is_never_allowed(result):
             log.info("this process may not maintain topic %s, and leaves it to others: %s", topic, result)
-            self._stop.set()
+            (stop or self._stop).set()
         elif isinstance(result, PenstockError):
             log.warning("maintenance of topic %s: %s failed, and is tried again: %s", topic, step, result)
 
     async def end(self) -> None:
         """Stop the roles. Every step of theirs may be broken off."""
-        self._stop.set()
+        for stop in (self._stop, *self._beside.values()):
+            stop.set()
         if running := [*self._beside, *([] if self._running is None else [self._running])]:
             await asyncio.wait(running, timeout=_ENDS_S)
             for task in running:

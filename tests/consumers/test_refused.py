@@ -102,6 +102,19 @@ def test_maintenance_goes_on_after_a_refusal_that_took_long(caplog: pytest.LogCa
         wait_until(lambda: bodies(lake, "later") == [b"0", b"1"], "they are played again")
 
 
+def test_a_sender_that_may_not_begin_the_timers_of_one_topic_begins_those_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    store = Refusing(MemoryStore())
+    store.refuses = lambda call: call.is_write and "roles/first" in call.key
+    with penstock.connect(store=store, maintenance=False) as lake, caplog.at_level("INFO"):
+        for topic in ("first", "second"):
+            lake.create_topic(topic, message_type="DELAY", queues=1)
+        with lake.producer("first") as first, lake.producer("second") as second:
+            first.send(Message(b"1", delay=timedelta(0))).result(timeout=30)
+            wait_until(lambda: "may not maintain topic first, and leaves it to others" in caplog.text, "the refusal told")
+            second.send(Message(b"2", delay=timedelta(0))).result(timeout=30)
+            wait_until(lambda: bodies(lake, "second") == [b"2"], "its timers are played", timeout_s=20)
+
+
 def test_what_was_refused_from_the_first_ends_it_at_once() -> None:
     store = Refusing(MemoryStore())
     with penstock.connect(store=store, maintenance=False) as lake:
