@@ -93,6 +93,7 @@ class MariaDBServer:
             f"--user={getpass.getuser()}",
             f"--datadir={self.folder / 'data'}",
             f"--socket={self._socket}",
+            f"--tmpdir={self.folder}",  # a server that starts removes what others have in theirs
             "--innodb-buffer-pool-size=32M",
             "--innodb-log-file-size=16M",
             *flags,

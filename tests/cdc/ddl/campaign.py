@@ -1,6 +1,6 @@
-"""A PostgreSQL whose tables do not stay as they are, captured and synced beneath kills; every cut and every row compared with its history.
+"""A database whose tables do not stay as they are, captured and synced beneath kills; every cut and every row compared with its history.
 
-python -m tests.cdc.ddl.campaign --transactions 2000 --seed 7 [--listed] [--slow]
+python -m tests.cdc.ddl.campaign --transactions 2000 --seed 7 [--source mariadb] [--listed] [--slow]
 """
 
 from __future__ import annotations
@@ -19,36 +19,42 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psycopg
-
 import penstock
 from penstock.cdc.cuts.cut import NoCut
 from penstock.cdc.cuts.reading import kept_cuts
-from tests.cdc.ddl.changes import START, Source
-from tests.cdc.ddl.history import History, Table, difference
-from tests.postgres_server import PostgresServer, find_postgres, postgres_server
+from tests.cdc.ddl.history import EMPTY, History, difference
+from tests.cdc.ddl.mariadb import MariaDB
+from tests.cdc.ddl.postgres import Postgres
+from tests.cdc.ddl.source import Source
+from tests.mariadb_server import mariadb_server
+from tests.postgres_server import postgres_server
 from tests.servers import die_with_parent
 from tests.tree import ROOT
 from tests.waiting import wait_until
 
-PUBLICATION = "penstock"
 PATIENCE_S = 240.0
 MAIN = [sys.executable, "-c", "from penstock.infra.cli import main; main(prog_name='penstock')"]
+KINDS = ("postgres", "mariadb")
 
 
-def lsn(text: str) -> int:
-    high, _, low = text.partition("/")
-    return (int(high, 16) << 32) + int(low, 16)
+@contextmanager
+def source(kind: str, folder: Path, chance: random.Random, *, listed: bool = False, slow: bool = False) -> Iterator[Source]:
+    """A database of one kind, until the block ends."""
+    if kind == "postgres":
+        with postgres_server() as server:
+            yield Postgres(server, chance, folder, listed=listed, slow=slow)
+    else:
+        with mariadb_server(max_binlog_size="65536", general_log="ON", general_log_file=str(folder / "statements")) as binlog:
+            yield MariaDB(binlog, chance)
 
 
 @dataclass
 class Campaign:
     """One database, its capture and its sync, and what is known of it."""
 
-    server: PostgresServer
+    source: Source
     folder: Path
     chance: random.Random
-    listed: bool
     history: History = field(default_factory=History)
     done: Counter[str] = field(default_factory=Counter)
     killed: Counter[str] = field(default_factory=Counter)
@@ -61,14 +67,13 @@ class Campaign:
         return str(self.folder / "into")
 
     def call(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "NO_COLOR": "1", **self.source.environment()}
         with (self.folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
-                [*die_with_parent(), *MAIN, *words], cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "NO_COLOR": "1"}
-            )
+            return subprocess.Popen([*die_with_parent(), *MAIN, *words], cwd=ROOT, stdout=log, stderr=log, env=environment)
 
     def capture(self, *options: str) -> subprocess.Popen[bytes]:
-        where = ("--topic", "changes", "--lake", str(self.folder / "lake"), "--publication", PUBLICATION, "--heartbeat")
-        return self.call("capture", "capture", "postgres", self.server.dsn, *where, *options)
+        where = ("--topic", "changes", "--lake", str(self.folder / "lake"), "--heartbeat")
+        return self.call("capture", "capture", *self.source.capture(), *where, *options)
 
     def sync(self, *options: str) -> subprocess.Popen[bytes]:
         where = ("--into", self.into, "--lake", str(self.folder / "lake"), "--engine", "deltalake", "--cuts", "--interval", "300ms")
@@ -76,74 +81,49 @@ class Campaign:
 
     # --- The source -----------------------------------------------------------------------------------------------------------------
 
-    def prepare(self, source: Source) -> None:
-        with psycopg.connect(self.server.dsn, autocommit=True) as connection:
-            connection.execute(START.encode())
-            names = "plain, whole, pair, indexed, parts, ONLY parent, ONLY child, other.away"
-            of = f"FOR TABLE {names}" if self.listed else "FOR ALL TABLES"
-            connection.execute(f"CREATE PUBLICATION {PUBLICATION} {of} WITH (publish_via_partition_root = true)".encode())
-        self.note(source, 0)
-
-    def note(self, source: Source, before: int) -> None:
+    def note(self, before: int) -> None:
         """Note all tables after a commit."""
-        captured = source.captured()
-        changed: dict[str, Table | None] = {folder: source.table(*name) for folder, name in captured.items()}
-        known = self.history.tables[-1] if self.history.tables else {}
-        changed |= {folder: None for folder in known if folder not in changed}
-        self.history.add(
-            before, {folder: table for folder, table in changed.items() if table is None or known.get(folder) != table}
-        )
-        source.connection.rollback()
+        now, known = self.source.tables(), self.history.tables[-1] if self.history.tables else {}
+        changed = {name: table for name, table in now.items() if known.get(name) != table}
+        self.history.add(before, {**changed, **dict.fromkeys(known.keys() - now.keys())})
 
-    def transact(self, source: Source) -> None:
+    def transact(self) -> None:
         try:
-            what = source.draw()
-            (text,) = source.connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone() or ("0/0",)
-            if self.chance.random() < 0.03:
-                source.connection.rollback()
-                return
-            source.connection.commit()
-        except (
-            psycopg.errors.IntegrityError,
-            psycopg.errors.ObjectNotInPrerequisiteState,
-            psycopg.errors.DuplicateObject,
-        ) as error:
-            source.connection.rollback()
+            self.done[self.source.transact(self.note)] += 1
+        except self.source.refused as error:
+            self.source.rollback()
             self.done[f"refused: {type(error).__name__}"] += 1
-            return
-        self.done[what] += 1
-        self.note(source, lsn(text))
 
     # --- The whole ------------------------------------------------------------------------------------------------------------------
 
-    def play(self, transactions: int, *, slow: bool) -> None:
-        source = Source(self.server.dsn, self.chance, PUBLICATION if self.listed else None)
-        self.prepare(source)
-        with self.standby(slow):
+    def play(self, transactions: int) -> None:
+        self.source.prepare()
+        self.note(0)
+        with self.source.beside():
             processes = {"capture": self.capture()}
             wait_until((self.folder / "lake" / "topics" / "changes" / "topic.json").exists, "the topic", timeout_s=PATIENCE_S)
             processes["sync"] = self.sync()
             try:
-                self._rounds(source, processes, transactions)
+                self._rounds(processes, transactions)
+                self.source.finish(self.note)
             finally:
                 for process in processes.values():
                     process.kill()
                     process.wait()
         self.end()
 
-    def _rounds(self, source: Source, processes: dict[str, subprocess.Popen[bytes]], transactions: int) -> None:
+    def _rounds(self, processes: dict[str, subprocess.Popen[bytes]], transactions: int) -> None:
         next_kill = self.chance.randrange(30, 150)
         while sum(count for what, count in self.done.items() if not what.startswith("refused")) < transactions:
-            self.transact(source)
-            if self.chance.random() < 0.02:
+            self.transact()
+            if self.chance.random() < self.source.rest:
                 self._rest.wait(self.chance.choice((0.2, 1.0, 2.5)))  # the source is quiet for a moment: a cut may come
             next_kill -= 1
             if not next_kill:
                 next_kill = self.chance.randrange(30, 150)
                 name = self.chance.choice(("capture", "capture", "sync", "server"))
                 if name == "server":
-                    self.server.restart(self.chance.choice((signal.SIGQUIT, signal.SIGINT)))
-                    source.reconnect()
+                    self.source.restart()
                 else:
                     processes[name].send_signal(self.chance.choice((signal.SIGKILL, signal.SIGTERM)))
                     processes[name].wait(PATIENCE_S)
@@ -158,53 +138,16 @@ class Campaign:
         """Let everything come to its end."""
         for name, start in (("capture", self.capture), ("sync", self.sync), ("capture", self.capture), ("sync", self.sync)):
             process = start("--once")
-            if (code := process.wait(PATIENCE_S)) != 0:
-                self.wrong.append(f"{name} --once ended with {code}: {self.said(name)}")
-
-    @contextmanager
-    def standby(self, slow: bool) -> Iterator[None]:
-        """A synchronous standby that takes the log late: what is committed is in the log before anybody sees it."""
-        if not slow:
-            yield
-            return
-        with psycopg.connect(self.server.dsn, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'slow'")
-        self.server.restart(signal.SIGINT)
-        over = threading.Event()
-        folder = self.folder / "received"
-        folder.mkdir()
-
-        def receive() -> None:
-            while not over.is_set():
-                command = [
-                    str(find_postgres() / "pg_receivewal"),
-                    "-D",
-                    str(folder),
-                    "-d",
-                    f"{self.server.dsn}?application_name=slow",
-                    "--synchronous",
-                ]
-                process = subprocess.Popen([*die_with_parent(), *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                while process.poll() is None and not over.wait(self.chance.random() / 4):
-                    process.send_signal(signal.SIGSTOP)
-                    over.wait(self.chance.random() / 3)
-                    process.send_signal(signal.SIGCONT)
+            try:
+                code = process.wait(PATIENCE_S)
+            finally:
                 process.kill()
                 process.wait()
+            if code != 0:
+                self.wrong.append(f"{name} --once ended with {code}: {self.said(name)}")
 
-        thread = threading.Thread(target=receive, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-            with psycopg.connect(self.server.dsn, autocommit=True) as connection:
-                connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
-                connection.execute("SELECT pg_reload_conf()")
-
-    def said(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text()[-1500:]
+    def said(self, name: str, last: int = 1500) -> str:
+        return (self.folder / f"{name}.log").read_text()[-last:]
 
     # --- The judge ------------------------------------------------------------------------------------------------------------------
 
@@ -217,12 +160,13 @@ class Campaign:
             return seen
         last = len(self.history.tables)
         for cut in cuts:
-            (place,) = cut.places.values()
-            count, tables = self.history.at(lsn(place))
+            place = cut.places[self.source.producer]
+            count, tables = self.history.at(self.source.place_of(place))
             found = penstock.at_cut(self.into, cut.number)
             seen["cuts"] += 1
+            gone = dict.fromkeys(self.history.names(count) - tables.keys(), EMPTY) if self.source.empties else {}
             for folder in sorted(cut.tables):
-                wanted = tables.get(folder)
+                wanted = tables.get(folder) or gone.get(folder)
                 if wanted is None:
                     self.wrong.append(f"cut {cut.number} at {place} ({count} of {last}) names {folder}, which is not captured then")
                     continue
@@ -238,6 +182,8 @@ class Campaign:
             if folder in newest.incomplete:
                 seen["stopped in the end"] += 1
                 print("stopped:", folder, newest.incomplete[folder])
+            elif folder not in newest.tables and f"{folder.replace('_', '.', 1)} stands still" in self.said("capture", 0):
+                seen["never followed, as the capture says"] += 1
             elif folder not in newest.tables:
                 self.wrong.append(f"in the end {folder} is not there, and nobody says why")
             elif (problem := difference(wanted, found[folder])) is not None:
@@ -251,18 +197,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transactions", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
+    parser.add_argument("--source", choices=KINDS, default="postgres")
     parser.add_argument(
-        "--listed", action="store_true", help="a publication of named tables, into which and out of which tables go"
+        "--listed", action="store_true", help="PostgreSQL: a publication of named tables, into which and out of which tables go"
     )
-    parser.add_argument("--slow", action="store_true", help="with a synchronous standby that is slow")
+    parser.add_argument("--slow", action="store_true", help="PostgreSQL: with a synchronous standby that is slow")
     parser.add_argument("--keep", help="a folder that is kept")
     options = parser.parse_args()
-    print(f"seed {options.seed}")
-    with tempfile.TemporaryDirectory() as made, postgres_server() as server:
+    print(f"seed {options.seed}", flush=True)
+    chance = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as made:
         folder = Path(options.keep or made)
         folder.mkdir(exist_ok=True)
-        campaign = Campaign(server, folder, random.Random(options.seed), options.listed)
-        campaign.play(options.transactions, slow=options.slow)
+        with source(options.source, folder, chance, listed=options.listed, slow=options.slow) as given:
+            campaign = Campaign(given, folder, chance)
+            campaign.play(options.transactions)
         seen = campaign.judge()
     print(dict(campaign.done))
     print("killed:", dict(campaign.killed))

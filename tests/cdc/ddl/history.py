@@ -22,6 +22,10 @@ class Table:
     columns: tuple[str, ...]
 
 
+EMPTY = Table(frozenset(), ())
+"""What a table that is gone may leave."""
+
+
 @dataclass(slots=True)
 class History:
     """The tables after each transaction, by the place in the log that its commit lies behind."""
@@ -44,6 +48,10 @@ class History:
         """The number of transactions that had ended at a place in the log, and the tables then."""
         count = bisect_left(self.places, place)
         return count, self.tables[count - 1] if count else {}
+
+    def names(self, count: int) -> set[str]:
+        """The tables that there ever were until a number of transactions had ended."""
+        return set().union(*self.tables[:count])
 
 
 def rows_of(found: pa.Table, columns: tuple[str, ...]) -> Rows:

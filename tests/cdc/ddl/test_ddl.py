@@ -7,11 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.cdc.ddl.campaign import Campaign
+from tests.cdc.ddl.campaign import Campaign, source
 from tests.cdc.ddl.history import History, Table, difference
-from tests.postgres_server import postgres_server
+from tests.cdc.ddl.source import Source
 
 pytestmark = [pytest.mark.slow]
+
+
+def check(folder: Path, chance: random.Random, given: Source, transactions: int) -> None:
+    campaign = Campaign(given, folder, chance)
+    campaign.play(transactions)
+    seen = campaign.judge()
+    assert not campaign.wrong
+    assert seen["cuts"] > 10
+    assert seen["equal in the end"] > 5
 
 
 @pytest.mark.thorough
@@ -20,13 +29,19 @@ pytestmark = [pytest.mark.slow]
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("seed", "listed", "slow"), [(3, True, True), (4, False, False)])
 def test_every_cut_and_the_end_equal_the_source(tmp_path: Path, seed: int, listed: bool, slow: bool) -> None:
-    with postgres_server() as server:
-        campaign = Campaign(server, tmp_path, random.Random(seed), listed)
-        campaign.play(250, slow=slow)
-    seen = campaign.judge()
-    assert not campaign.wrong
-    assert seen["cuts"] > 10
-    assert seen["equal in the end"] > 5
+    chance = random.Random(seed)
+    with source("postgres", tmp_path, chance, listed=listed, slow=slow) as given:
+        check(tmp_path, chance, given, 250)
+
+
+@pytest.mark.thorough
+@pytest.mark.mariadb
+@pytest.mark.processes
+@pytest.mark.timeout(1500)
+def test_every_cut_and_the_end_equal_a_mariadb(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    with source("mariadb", tmp_path, chance) as given:
+        check(tmp_path, chance, given, 150)
 
 
 def test_the_judge_sees_what_is_missing_too_much_double_or_another_value() -> None:

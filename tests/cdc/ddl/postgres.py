@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from tests.cdc.ddl.history import Row, Table
+from tests.cdc.ddl.source import Note
+from tests.postgres_server import PostgresServer, find_postgres
+from tests.servers import die_with_parent
 
 START = """
 CREATE SCHEMA other;
@@ -39,6 +47,7 @@ INSERT INTO child SELECT g, 'child', g, g FROM generate_series(11, 30) g;
 INSERT INTO other.away SELECT g, 'a', g FROM generate_series(1, 20) g;
 """
 KEYS = 120
+PUBLICATION = "penstock"
 
 ROWS_OF: dict[str, list[str]] = {
     "id": [
@@ -69,19 +78,112 @@ LARGE = [
 ]
 
 
-class Source:
+def lsn(text: str) -> int:
+    high, _, low = text.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+class Postgres:
     """One connection that makes all transactions, one after the other, and reads what they made."""
 
-    def __init__(self, dsn: str, chance: random.Random, publication: str | None) -> None:
-        """``publication``: one of named tables, into which and out of which tables go. None: it is of all tables."""
-        self._dsn, self._chance, self._publication = dsn, chance, publication
-        self.connection = psycopg.connect(dsn, autocommit=False)
+    producer, empties, rest = "postgres/penstock", False, 0.02
+    refused: tuple[type[Exception], ...] = (
+        psycopg.errors.IntegrityError,
+        psycopg.errors.ObjectNotInPrerequisiteState,
+        psycopg.errors.DuplicateObject,
+    )
+
+    def __init__(
+        self, server: PostgresServer, chance: random.Random, folder: Path, *, listed: bool = False, slow: bool = False
+    ) -> None:
+        """``listed``: its publication is of named tables, into which and out of which tables go. ``slow``: as is its standby."""
+        self._server, self._chance, self._folder, self._slow = server, chance, folder, slow
+        self._publication = PUBLICATION if listed else None
+        self.connection = psycopg.connect(server.dsn, autocommit=False)
         self._made = 0
 
-    def reconnect(self) -> None:
-        """Go on after the server was away."""
+    def capture(self) -> tuple[str, ...]:
+        return ("postgres", self._server.dsn, "--publication", PUBLICATION)
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def place_of(self, text: str) -> int:
+        return lsn(text)
+
+    def prepare(self) -> None:
+        with psycopg.connect(self._server.dsn, autocommit=True) as connection:
+            connection.execute(START.encode())
+            names = "plain, whole, pair, indexed, parts, ONLY parent, ONLY child, other.away"
+            of = f"FOR TABLE {names}" if self._publication else "FOR ALL TABLES"
+            connection.execute(f"CREATE PUBLICATION {PUBLICATION} {of} WITH (publish_via_partition_root = true)".encode())
+
+    def restart(self) -> None:
+        self._server.restart(self._chance.choice((signal.SIGQUIT, signal.SIGINT)))
+        self._reconnect()
+
+    def _reconnect(self) -> None:
         self.connection.close()
-        self.connection = psycopg.connect(self._dsn, autocommit=False)
+        self.connection = psycopg.connect(self._server.dsn, autocommit=False)
+
+    def rollback(self) -> None:
+        self.connection.rollback()
+
+    def finish(self, note: Note) -> None:
+        """Nothing is left open."""
+
+    def transact(self, note: Note) -> str:
+        what = self.draw()
+        (text,) = self.connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone() or ("0/0",)
+        if self._chance.random() < 0.03:
+            self.connection.rollback()
+            return "rolled back"
+        self.connection.commit()
+        note(lsn(text))
+        return what
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """A synchronous standby that takes the log late: what is committed is in the log before anybody sees it."""
+        if not self._slow:
+            yield
+            return
+        with psycopg.connect(self._server.dsn, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'slow'")
+        self._server.restart(signal.SIGINT)
+        self._reconnect()
+        over = threading.Event()
+        folder = self._folder / "received"
+        folder.mkdir()
+
+        def receive() -> None:
+            while not over.is_set():
+                command = [
+                    str(find_postgres() / "pg_receivewal"),
+                    "-D",
+                    str(folder),
+                    "-d",
+                    f"{self._server.dsn}?application_name=slow",
+                    "--synchronous",
+                ]
+                process = subprocess.Popen([*die_with_parent(), *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                while process.poll() is None and not over.wait(self._chance.random() / 4):
+                    process.send_signal(signal.SIGSTOP)
+                    over.wait(self._chance.random() / 3)
+                    process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
+
+        thread = threading.Thread(target=receive, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            with psycopg.connect(self._server.dsn, autocommit=True) as connection:
+                connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
+                connection.execute("SELECT pg_reload_conf()")
 
     # --- What there is --------------------------------------------------------------------------------------------------------------
 
@@ -114,6 +216,11 @@ class Source:
         )
         rows: frozenset[Row] = frozenset(tuple(zip(columns, row, strict=True)) for row in self.connection.execute(query))
         return Table(rows, tuple(columns))
+
+    def tables(self) -> dict[str, Table]:
+        found = {folder: self.table(*name) for folder, name in self.captured().items()}
+        self.connection.rollback()
+        return found
 
     # --- What is done ---------------------------------------------------------------------------------------------------------------
 
