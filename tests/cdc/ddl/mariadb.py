@@ -117,7 +117,7 @@ class MariaDB:
 
     def _session(self) -> Any:
         connection = self._server.connect()
-        connection.cursor().execute("SET SESSION innodb_lock_wait_timeout = 0, lock_wait_timeout = 0")
+        connection.cursor().execute("SET SESSION innodb_lock_wait_timeout = 0, lock_wait_timeout = 2")
         return connection
 
     def capture(self) -> tuple[str, ...]:
