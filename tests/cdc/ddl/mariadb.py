@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import pyarrow as pa
 import pymysql
 
 from penstock.cdc.debezium.positions import file_number
@@ -125,6 +126,9 @@ class MariaDB:
 
     def environment(self) -> Mapping[str, str]:
         return {"PENSTOCK_DATABASE_PASSWORD": PASSWORD, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
+
+    def shown(self, found: pa.Table) -> pa.Table:
+        return found
 
     def place_of(self, text: str) -> int:
         number, _, position = text.partition(":")

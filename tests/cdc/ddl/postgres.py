@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 from psycopg import sql
 
 from tests.cdc.ddl.history import Row, Table
@@ -107,6 +108,9 @@ class Postgres:
 
     def environment(self) -> Mapping[str, str]:
         return {}
+
+    def shown(self, found: pa.Table) -> pa.Table:
+        return found
 
     def place_of(self, text: str) -> int:
         return lsn(text)

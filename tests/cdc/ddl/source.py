@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
+import pyarrow as pa
+
 from tests.cdc.ddl.history import Table
 
 Note: TypeAlias = Callable[[int], None]
@@ -50,6 +52,9 @@ class Source(Protocol):
 
     def tables(self) -> dict[str, Table]:
         """What a capture should have now, by the names of the targets."""
+
+    def shown(self, found: pa.Table) -> pa.Table:
+        """A target in the form in which `tables` has rows."""
 
     def place_of(self, text: str) -> int:
         """A place as cuts write it."""

@@ -1,0 +1,245 @@
+"""Transactions of every kind against a MongoDB, drawn by chance: documents by ids of many types, and the collections themselves."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from bson import Decimal128, Int64, ObjectId, json_util
+from pymongo.errors import OperationFailure
+
+from tests.cdc.ddl.history import Table
+from tests.cdc.ddl.source import Note
+from tests.mongodb_server import MongoDBServer
+
+IDS: tuple[Callable[[int], Any], ...] = (
+    int,
+    Int64,
+    str,
+    lambda number: number + 0.5,
+    lambda number: {"of": number, "at": [number, "ü"]},
+    lambda number: ObjectId(f"{number:024x}"),
+    lambda number: Decimal128(f"{number}.25"),
+    lambda number: number % 2 == 0,
+)
+FIXED = frozenset({"plain", "capped", "lookedup"})
+ODD = ("odd name", "größe", "dotted.name", "with-dash", "back`tick", "quo'te", "日本", "a#b", "UPPER")
+
+
+class MongoDB:
+    """One session."""
+
+    producer, empties, rest = "mongodb/penstock", True, 0.1
+    refused: tuple[type[Exception], ...] = (OperationFailure,)
+
+    def __init__(self, server: MongoDBServer, chance: random.Random) -> None:
+        self._server, self._chance = server, chance
+        self._made = 0
+        self._connect()
+
+    def _connect(self) -> None:
+        import pymongo
+
+        self._client = pymongo.MongoClient[dict[str, Any]](self._server.url("admin"), tz_aware=True)
+        self._session = self._client.start_session()
+        self._db = self._client["shop"]
+
+    def close(self) -> None:
+        self._session.end_session()
+        self._client.close()
+
+    def capture(self) -> tuple[str, ...]:
+        return ("mongodb", self._server.url("shop"))
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def place_of(self, text: str) -> int:
+        seconds, _, ordinal = text.partition(":")
+        return (int(seconds) << 32) + int(ordinal)
+
+    def _committed(self, note: Note) -> None:
+        at = self._session.operation_time
+        assert at is not None
+        note((at.time << 32) + at.inc - 1)  # a place at that very time has it
+
+    def prepare(self) -> None:
+        self._create("plain")
+        self._create("capped", capped=True, size=100_000, max=6)
+        self._db.create_collection("lookedup")
+        for name in sorted(FIXED):
+            self._db[name].insert_many([{"_id": number, "a": name, "n": number} for number in range(5)])
+
+    def _create(self, name: str, **options: Any) -> None:
+        images = {"enabled": self._chance.random() < 0.9}
+        self._db.create_collection(name, session=self._session, changeStreamPreAndPostImages=images, **options)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        yield
+
+    def restart(self) -> None:
+        self.close()
+        self._server.restart(self._chance.choice((signal.SIGKILL, signal.SIGTERM)))
+        self._connect()
+
+    def rollback(self) -> None:
+        if self._session.in_transaction:
+            self._session.abort_transaction()
+
+    def finish(self, note: Note) -> None:
+        """Nothing is left open."""
+
+    def tables(self) -> dict[str, Table]:
+        return {
+            "shop_" + name.replace("#", "~23").replace("`", "~60"): Table(
+                frozenset((("_id", _text(one["_id"])), ("document", _text(one))) for one in self._db[name].find()),
+                ("_id", "document"),
+            )
+            for name in self._names()
+        }
+
+    def shown(self, found: pa.Table) -> pa.Table:
+        """As JSON of one form."""
+        columns = {
+            name: [None if text is None else _normal(text) for text in found[name].to_pylist()] for name in ("_id", "document")
+        }
+        return pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
+
+    def _names(self) -> list[str]:
+        return sorted(
+            one["name"]
+            for one in self._db.list_collections()
+            if one["type"] == "collection" and not one["name"].startswith("system.")
+        )
+
+    # --- What is done ---------------------------------------------------------------------------------------------------------------
+
+    def transact(self, note: Note) -> str:
+        kind = self._chance.choice(self.KINDS) if self._chance.random() < 0.25 else MongoDB.change
+        kind(self, note)
+        return kind.__name__
+
+    def change(self, note: Note) -> None:
+        if self._chance.random() < 0.5:
+            self._change(self._chance.choice(self._names()))
+        else:
+            with self._session.start_transaction():
+                for _ in range(self._chance.choice((2, 5, 20))):
+                    self._change(self._chance.choice([name for name in self._names() if name != "capped"]))
+        self._committed(note)
+
+    def _change(self, name: str) -> None:
+        collection, session, number = self._db[name], self._session, self._chance.randrange(8)
+        of = {"_id": self._chance.choice(IDS)(number)}
+        drawn = self._chance.randrange(3 if name == "capped" else 7)
+        if drawn < 2:
+            value = self._chance.randrange(10**6)
+            collection.update_one(
+                of, {"$set": {"a": f"s{value}", "n": value, "in": {"x": [value, None]}}}, upsert=True, session=session
+            )
+        elif drawn == 2:
+            collection.update_one(of, {"$inc": {"n": 1}, "$push": {"list": number}}, session=session)
+        elif drawn == 3:
+            collection.update_one(of, {"$unset": {"in": 1}, "$set": {"list.0": "first"}}, session=session)
+        elif drawn == 4:
+            collection.replace_one(of, {"only": number}, upsert=True, session=session)
+        else:
+            collection.delete_one(of, session=session)
+
+    # --- Collections ----------------------------------------------------------------------------------------------------------------
+
+    def _some(self, note: Note) -> str:
+        found = [name for name in self._names() if name not in FIXED]
+        return self._chance.choice(found) if found else self._new(note)
+
+    def _fresh(self) -> str:
+        self._made += 1
+        return f"{self._chance.choice(ODD)} {self._made}" if self._chance.random() < 0.3 else f"made{self._made}"
+
+    def _new(self, note: Note, name: str = "") -> str:
+        name = name or self._fresh()
+        self._create(name)
+        self._committed(note)
+        with self._session.start_transaction():
+            self._db[name].insert_many(
+                [{"_id": make(number), "n": number} for number in (1, 3) for make in IDS[2:7]], session=self._session
+            )
+        self._committed(note)
+        return name
+
+    def make(self, note: Note) -> None:
+        self._new(note)
+
+    def rename(self, note: Note) -> None:
+        name, new = self._some(note), self._fresh()
+        self._db[name].rename(new, session=self._session)
+        self._committed(note)
+        self._change(new)
+        self._committed(note)
+
+    def rename_and_make_anew(self, note: Note) -> None:
+        name = self._some(note)
+        self._db[name].rename(self._fresh(), session=self._session)
+        self._committed(note)
+        self._new(note, name)
+
+    def rename_over(self, note: Note) -> None:
+        one, other = self._some(note), self._new(note)
+        self._db[other].rename(one, session=self._session, dropTarget=True)
+        self._committed(note)
+
+    def drop(self, note: Note) -> None:
+        self._db.drop_collection(self._some(note), session=self._session)
+        self._committed(note)
+
+    def drop_and_make_anew(self, note: Note) -> None:
+        name = self._some(note)
+        self._db.drop_collection(name, session=self._session)
+        self._committed(note)
+        self._new(note, name)
+
+    def move_away(self, note: Note) -> None:
+        """Into a database that is not captured."""
+        self._made += 1
+        names = {"renameCollection": f"shop.{self._some(note)}", "to": f"elsewhere.away{self._made}"}
+        self._client.admin.command(names, session=self._session)
+        self._committed(note)
+
+    def replace_by_query(self, note: Note) -> None:
+        self._db["plain"].aggregate([{"$set": {"out": 1}}, {"$out": self._some(note)}], session=self._session)
+        self._committed(note)
+
+    def to_capped(self, note: Note) -> None:
+        self._db.command({"convertToCapped": self._some(note), "size": 100_000}, session=self._session)
+        self._committed(note)
+
+    def images(self, note: Note) -> None:
+        name = self._some(note)
+        self._db.command({"collMod": name, "changeStreamPreAndPostImages": {"enabled": True}}, session=self._session)
+        self._change(name)
+        self._committed(note)
+
+    def no_collections(self, note: Note) -> None:
+        """An index, and a view."""
+        self._made += 1
+        self._db["plain"].create_index(f"f{self._made}", session=self._session)
+        self._db.command({"create": f"view{self._made}", "viewOn": "plain", "pipeline": []}, session=self._session)
+        self._committed(note)
+
+    KINDS: tuple[Callable[[Any, Note], None], ...] = (
+        make, rename, rename_and_make_anew, rename_over, drop, drop_and_make_anew, move_away, replace_by_query, to_capped, images, no_collections,
+    )  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return _normal(json_util.dumps(value, json_options=json_util.RELAXED_JSON_OPTIONS))
+
+
+def _normal(text: str) -> str:
+    return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
