@@ -187,6 +187,8 @@ class Campaign:
             if folder in newest.incomplete:
                 seen["stopped in the end"] += 1
                 print("stopped:", folder, newest.incomplete[folder])
+            elif folder not in newest.tables and not self.history.had_rows(folder):
+                seen["never had a row"] += 1
             elif folder not in newest.tables and f"{folder.replace('_', '.', 1)} stands still" in self.said("capture", 0):
                 seen["never followed, as the capture says"] += 1
             elif folder not in newest.tables:

@@ -24,7 +24,8 @@ IDS: tuple[Callable[[int], Any], ...] = (
     lambda number: number + 0.5,
     lambda number: {"of": number, "at": [number, "ü"]},
     lambda number: ObjectId(f"{number:024x}"),
-    lambda number: Decimal128(f"{number}.25"),
+    lambda number: Decimal128(f"{number}.1"),
+    lambda number: Decimal128(f"{number}.50"),  # the id that the double is
     lambda number: number % 2 == 0,
 )
 FIXED = frozenset({"plain", "capped", "lookedup"})
@@ -98,7 +99,7 @@ class MongoDB:
     def tables(self) -> dict[str, Table]:
         return {
             "shop_" + name.replace("#", "~23").replace("`", "~60"): Table(
-                frozenset((("_id", _text(one["_id"])), ("document", _text(one))) for one in self._db[name].find()),
+                frozenset((("_id", _text(_key(one["_id"]))), ("document", _text(one))) for one in self._db[name].find()),
                 ("_id", "document"),
             )
             for name in self._names()
@@ -235,6 +236,13 @@ class MongoDB:
     KINDS: tuple[Callable[[Any, Note], None], ...] = (
         make, rename, rename_and_make_anew, rename_over, drop, drop_and_make_anew, move_away, replace_by_query, to_capped, images, no_collections,
     )  # fmt: skip
+
+
+def _key(value: Any) -> Any:
+    """An id with each number in one form: a decimal that a double is equal to as that."""
+    if isinstance(value, Decimal128) and (exact := value.to_decimal()) == float(exact):
+        return float(exact)
+    return value
 
 
 def _text(value: Any) -> str:
