@@ -158,7 +158,7 @@ cuts: $(INSTALLED) postgres mariadb ## cuts of a shop that never closes, beneath
 	$(PY) -m tests.cdc.cuts.campaign --cuts $(or $(CUTS),1000) $(ARGS)
 
 .PHONY: ddl
-ddl: $(INSTALLED) java postgres mariadb ## a PostgreSQL, or MariaDB, whose tables are renamed, dropped, made again and migrated beneath kills (TRANSACTIONS=2000, ARGS="--seed 7 --source mariadb")
+ddl: $(INSTALLED) java postgres mariadb mongodb ## a PostgreSQL, MariaDB or MongoDB whose tables are renamed, dropped, made again and migrated beneath kills (TRANSACTIONS=2000, ARGS="--seed 7 --source mariadb")
 	$(PY) -m tests.cdc.ddl.campaign --transactions $(or $(TRANSACTIONS),2000) $(ARGS)
 
 .PHONY: sync-soak

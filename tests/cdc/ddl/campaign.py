@@ -1,6 +1,6 @@
 """A database whose tables do not stay as they are, captured and synced beneath kills; every cut and every row compared with its history.
 
-python -m tests.cdc.ddl.campaign --transactions 2000 --seed 7 [--source mariadb] [--listed] [--slow]
+python -m tests.cdc.ddl.campaign --transactions 2000 --seed 7 [--source mariadb|mongodb] [--listed] [--slow]
 """
 
 from __future__ import annotations

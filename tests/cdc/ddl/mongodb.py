@@ -147,7 +147,8 @@ class MongoDB:
         elif drawn == 2:
             collection.update_one(of, {"$inc": {"n": 1}, "$push": {"list": number}}, session=session)
         elif drawn == 3:
-            collection.update_one(of, {"$unset": {"in": 1}, "$set": {"list.0": "first"}}, session=session)
+            with_list = {**of, "list": {"$exists": True}}
+            collection.update_one(with_list, {"$unset": {"in": 1}, "$set": {"list.0": "first"}}, session=session)
         elif drawn == 4:
             collection.replace_one(of, {"only": number}, upsert=True, session=session)
         else:

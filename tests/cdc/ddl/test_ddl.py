@@ -44,6 +44,16 @@ def test_every_cut_and_the_end_equal_a_mariadb(tmp_path: Path) -> None:
         check(tmp_path, chance, given, 150)
 
 
+@pytest.mark.thorough
+@pytest.mark.mongodb
+@pytest.mark.processes
+@pytest.mark.timeout(900)
+def test_every_cut_and_the_end_equal_a_mongodb(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    with source("mongodb", tmp_path, chance) as given:
+        check(tmp_path, chance, given, 150)
+
+
 def test_the_judge_sees_what_is_missing_too_much_double_or_another_value() -> None:
     import pyarrow as pa
 
