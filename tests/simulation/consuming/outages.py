@@ -22,8 +22,8 @@ _HOW = (
     (Fault.LOST_ANSWER, False),
     (Fault.LATE_APPLY, False),
 )
-"""How calls fail meanwhile, and whether they are refused: credentials have expired. Lost answers are of a service that works and says
-nothing.
+"""How calls fail meanwhile, and whether they are refused: credentials have expired, for all of a service. A right that a process had never
+used would be refused at once. Lost answers are of a service that works and says nothing.
 """
 
 
@@ -62,7 +62,8 @@ class Outage:
         }
         name = rng.choice(list(services))
         service, part = services[name]
-        return Outage(name, service, part, rng.random() < 0.5, *rng.choice(_HOW))
+        only_writes, (fault, refuses) = rng.random() < 0.5, rng.choice(_HOW)
+        return Outage(name, service, "" if refuses else part, only_writes, fault, refuses)
 
 
 class Failing(RandomFaults):
