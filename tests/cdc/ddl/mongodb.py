@@ -65,9 +65,11 @@ class MongoDB:
         return (int(seconds) << 32) + int(ordinal)
 
     def _committed(self, note: Note) -> None:
-        at = self._session.operation_time
-        assert at is not None
-        note((at.time << 32) + at.inc - 1)  # a place at that very time has it
+        """Behind the newest operation of the log: the time that an answer names may lie before what `$out` has done."""
+        own = {"op": {"$ne": "n"}, "ns": {"$not": {"$regex": "^(config|local)"}}}
+        newest = self._client["local"]["oplog.rs"].find_one(own, sort=[("$natural", -1)])
+        assert newest is not None
+        note((newest["ts"].time << 32) + newest["ts"].inc - 1)  # a place at that very time has it
 
     def prepare(self) -> None:
         self._create("plain")
