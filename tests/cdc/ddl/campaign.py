@@ -148,7 +148,9 @@ class Campaign:
             finally:
                 process.kill()
                 process.wait()
-            if code != 0:
+            if name == "sync" and code == 1 and "stands still" in self.said(name):
+                self.done["syncs that end with a table that stands still"] += 1
+            elif code != 0:
                 self.wrong.append(f"{name} --once ended with {code}: {self.said(name)}")
 
     def said(self, name: str, last: int = 1500) -> str:
