@@ -74,16 +74,8 @@ class Labels:
         )
 
     def group(self, fields: Mapping[str, Any]) -> str | None:
-        """The message group of a record with these fields. Raises `InvalidArgument` where the field that is to give it is empty."""
-        group = _text(self.message_group, fields)
-        if group is None and self.message_group is not None:
-            raise InvalidArgument(
-                f"the field {self.message_group}, which gives the message group, is empty here",
-                expected="text",
-                observed="nothing",
-                hint="Name a field that every record has, or leave such records out with --on-error skip",
-            )
-        return group
+        """The message group of a record with these fields."""
+        return _text(self.message_group, fields)
 
     def _delivery(self, fields: Mapping[str, Any]) -> datetime | None:
         if not isinstance(self.deliver_at, str):

@@ -49,7 +49,7 @@ async def play_once(lake: Lake, cells: Cells, topic: str, options: TimerOptions 
 @asynccontextmanager
 async def _player(lake: Lake, cells: Cells, topic: str, options: TimerOptions) -> AsyncIterator[Player]:
     await lake.keep_time()
-    served, log = await lake.timer_log(topic, writable=True)
+    served, log = await Lake.timer_log(lake, topic, writable=True)  # as a player, not as a sender, who may stand in for players
     player = Player(lake, cells, served, log, options)
     try:
         await player.begin()

@@ -38,6 +38,11 @@ class StoreWrapper:
     def __init__(self, inner: ObjectStore) -> None:
         self._inner = inner
 
+    @property
+    def inner(self) -> ObjectStore:
+        """The store that it stands around."""
+        return self._inner
+
     async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
         """Carry out ``call`` by awaiting ``run()``: once, never or several times."""
         return await run()

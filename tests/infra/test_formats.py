@@ -164,7 +164,6 @@ def test_tombstones_are_passed_over() -> None:
         (Format.JSONL, b'{"a": 1}\n' + b"[" * 200_000 + b"\n", Labels(), r"cannot be read.*input, line 2"),
         (Format.JSONL, b'{"a": 1}\n{"b": 2}\n', Labels(tag="a"), r"no field a.*input, line 2.*fields record_number, b"),
         (Format.JSONL, b'{"a": 1}\n{"a": null}\n', Labels(message_group="g-{a}"), r"field a, which is empty.*input, line 2"),
-        (Format.JSONL, b'{"a": 1}\n{"a": ""}\n', Labels(message_group="a"), r"a, which gives the message group, is empty.*line 2"),
         (Format.JSONL, b'{"a": 1}\n{"a": "x"}\n', Labels(sequence="a"), r"sequence, a, is no integer.*line 2"),
         (Format.CSV, b"a,b\n1,2\n1,2,3\n", Labels(), r"number of fields.*input, line 3; expected: 2; observed: 3"),
         (Format.CSV, b'a,b\n1,2\n"x"y,2\n', Labels(), r"no CSV.*input, line 3"),

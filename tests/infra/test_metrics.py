@@ -28,6 +28,7 @@ from penstock.consumers.statistics import (
     PARKED_GROUPS,
     PROCESS_TIME,
     QUEUEING_LATENCY,
+    REFUSED,
     SENT_TO_DLQ,
     UNREAD,
     WAITING_MESSAGES,
@@ -59,6 +60,7 @@ ODD = '%DLQ%billing "x"\\\n'
 
 def count_everything(metrics: Metrics, topic: str = "orders") -> None:
     """A little of all that there is."""
+    metrics.watch(lambda: [Sample(REFUSED, (), 0.0)])
     counters = TopicCounters.of(metrics, topic=topic, group=GROUP)
     for name in TopicCounters.__dataclass_fields__:
         counter = getattr(counters, name)

@@ -740,6 +740,9 @@ data "aws_iam_policy_document" "gateway" {
       resources = [
         "${local.lake}coordination/access",
         "${local.lake}coordination/gateways",
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/roles/*/timers",
+        "${local.lake}coordination/players/timers",
       ]
     }
   }
@@ -752,7 +755,12 @@ data "aws_iam_policy_document" "gateway" {
         "s3:PutObject",
         "s3:AbortMultipartUpload",
       ]
-      resources = ["${local.lake}coordination/gateways"]
+      resources = [
+        "${local.lake}coordination/gateways",
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/roles/*/timers",
+        "${local.lake}coordination/players/timers",
+      ]
     }
   }
 
@@ -769,6 +777,9 @@ data "aws_iam_policy_document" "gateway" {
         values = [
           "${local.prefix}coordination/access",
           "${local.prefix}coordination/gateways",
+          "${local.prefix}coordination/workers/*",
+          "${local.prefix}coordination/roles/*/timers",
+          "${local.prefix}coordination/players/timers",
         ]
       }
     }
@@ -788,6 +799,9 @@ data "aws_iam_policy_document" "gateway" {
           "${local.cells}lake",
           "${local.cells}access",
           "${local.cells}gateways",
+          "${local.cells}workers/*",
+          "${local.cells}roles/*/timers",
+          "${local.cells}players/timers",
         ]
       }
     }
@@ -815,7 +829,25 @@ data "aws_iam_policy_document" "gateway" {
         values = [
           "${local.cells}lake",
           "${local.cells}gateways",
+          "${local.cells}workers/*",
+          "${local.cells}roles/*/timers",
+          "${local.cells}players/timers",
         ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "DeleteItems"
+      actions   = ["dynamodb:DeleteItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values   = ["${local.cells}workers/*"]
       }
     }
   }

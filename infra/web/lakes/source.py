@@ -16,6 +16,7 @@ from ....log.errors import PenstockError, ReopenError, RetryError
 from ....log.message.message import from_ms
 from ....log.runtime.runtime import Runtime
 from ....log.stores.counting import CountingStore
+from ....log.stores.wrapper import StoreWrapper
 from ....log.topic.records import topic_names
 from ...lake_metrics import view_of
 from ..faults import Fault
@@ -162,6 +163,8 @@ class LakeSource:
 
     def _spent_usd(self) -> float:
         store = None if self._opened is None else self._opened.lake.store
+        while isinstance(store, StoreWrapper) and not isinstance(store, CountingStore):
+            store = store.inner
         return store.statistics().cost_usd if isinstance(store, CountingStore) else 0.0
 
     async def kept(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
