@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 
-from ..log.limits import REFUSAL_TIMEOUT
+from ..log.limits import REFUSAL_TIMEOUT, Duration, checked_duration
 from ..log.runtime.runtime import Runtime
 from ..log.stores.protocol import ObjectStore
 from ..log.stores.refusals import Refusals
@@ -41,9 +40,9 @@ class Coordination:
         lake: str | None = None,
         lease_s: float = LEASE_S,
         label: str = "",
-        refusal_timeout: timedelta = REFUSAL_TIMEOUT,
+        refusal_timeout: Duration = REFUSAL_TIMEOUT,
     ) -> None:
-        self.refusals = Refusals(table.url, runtime.clock, refusal_timeout)
+        self.refusals = Refusals(table.url, runtime.clock, checked_duration("refusal_timeout", refusal_timeout, operation="open"))
         # Cells in the lake's store are refused by that.
         self.table = table if isinstance(table, ObjectStoreTable) else ForgivingTable(table, self.refusals)
         self.cells = Cells(self.table, runtime)
@@ -80,7 +79,7 @@ def open_coordination(
     runtime: Runtime,
     options: Mapping[str, str] | None = None,
     label: str = "",
-    refusal_timeout: timedelta = REFUSAL_TIMEOUT,
+    refusal_timeout: Duration = REFUSAL_TIMEOUT,
 ) -> Coordination:
     """The coordination of the lake in ``store`` by its table's URL (see `open_table`). Raises as `open_table` does.
 
