@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..log.limits import REFUSAL_TIMEOUT, Duration, checked_duration
+from ..log.limits import REFUSAL_TIMEOUT, WAIT_MAX, Duration, checked_duration
 from ..log.runtime.runtime import Runtime
 from ..log.stores.protocol import ObjectStore
 from ..log.stores.refusals import Refusals
@@ -42,7 +42,9 @@ class Coordination:
         label: str = "",
         refusal_timeout: Duration = REFUSAL_TIMEOUT,
     ) -> None:
-        self.refusals = Refusals(table.url, runtime.clock, checked_duration("refusal_timeout", refusal_timeout, operation="open"))
+        self.refusals = Refusals(
+            table.url, runtime.clock, checked_duration("refusal_timeout", refusal_timeout, operation="open", most=WAIT_MAX)
+        )
         # Cells in the lake's store are refused by that.
         self.table = table if isinstance(table, ObjectStoreTable) else ForgivingTable(table, self.refusals)
         self.cells = Cells(self.table, runtime)
