@@ -34,7 +34,7 @@ def scratch_folder(prefix: str) -> Iterator[str]:
 
 
 def _remove_if_left(folder: Path) -> None:
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+    if folder.stat().st_uid != os.getuid():
         return
     with (folder / _LOCK).open("rb") as lock:  # a folder without one is of no such process
         try:

@@ -264,7 +264,8 @@ class EngineStates:
         """Put the next part of the history, which was looked for. Raises `FencedError` when another capture has put one since: it began later,
         and this process stood still meanwhile.
 
-        One of an earlier process, whose write got no answer and came late, is replaced: a later one would have taken the state over before.
+        One of this process, or of an earlier one, whose write got no answer and came late is replaced: a later one would have taken the state
+        over before.
         """
         expected, version = self._next or (None, None)
         assert expected == number, "it was looked for"
@@ -276,8 +277,6 @@ class EngineStates:
                 break
             except Conflict as error:
                 found = self._run(lambda: self._store.get(key))
-                if found.data == data:  # our own write, whose answer was lost
-                    break
                 if found.version == version or not self._is_mine():
                     raise FencedError("another capture of this name runs", operation="capture", object=key) from error
                 version = found.version
@@ -286,7 +285,7 @@ class EngineStates:
     def _is_mine(self) -> bool:
         """Whether the state is still the one that this process read or wrote last."""
         try:
-            return self._version is not None and bool(self._run(lambda: self._store.get(self.key)).version == self._version)
+            return bool(self._run(lambda: self._store.get(self.key)).version == self._version)
         except ObjectMissing:
             return False
 

@@ -196,7 +196,7 @@ def _adopted(known: Iterable[Captured], lives: Mapping[Name, Life]) -> Iterable[
             continue
         found = [life for life in lives.values() if ".".join(life.named) == entry.qualified]
         for life in found:
-            yield replace(lived(entry, life), is_read=entry.is_read and len(found) == 1, is_told=True)
+            yield replace(lived(entry, life), is_read=entry.is_read and len(found) == 1)
         if not found:
             yield entry
 

@@ -120,7 +120,7 @@ class CaptureState:
         before, chunk = {table.named: table for table in self.tables}, self.chunk
         now = tuple(before.get(table.named, replace(table, held=None)) if table.named in stopping else table for table in tables)
         if chunk is not None and not chunk.oid:  # of an earlier release
-            found = [table for table in now if table.qualified == chunk.table and table.named not in before]
+            found = [table for table in now if table.qualified == chunk.table]
             chunk = replace(chunk, oid=found[0].oid) if len(found) == 1 else None
             told = () if chunk is not None else {table.named for table in found}
             now = tuple(replace(table, is_told=True) if table.named in told else table for table in now)

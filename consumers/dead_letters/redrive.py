@@ -226,7 +226,7 @@ class _Redrive:
             reason = UNREADABLE if letter is None else await self._refusal(letter)
             if letter is not None and reason is None:
                 ready[pair] = letter
-            elif reason is not None and pair not in gone:
+            elif reason is not None:
                 self._kept[pair] = reason
         return ready, gone
 

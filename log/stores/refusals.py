@@ -57,8 +57,6 @@ class Refusals:
         """Carry out a call. Raises `AccessRefused` or `AccessLost` in place of the refusal of what was allowed before."""
         try:
             answer = await run()
-        except AccessLost:
-            raise
         except PermissionDenied as error:
             raise self._meaning(_right(verb, key), error) from error
         except (Conflict, ObjectMissing):

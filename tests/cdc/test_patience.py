@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cdc.patience import first_answer
-from penstock.cdc.postgres.errors import SourceUnavailable
+from penstock.cdc.postgres.errors import SlotInUse, SourceUnavailable
 from penstock.infra.cli import main
 from penstock.log.errors import PermissionDenied
 
@@ -52,6 +52,11 @@ def test_patience_ends_when_it_said(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(SourceUnavailable):
         first_answer(answering(1000), 30, now_s=time.now_s, pause=time.pause)
     assert sum(time.pauses) == pytest.approx(30)
+
+
+def test_a_slot_that_somebody_still_has_is_waited_for() -> None:
+    time = Time()
+    assert first_answer(answering(2, SlotInUse("in use")), 300, now_s=time.now_s, pause=time.pause) == "answer"
 
 
 def test_without_patience_it_is_asked_once() -> None:

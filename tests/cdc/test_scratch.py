@@ -25,6 +25,16 @@ def _child(temporary: Path) -> tuple[subprocess.Popen[str], Path]:
     return child, Path(child.stdout.readline().strip())
 
 
+def test_what_somebody_else_s_process_has_left_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    killed, left = _child(tmp_path)
+    with killed, monkeypatch.context() as others:
+        killed.kill()
+        others.setattr("os.getuid", lambda: left.stat().st_uid + 1)
+        with scratch_folder(PREFIX):
+            assert left.is_dir()
+
+
 def test_what_a_killed_process_has_left_goes_with_the_next_one_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

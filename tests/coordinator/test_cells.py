@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from penstock.coordinator.cells.cells import CellChanged, Cells, Stored
+from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
 from penstock.log.errors import (
@@ -113,7 +114,7 @@ class Refusing(MemoryTable):
 
     def __init__(self, *errors: PenstockError) -> None:
         super().__init__()
-        self._errors = list(errors)
+        self.errors = list(errors)
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         self._fail()
@@ -124,8 +125,8 @@ class Refusing(MemoryTable):
         return await super().get(key)
 
     def _fail(self) -> None:
-        if self._errors:
-            raise self._errors.pop(0)
+        if self.errors:
+            raise self.errors.pop(0)
 
 
 def test_a_refusal_does_not_tell_what_came_of_the_tries_before_it() -> None:
@@ -157,12 +158,29 @@ def test_what_was_only_refused_was_not_written() -> None:
         await Cells(Refusing(*errors), runtime).write("cell", b"one", on=None, deadline_s=deadline_s)
 
     asyncio.run(run(passing, passing))
+    silence = StoreUnavailable("no answer", operation="put")
+    asyncio.run(run(silence, passing, passing, passing, lost))  # the first try may arrive yet, whatever is said of later ones
     with pytest.raises(AccessLost):
         asyncio.run(run(passing, passing, lost))
     with pytest.raises(AccessRefused):
         asyncio.run(run(passing, patience_s=0.0))
     with pytest.raises(UnknownOutcome):
-        asyncio.run(run(StoreUnavailable("no answer", operation="put"), passing, patience_s=0.0))
+        asyncio.run(run(silence, passing, patience_s=0.0))
+
+
+def test_what_a_table_allowed_before_it_refuses_for_a_while() -> None:
+    async def run() -> None:
+        table = Refusing()
+        coordination = Coordination(table, quick(1))
+        assert await coordination.cells.read("cell") is None
+        table.errors = [PermissionDenied("not now", operation="get")]
+        with pytest.raises(AccessRefused):
+            await coordination.cells.read("cell")
+        assert coordination.refusals.refusing_s > 0
+        assert await coordination.cells.read("cell") is None
+        assert coordination.refusals.refusing_s == 0
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("patience_s", [60.0, 0.0])

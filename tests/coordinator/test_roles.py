@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.coordinator.rebalance.roles import Part, run_roles
+from penstock.coordinator.cells.keys import role_key
+from penstock.coordinator.rebalance.roles import MAINTENANCE, Part, run_roles, stand_in
+from penstock.coordinator.workers.worker import LeaseLost
 from penstock.log.errors import PenstockError, PermissionDenied, StoreUnavailable, TopicDeleted
 from tests.coordinator.stage import Stage
 from tests.simulation.process import SimProcess
@@ -32,6 +34,10 @@ class Lake:
     def open(self, name: str) -> Player:
         return Player(self, name)
 
+    def stand_in(self, name: str, for_s: float) -> Player:
+        """A process that plays for the first topic for a while, as long as no player has it."""
+        return Player(self, name, for_s)
+
     def players(self) -> Counter[str]:
         """How many topics each plays for."""
         return Counter(name for names in self.playing.values() for name in names)
@@ -43,12 +49,16 @@ class Lake:
 class Player:
     """A process with the lake open."""
 
-    def __init__(self, lake: Lake, name: str) -> None:
+    def __init__(self, lake: Lake, name: str, for_s: float | None = None) -> None:
         self.lake = lake
         self.process: SimProcess = lake.stage.process(name)
         self.stop = self.process.call(asyncio.Event)
         self.worker = lake.stage.worker(self.process)
         part = Part(topics=self._topics, play=self._play)
+        if for_s is not None:
+            cells = lake.stage.cells(self.process)
+            self.task = self.process.spawn(stand_in(cells, self.worker, part, lake.topics[0], self.stop, for_s=for_s))
+            return
         self.task = self.process.spawn(
             run_roles(
                 lake.stage.cells(self.process),
@@ -124,6 +134,68 @@ def test_who_opens_a_lake_for_a_moment_takes_no_part() -> None:
         await asyncio.sleep(PATIENCE_S - 1)
         await player.close()
         assert not lake_.stage.table.calls
+
+    lake_.stage.play(script)
+
+
+def test_who_stands_in_plays_for_so_long_and_leaves_it_to_the_players() -> None:
+    lake_ = lake("orders")
+
+    async def script() -> None:
+        standing = lake_.stand_in("sender", for_s=20)
+        await until(lake_.all_played, 2)
+        worker = standing.worker.id
+        player = lake_.open("player")
+        await asyncio.sleep(PATIENCE_S + 5)
+        assert lake_.players() == {"sender": 1}
+        await standing.task
+        beat = await lake_.stage.heartbeat(worker)
+        assert beat is not None
+        assert beat.fenced, "nobody has to wait until it is dead"
+        await until(lake_.all_played, 5)
+        await player.close()
+        assert not lake_.together
+
+    lake_.stage.play(script)
+
+
+def test_nobody_stands_in_for_a_player_or_beside_another() -> None:
+    lake_ = lake("orders")
+
+    async def script() -> None:
+        key = role_key("orders", MAINTENANCE)
+        held = lake_.stage.table.hold(process="slow", verb="put", key=lambda called: called == key)
+        slow = lake_.stand_in("slow", for_s=60)
+        await held.reached()
+        quick = lake_.stand_in("quick", for_s=60)
+        await until(lake_.all_played, 2)
+        held.release()
+        await slow.task
+        later = lake_.stand_in("later", for_s=60)
+        await later.task
+        assert lake_.players() == {"quick": 1}
+        assert not lake_.stage.count("put", later.process), "it looks first"
+        await quick.close()
+        assert lake_.plays == {"orders": 1}
+
+    lake_.stage.play(script)
+
+
+def test_who_stood_in_and_slept_beyond_its_lease_says_so_and_gives_nothing_back() -> None:
+    lake_ = lake("orders")
+
+    async def script() -> None:
+        standing = lake_.stand_in("sender", for_s=120)
+        await until(lake_.all_played, 2)
+        standing.process.pause(60)
+        lake_.playing["orders"].clear()  # what it does is fenced now
+        player = lake_.open("player")
+        await until(lake_.all_played, PATIENCE_S + 20)
+        with pytest.raises(LeaseLost):
+            await standing.task
+        await player.close()
+        written = [call for call in lake_.stage.table.calls if call.key == role_key("orders", MAINTENANCE) and call.verb == "put"]
+        assert [call.process for call in written].count("sender") == 1
 
     lake_.stage.play(script)
 

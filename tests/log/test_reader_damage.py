@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
 
 from penstock.log import Lake, MessageView
 from penstock.log.errors import DataDamaged
+from penstock.log.read.reader import LeftOut, not_seen
 from penstock.log.repair import repair
 from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
@@ -303,3 +305,25 @@ def test_a_lost_table_file_costs_its_own_rows(broken: int, how: str) -> None:
                     await (await lake.reader("orders")).lookup(key="none")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("left_out", "unseen"),
+    [
+        ([], None),
+        ([LeftOut(0, 5, 9)], None),
+        ([LeftOut(0, 4, 9)], "offsets 4 to 8 of queue 0"),
+        ([LeftOut(0, 5, 10)], "offsets 9 to 9 of queue 0"),
+        ([LeftOut(0, 2, 3), LeftOut(1, 5, 9)], "offsets 5 to 8 of queue 1"),
+        ([LeftOut(0, 12, 14), LeftOut(0, 5, 7)], None),
+    ],
+)
+def test_what_the_table_names_as_lost_is_not_looked_for_any_more(
+    monkeypatch: pytest.MonkeyPatch, left_out: list[LeftOut], unseen: str | None
+) -> None:
+    lost = {0: [(2, 3), (5, 9), (12, 20)], 1: []}
+    found: Any = SimpleNamespace(snapshot=SimpleNamespace(lost=lost.__getitem__))
+    monkeypatch.setattr("penstock.log.read.reader.table_of", lambda topic: found)
+    asked: Any = SimpleNamespace(paths=SimpleNamespace(topic="orders"))
+    error = not_seen(asked, left_out)
+    assert (error is None) if unseen is None else unseen in str(error)

@@ -224,9 +224,9 @@ def test_nothing_behind_a_table_that_is_to_be_read_takes_effect() -> None:
     assert len(records) == 2
 
 
-@pytest.mark.parametrize(("read_at", "due"), [(499, True), (501, False)])
+@pytest.mark.parametrize(("read_at", "due"), [(499, True), (500, True), (501, False)])
 def test_a_table_that_was_read_behind_a_place_is_not_read_again_for_it(read_at: int, due: bool) -> None:
-    state = EngineState("1", "mariadb", "7 x", fresh=(("shop.a", between("binlog.000007", read_at, 3)),))
+    state = EngineState("1", "mariadb", "7 x", fresh=(("shop.a", between("binlog.000007", read_at, 0)),))
     effects = effects_of([_heard(500, statement_of("ALTER TABLE a DROP PARTITION p", "shop"))], tables=TABLES, state=state)
     records: list[Record] = []
     effects.meet(records, before=(8, 4))
@@ -240,12 +240,20 @@ def test_a_table_that_was_read_behind_a_place_is_not_read_again_for_it(read_at: 
         ("UPDATE a SET v = 1", ["shop.a"]),
         ("UPDATE other SET v = 1", []),
         ("UPDATE other SET v = told(1)", ["shop.a", "shop.b"]),
+        ("UPDATE hidden SET v = 1", []),
+        ("UPDATE a, hidden SET v = 1", ["shop.a", "shop.b"]),
     ],
 )
 def test_a_statement_has_what_it_names_read_or_all_where_it_may_run_more(sql: str, due: list[str]) -> None:
     effects = effects_of([_heard(500, statement_of(sql, "shop"))], tables=TABLES)
     effects.meet([], before=(8, 4))
     assert list(effects.due) == due
+
+
+def test_a_statement_that_names_nothing_may_have_changed_anything() -> None:
+    effects = effects_of([_heard(500, Statement("rows", text="LOAD DATA"))], tables=TABLES)
+    effects.meet([], before=(8, 4))
+    assert list(effects.due) == ["shop.a", "shop.b"]
 
 
 def test_an_event_that_nobody_understands_ends_the_capture() -> None:
@@ -266,7 +274,7 @@ def test_rows_of_two_phases_are_told_where_they_are_committed() -> None:
     assert all(effects.prepared.take(_row(pos, number=pos)) for pos in (150, 200))
     effects.meet(records, before=(7, 400))
     assert not effects.prepared.take(_row(400))
-    assert effects.prepared.noted(0) == ((xid, ("shop.a",)),)
+    assert effects.prepared.noted(between("binlog.000007", 400, 0)) == ((xid, ("shop.a",)),)
     effects.meet(records, before=(7, 950))
     assert [record.sequence for record in records] == [sequence_of("binlog.000007", 900, row, "u") for row in (0, 1)]
     body = json.loads(records[1].body)["value"]["payload"]
@@ -306,6 +314,23 @@ def test_a_rollback_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert transactions.take(_row(150))
     transactions.prepared("y")
     assert transactions.committed("y", 7) == ([], ("shop.a",)), "too much to be held"
+
+
+def test_what_was_prepared_before_the_log_is_read_from_is_not_known() -> None:
+    transactions = PreparedTransactions()
+    transactions.prepared("x")
+    assert transactions.committed("x", 6) is None
+
+
+def test_what_was_prepared_under_the_same_name_before_is_not_held_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared, "HELD_BYTES_MAX", 2 * len(_row(150).body))
+    transactions = PreparedTransactions()
+    for xid in ("x", "x", "y"):
+        transactions.begin()
+        assert transactions.take(_row(150))
+        transactions.prepared(xid)
+    for xid in ("x", "y"):
+        assert transactions.committed(xid, 7) == ([_row(150)], ())
 
 
 def test_more_rows_than_places_are_refused() -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
@@ -42,6 +42,7 @@ from penstock.cdc.events.usual import usual_change
 from penstock.log.errors import DataDamaged, FencedError, InvalidArgument, LimitExceeded, MissingDependency
 from penstock.log.runtime.portal import Portal
 from penstock.log.stores import open_store
+from penstock.log.stores.protocol import Conflict, PutMode
 
 # --- Positions -------------------------------------------------------------------------------------------------------------------
 
@@ -418,6 +419,22 @@ def test_a_part_that_an_earlier_process_put_late_is_replaced_by_who_has_the_stat
     with pytest.raises(FencedError):
         second.add_history(1, b"two\n")
     assert states().history(2) == b"one\nthree\n"
+
+
+def test_a_part_that_is_refused_though_nothing_has_come_is_another_s(states: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = states()
+    one.save(EngineState("life", "mariadb", "7 x"))
+    one.expect_history(0)
+    one.add_history(0, b"tables\n")
+    one.expect_history(0)
+    tries = iter([Conflict("refused")])
+
+    async def put(key: str, data: bytes, *, mode: PutMode) -> NoReturn:
+        raise next(tries)
+
+    monkeypatch.setattr(one._store, "put", put)
+    with pytest.raises(FencedError):
+        one.add_history(0, b"one\n")
 
 
 def test_a_part_that_an_earlier_process_has_not_noted_is_replaced(states: Any) -> None:

@@ -107,6 +107,24 @@ def test_a_table_whose_row_has_no_key_is_not_followed_any_more(key: Any) -> None
     assert over == [1, 1]
 
 
+def test_a_table_that_has_lost_its_key_is_not_gone_on_with_as_it_was() -> None:
+    keys, over = [("id",), None], list[int]()
+    envelopes = Envelopes(
+        Source("db", "slot"),
+        Conversions(lambda oid: None),
+        keys=lambda relation: keys.pop(0),
+        reread=lambda table, key, places, transaction: None,
+        now_ms=lambda: 1,
+        passed_over=lambda relation: over.append(relation.oid),
+    )
+    for _ in range(2):
+        envelopes.relation(Relation(1, "public", "t", "d", COLUMNS))
+    positions = Positions()
+    positions.begin(800)
+    assert not envelopes.events(Insert(1, ("1", "a", None)), 700, positions)
+    assert over == [1]
+
+
 def test_a_table_that_is_not_taken_has_its_positions() -> None:
     """What was not sent yet of a transaction that the next capture is told again is to have the same ones."""
     changes = [

@@ -134,6 +134,16 @@ def test_another_capture_that_writes_all_the_time_is_told() -> None:
         states(Restless()).take_over()
 
 
+def test_no_two_writes_have_the_same_bytes() -> None:
+    """Stores would give them the same version."""
+    store, written = MemoryStore(), set[bytes]()
+    one = states(store)
+    for state in (STATE, replace(STATE, chunk=None), STATE):
+        one.save(state)
+        written.add(run(lambda: store.get(one.key)).data)
+    assert len(written) == 3
+
+
 def test_a_state_that_is_gone_is_made_again() -> None:
     store = MemoryStore()
     one = states(store)
@@ -205,6 +215,10 @@ def test_what_an_earlier_release_kept_has_names_only() -> None:
     planned = state.planned([Captured("public", "b", 14, 15), A], stopping=())
     assert planned.chunk == Chunk("public.b", None, ("1",), 1, 2, 14)
     assert state.planned([A], stopping=()).chunk is None
+    both = [Captured("a.b", "c", 14, 15), Captured("a", "b.c", 16, 17)]
+    ambiguous = replace(state, chunk=Chunk("a.b.c", None, ("1",), 1, 2)).planned(both, stopping=())
+    assert ambiguous.chunk is None
+    assert ambiguous.tables == tuple(replace(table, is_told=True) for table in both), "the topic may have its rows"
 
 
 @pytest.mark.parametrize(
@@ -221,6 +235,14 @@ def test_a_chunk_is_of_the_table_that_it_was_read_from(now: Captured, kept: bool
     planned = STATE.planned([A, now], stopping=())
     assert (planned.chunk == STATE.chunk) is kept
     assert planned.tables == (A, now)
+
+
+def test_a_chunk_is_of_no_other_table_and_of_none_that_is_read() -> None:
+    other = replace(B, name="c", oid=30)
+    state = replace(STATE, tables=(A, B, other))
+    assert state.planned([A, replace(B, oid=20), other], stopping=()).chunk is None
+    read = replace(B, is_read=True)
+    assert replace(STATE, tables=(A, read)).planned([A, read], stopping=()).chunk is None
 
 
 def test_a_table_that_stops_is_as_it_was_until_that_is_told() -> None:

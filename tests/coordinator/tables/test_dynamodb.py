@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, NoCredentialsError
 
 from penstock.coordinator.tables import CellTable, CellVersion, Conflict, TableMismatch, TableNotFound, create_table, open_table
 from penstock.coordinator.tables.dynamodb import THREADS, DynamoDBTable
@@ -247,12 +247,33 @@ def test_clients_of_credentials_that_were_refused_are_not_kept() -> None:
             "dynamodb://cells", "cells", reader=reader, writer=writer, runtime=replace_(Runtime(), clock=clock), renew=renew
         )
         for _ in range(10):
-            with pytest.raises(PermissionDenied):
-                await get(table)
+            for _ in range(2):  # the second time at once, when nothing is read again
+                with pytest.raises(PermissionDenied):
+                    await get(table)
             clock.advance(seconds=10)
         assert (len(made), count_open()) == (22, 4)
         await table.close()
         assert count_open() == 0
+
+    asyncio.run(use())
+
+
+def test_credentials_are_read_again_for_refusals_only_and_if_there_are_none_the_refusal_is_told() -> None:
+    errors = [
+        ClientError({"Error": {"Code": code, "Message": "as scripted"}}, "GetItem")
+        for code in ("ThrottlingException", "ExpiredTokenException")
+    ]
+    client, renewed = Mock(get_item=Mock(side_effect=errors)), Mock(side_effect=NoCredentialsError())
+
+    async def use() -> None:
+        table = DynamoDBTable("dynamodb://cells", "cells", reader=client, writer=client, runtime=Runtime(), renew=renewed)
+        with pytest.raises(StoreUnavailable):
+            await get(table)
+        assert not renewed.called
+        with pytest.raises(PermissionDenied):
+            await get(table)
+        assert renewed.called
+        await table.close()
 
     asyncio.run(use())
 

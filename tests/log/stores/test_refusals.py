@@ -9,7 +9,11 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.coordinator.coordination import Coordination
+from penstock.coordinator.tables.objectstore import ObjectStoreTable
 from penstock.log.errors import AccessLost, AccessRefused, PermissionDenied, StoreUnavailable
+from penstock.log.lake import Lake
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore, ObjectMissing, Put, refusals
 from penstock.log.stores.refusals import ForgivingStore, Refusals
 from tests.lakes import Refusing
@@ -108,6 +112,34 @@ def test_what_is_allowed_beside_it_tells_nothing_of_what_never_was() -> None:
         assert scene.store.refusals.refusing_s == 0
 
     asyncio.run(script(Scene()))
+
+
+def test_what_never_was_allowed_may_be_part_of_the_oldest_refusal_of_its_verb() -> None:
+    async def script(scene: Scene) -> None:
+        for key in (ENTRY, "x/one"):
+            await scene.put(key)
+        await scene.store.get(ENTRY)
+        scene.refusing.refuses = lambda _: True
+        assert await scene.raised(scene.store.get(ENTRY)) is AccessRefused
+        assert await scene.raised(scene.put(TABLE)) is PermissionDenied, "nothing says that writing was ever refused before"
+        assert await scene.raised(scene.put(ENTRY)) is AccessRefused
+        scene.clock.advance(seconds=200)
+        for key in (ENTRY, "x/one"):
+            assert await scene.raised(scene.put(key)) is AccessRefused
+        scene.clock.advance(seconds=101)
+        assert await scene.raised(scene.put(TABLE)) is AccessLost
+
+    asyncio.run(script(Scene()))
+
+
+def test_a_store_is_forgiven_once() -> None:
+    """Two would tell of each refusal twice, and try again for twice the time."""
+    runtime, store = Runtime(), Scene().store
+    lake = Lake(store, runtime=runtime)
+    assert lake.store is store
+    assert lake.refusals is store.refusals
+    cells = ObjectStoreTable(store, runtime=runtime)
+    assert Coordination(cells, runtime).table is cells
 
 
 @pytest.mark.parametrize(

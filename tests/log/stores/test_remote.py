@@ -96,6 +96,23 @@ def test_credentials_that_are_refused_are_read_again(monkeypatch: pytest.MonkeyP
     assert keys == ["former", "former", "renewed", "renewed", "renewed"]
 
 
+def test_credentials_are_not_read_again_before_they_were_accepted_nor_for_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def renew() -> NoReturn:
+        raise AssertionError("they are read again")
+
+    async def use(server: ScriptedServer) -> None:
+        store = opened(server)
+        monkeypatch.setattr(store, "_renew", renew)
+        with pytest.raises(PermissionDenied):
+            await replace(store)
+        await replace(store)
+        with pytest.raises(StoreUnavailable):
+            await replace(store)
+
+    with scripted_server(Answer(403, "AccessDenied"), Answer(), Answer(503, "SlowDown")) as server:
+        asyncio.run(use(server))
+
+
 def test_credentials_that_cannot_be_read_now_leave_the_refusal_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another program is about to write their file, for example."""
 
