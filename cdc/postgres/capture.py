@@ -27,7 +27,7 @@ from .errors import SlotInUse, SlotLost, SourceUnavailable, load_psycopg, slot_l
 from .follow import Follower
 from .lives import Name, Plan, planned
 from .outbox import Outbox
-from .pgoutput import Row
+from .pgoutput import UNCHANGED, Row
 from .positions import base_of, lsn_text, split
 from .snapshot import Snapshot
 from .state import Captured, CaptureState, StateStore, TypesStore
@@ -432,8 +432,9 @@ class Capture:
             self._tables.are_as_known(of_all=True)
 
     def _reread(self, table: Table, key: Row, places: Sequence[int], transaction: int) -> Row | None:
-        """Values of a row as they are once a transaction is visible, or later; None when it is gone by then. Raises `SourceUnavailable`."""
-        sql = load_psycopg().sql
+        """Values of a row as they are once a transaction is visible, or later; None when it is gone by then. Those of columns that are gone stay
+        unchanged. Raises `SourceUnavailable`.
+        """
         self._has_reread = True
         pause_s, until_s = _PAUSE_FIRST_S / 100, self._clock.monotonic_s() + _VISIBLE_S
         while True:
@@ -442,15 +443,7 @@ class Capture:
                     return None
                 schema, name, visible = found
                 if visible.contains(transaction):
-                    return self._catalog.copy_row(
-                        sql.SQL("COPY (SELECT {} FROM {} WHERE ({}) = ({}) AND {}) TO STDOUT").format(
-                            sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in places),
-                            sql.Identifier(schema, name),
-                            sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in table.key),
-                            sql.SQL(", ").join(map(sql.Literal, key)),
-                            own_rows(schema, name),
-                        )
-                    )
+                    return self._values_now(schema, name, table, key, places)
             if self._stopped() or self._clock.monotonic_s() >= until_s:
                 raise SourceUnavailable(
                     "a transaction that the log has is not visible yet, and a row is to be read as it left it",
@@ -461,3 +454,21 @@ class Capture:
                 )
             self._pause(pause_s)
             pause_s = min(2 * pause_s, _LOOK_S)
+
+    def _values_now(self, schema: str, name: str, table: Table, key: Row, places: Sequence[int]) -> Row | None:
+        sql = load_psycopg().sql
+        there = {*self._catalog.column_names(schema, name)}
+        read = [place for place in places if table.columns[place] in there]
+        if not read or not there.issuperset(table.columns[place] for place in table.key):
+            return None
+        found = self._catalog.copy_row(
+            sql.SQL("COPY (SELECT {} FROM {} WHERE ({}) = ({}) AND {}) TO STDOUT").format(
+                sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in read),
+                sql.Identifier(schema, name),
+                sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in table.key),
+                sql.SQL(", ").join(map(sql.Literal, key)),
+                own_rows(schema, name),
+            )
+        )
+        values = {} if found is None else dict(zip(read, found, strict=True))
+        return None if found is None else tuple(values.get(place, UNCHANGED) for place in places)

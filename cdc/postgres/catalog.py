@@ -135,15 +135,20 @@ class Catalog:
         return self._open
 
     def copy_row(self, query: Composed) -> tuple[str | None, ...] | None:
-        """The only row of a ``COPY … TO STDOUT`` amid a `reading`, as the stream writes values; None when there is none, or no such column any
-        more.
+        """The only row of a ``COPY … TO STDOUT`` amid a `reading`, as the stream writes values; None when there is none, also as its key is of
+        another type by now.
         """
         errors = load_psycopg().errors
         with translated("read again", self.where):
             try:
                 with self._connected().cursor().copy(query) as copy:
                     rows = list(copy.rows())
-            except errors.UndefinedColumn:
+            except (
+                errors.InvalidTextRepresentation,
+                errors.NumericValueOutOfRange,
+                errors.InvalidDatetimeFormat,
+                errors.DatetimeFieldOverflow,
+            ):
                 return None
         return rows[0] if rows else None
 
@@ -337,6 +342,14 @@ class Catalog:
         )
         names, where = found[0] if found else (None, None)
         return names, where
+
+    def column_names(self, schema: str, table: str) -> list[str]:
+        """The names of a table's columns."""
+        rows = self.ask(
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
+            f"{quoted(schema)}.{quoted(table)}",
+        )
+        return [name for (name,) in rows]
 
     def typed_columns(self, schema: str, table: str) -> list[CatalogColumn]:
         """The columns of a table with their types; empty when there is no such table any more."""

@@ -37,6 +37,7 @@ SELECT n.nspname::text, c.relname::text, c.oid::int8,
         (SELECT p.oid FROM publication p WHERE p.puballtables), 0)::int8,
     l.leaves, c.relreplident::text, {key_of("c", identity_of("c"))},
     coalesce((SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = c.oid AND {identity_of("c")}), 0)::int8,
+    (SELECT (i.indkey::int2[])[0:i.indnkeyatts - 1] FROM pg_index i WHERE i.indrelid = c.oid AND {identity_of("c")}),
     coalesce((SELECT p.xmin::text::int8 FROM publication p), 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN leaves l ON l.root = c.oid
 WHERE {IS_TABLE.replace("%", "%%")} AND NOT c.relispartition AND (%(oids)s::int8[] IS NULL OR c.oid = ANY(%(oids)s::int8[]))
@@ -71,6 +72,8 @@ class Life:
     key: tuple[str, ...]
     index: int
     """The OID of the key's index; 0: there is no key."""
+    numbers: tuple[int, ...]
+    """The numbers of the key's columns, in rising order. A name may be given to another column, and a number never."""
     settings: int
     """The transaction that set which changes the publication has, and by whose name those of partitions; 0: there is none."""
 
@@ -82,7 +85,8 @@ class Life:
 
 def life_of(row: Sequence[Any]) -> Life:
     """A table from a row of `lives_query`."""
-    schema, name, oid, published, leaves, identity, key, index, settings = row
+    schema, name, oid, published, leaves, identity, key, index, numbers, settings = row
+    has_key = identity != "n"
     return Life(
         schema,
         name,
@@ -90,8 +94,9 @@ def life_of(row: Sequence[Any]) -> Life:
         published,
         tuple((leaf, file, attached) for leaf, file, attached in leaves or ()),
         identity,
-        tuple(key or ()) if identity != "n" else (),
-        index,
+        tuple(key or ()) if has_key else (),
+        index if has_key else 0,
+        tuple(sorted(numbers or ())) if has_key else (),
         settings,
     )
 
@@ -111,6 +116,8 @@ def since(known: Captured, now: Life) -> Since:
     if (known.oid, known.published, known.settings, known.named) != (now.oid, now.published, now.settings, now.named):
         return Since.OTHER
     if now.identity == "f" and known.index != now.index:  # while there was no key, rows may have been double
+        return Since.OTHER
+    if now.numbers and known.numbers != now.numbers:  # the values that tell rows apart now were told of no row that was there
         return Since.OTHER
     if known.leaves == now.leaves:
         return Since.SAME
@@ -136,6 +143,7 @@ def lived(known: Captured, now: Life) -> Captured:
         published=now.published,
         leaves=now.leaves,
         index=now.index,
+        numbers=now.numbers,
         settings=now.settings,
     )
 
@@ -176,12 +184,19 @@ def planned(known: Iterable[Captured], now: Iterable[Life], wanted: Mapping[Name
             entry = replace(lived(entry, life), is_read=False, is_told=True, held=None)
         if reason is not None and entry.held is None:
             stopped[name] = reason
-        tables[name] = entry if reason is None else replace(entry, is_read=False, is_told=True, held=reason)
+        tables[name] = entry if reason is None else _held(entry, life, reason)
     for name, problem in wanted.items():
         if name not in tables and (life := lives.get(name)) is not None and life.published:
             tables[name] = replace(lived(Captured(*name), life), held=problem)
             stopped |= {} if problem is None else {name: problem}
     return Plan(tuple(tables.values()), stopped, grown, lives.values())
+
+
+def _held(entry: Captured, life: Life | None, reason: str) -> Captured:
+    """The table as it stands still, with the life that it has by then: another one brings it back."""
+    if life is not None and (life.published or life.oid == entry.oid):
+        entry = lived(entry, life)
+    return replace(entry, is_read=False, is_told=True, held=reason)
 
 
 def _new_leaves(entry: Captured, now: Life) -> tuple[int, ...]:

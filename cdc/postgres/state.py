@@ -39,6 +39,8 @@ class Captured:
     """The OIDs of its partitions, with the numbers of their files and the transactions that attached them."""
     index: int = 0
     """The OID of the index that tells its rows apart."""
+    numbers: tuple[int, ...] = ()
+    """The numbers of the key's columns."""
     settings: int = 0
     """The transaction that set what the publication tells of its tables."""
     is_read: bool = False
@@ -252,6 +254,7 @@ class _CapturedForm(Stored, frozen=True):
     published: Number
     leaves: tuple[tuple[Number, Number, Number], ...]
     index: Number
+    numbers: tuple[Number, ...]
     settings: Number
     is_read: bool
     is_told: bool

@@ -172,6 +172,57 @@ def test_a_key_that_goes_for_good(database: Database, capture: Capturing, when: 
 
 
 @when
+@pytest.mark.parametrize("identity", ["DEFAULT", pytest.param("FULL", marks=pytest.mark.thorough)])
+def test_a_key_of_another_column_by_the_same_name(database: Database, capture: Capturing, when: str, identity: str) -> None:
+    database.run(f"{MADE}; UPDATE t SET id = id + 100; ALTER TABLE t REPLICA IDENTITY {identity}")
+    capture()
+    migration = (
+        "ALTER TABLE t DROP CONSTRAINT t_pkey, ALTER id DROP NOT NULL, ADD new serial;;ALTER TABLE t RENAME id TO old;;"
+        "ALTER TABLE t RENAME new TO id;;ALTER TABLE t ADD PRIMARY KEY (id);;UPDATE t SET v = 'x' WHERE id = 2"
+    )
+    changed(when, capture, migration)
+    found = tables(capture)["public.t"]
+    assert {key: (row["old"], row["v"]) for key, row in found.items()} == {(1,): (101, "a"), (2,): (102, "x"), (3,): (103, "c")}
+
+
+def once(capture: Capturing, statements: str) -> None:
+    """Run these amid a capture, which has to notice by itself."""
+    looks = list[str]()
+
+    def reached(point: str) -> None:
+        if point == "snapshot done":
+            looks.append(point)
+            assert len(looks) < 10, "it looks at the tables again and again"
+            capture.database.run(statements if len(looks) == 1 else "")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.cdc.postgres.Capture", partial(Capture, reached=reached))
+        capture()
+
+
+def test_an_identity_that_is_taken_away_and_given_back(database: Database, capture: Capturing) -> None:
+    database.run(MADE)
+    capture()
+    once(capture, "ALTER TABLE t REPLICA IDENTITY NOTHING; INSERT INTO t VALUES (4, 'd')")
+    assert "REPLICA IDENTITY NOTHING" in stopped(capture)["public.t"]
+    once(capture, "ALTER TABLE t REPLICA IDENTITY DEFAULT; INSERT INTO t VALUES (5, 'e')")
+    assert stopped(capture) == {}
+    assert tables(capture)["public.t"] == source(database, "t")
+
+
+def test_a_table_that_is_made_again_and_cannot_be_captured(database: Database, capture: Capturing) -> None:
+    database.run(f"{MADE}; CREATE PUBLICATION penstock FOR ALL TABLES")
+    capture()
+    once(
+        capture, "DROP TABLE t; CREATE TABLE t (v int, id int GENERATED ALWAYS AS (v) STORED PRIMARY KEY); INSERT INTO t VALUES (1)"
+    )
+    assert "generated column" in stopped(capture)["public.t"]
+    once(capture, "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (6)")
+    assert stopped(capture) == {}
+    assert tables(capture)["public.t"] == source(database, "t")
+
+
+@when
 @pytest.mark.parametrize(
     "after",
     ["DROP TABLE t", "ALTER TABLE t RENAME TO n", "ALTER TABLE t RENAME id TO nr", "ALTER TABLE t REPLICA IDENTITY DEFAULT"],

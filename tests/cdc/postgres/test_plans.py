@@ -14,7 +14,7 @@ from penstock.cdc.postgres.lives import Life, Since, comes, life_of, lived, plan
 from penstock.cdc.postgres.pgoutput import Column, Relation
 from penstock.cdc.postgres.state import Captured, CaptureState, Chunk
 
-LIFE = Life("public", "a", 7, 8, ((9, 10, 3), (11, 12, 4)), "d", ("id",), 13, 5)
+LIFE = Life("public", "a", 7, 8, ((9, 10, 3), (11, 12, 4)), "d", ("id",), 13, (1,), 5)
 KNOWN = replace(lived(Captured("public", "a"), LIFE), is_read=True)
 NAME = ("public", "a")
 WHY = "it has no key"
@@ -31,6 +31,8 @@ WHY = "it has no key"
         ({"schema": "other"}, Since.OTHER),
         ({"index": 130}, Since.SAME),
         ({"index": 130, "identity": "f"}, Since.OTHER),
+        ({"numbers": (2,)}, Since.OTHER),
+        ({"numbers": (), "key": ()}, Since.SAME),
         ({"leaves": (*LIFE.leaves, (20, 21, 6))}, Since.GROWN),
         ({"leaves": LIFE.leaves[:1]}, Since.OTHER),
         ({"leaves": ((9, 10, 3), (11, 99, 4))}, Since.OTHER),
@@ -57,9 +59,10 @@ def test_a_table_that_stopped_comes_again_once_it_has_what_it_lacked(now: dict[s
 
 
 def test_a_table_without_an_identity_has_no_key() -> None:
-    row = ("public", "a", 7, 8, None, "n", ["id"], 13, 5)
-    assert life_of(row).key == ()
-    assert life_of((*row[:5], "d", *row[6:])).key == ("id",)
+    row = ("public", "a", 7, 8, None, "n", ["id", "b"], 13, [2, 1], 5)
+    none, has = life_of(row), life_of((*row[:5], "d", *row[6:]))
+    assert (none.key, none.index, none.numbers) == ((), 0, ())
+    assert (has.key, has.index, has.numbers) == (("id", "b"), 13, (1, 2))
 
 
 def plan_of(known: Sequence[Captured], now: Sequence[Life], wanted: dict[tuple[str, str], str | None] | None = None) -> Any:
@@ -99,24 +102,34 @@ def test_a_table_that_is_another_or_comes_again_is_read_anew_behind_a_truncate(k
 
 
 @pytest.mark.parametrize(
-    ("now", "wanted", "why"),
+    ("now", "wanted", "why", "kept"),
     [
-        ([], {NAME: None}, "was dropped"),
-        ([replace(LIFE, published=0)], {NAME: None}, "the publication p does not have the table any more"),
-        ([LIFE], {}, "the publication p does not have the table any more"),
-        ([replace(LIFE, oid=70)], {NAME: WHY}, WHY),
+        ([], {NAME: None}, "was dropped", LIFE),
+        (
+            [replace(LIFE, published=0)],
+            {NAME: None},
+            "the publication p does not have the table any more",
+            replace(LIFE, published=0),
+        ),
+        ([LIFE], {}, "the publication p does not have the table any more", LIFE),
+        ([replace(LIFE, oid=70)], {NAME: WHY}, WHY, replace(LIFE, oid=70)),
+        ([replace(LIFE, index=0, key=(), numbers=())], {NAME: WHY}, WHY, replace(LIFE, index=0, numbers=())),
         (
             [replace(LIFE, name="b"), replace(LIFE, oid=70, published=0)],
             {NAME: None},
             "was renamed to public.b; another one has its name",
+            LIFE,
         ),
     ],
 )
-def test_a_table_that_is_gone_stops_once(now: list[Life], wanted: dict[tuple[str, str], str | None], why: str) -> None:
+def test_a_table_that_is_gone_stops_once(now: list[Life], wanted: dict[tuple[str, str], str | None], why: str, kept: Life) -> None:
     plan = plan_of([KNOWN], now, wanted)
     assert why in plan.stopped[NAME]
     (held,) = plan.tables
-    assert held == replace(KNOWN, is_read=False, is_told=True, held=plan.stopped[NAME])
+    assert held == replace(lived(KNOWN, kept), is_read=False, is_told=True, held=plan.stopped[NAME])
+    assert not any(comes(held, life) for life in now if life.named == NAME and life.oid == held.oid), (
+        "nothing has become of it since"
+    )
     assert not plan_of([held], now, wanted).stopped, "it is told already"
 
 

@@ -26,7 +26,7 @@ from penstock.cdc.postgres.tables import SourceTable
 from penstock.cdc.postgres.values import Conversions
 from penstock.log.errors import LimitExceeded
 
-ENTRY = Captured("public", "t", 7, 8)
+ENTRY = Captured("public", "t", 7, 8, numbers=(1,))
 STATE = CaptureState("life", "system", "db", "publication", (ENTRY,))
 READ = replace(ENTRY, is_read=True)
 TABLE = SourceTable("public", "t", "d", True, ("id",))
@@ -43,7 +43,7 @@ class Catalog:
         self.queries: list[str] = []
 
     def lives(self, publication: str, oids: Sequence[int]) -> list[Life]:
-        return [Life("public", "t", self.oid, 8, (), "d", ("id",), 9, 0)]
+        return [Life("public", "t", self.oid, 8, (), "d", ("id",), 9, (1,), 0)]
 
     def columns(self, *_: object) -> tuple[list[Column], None]:
         return [Column("id", 20, True), Column("name", 25, False)], None

@@ -116,6 +116,31 @@ def test_a_large_value_is_read_once_its_transaction_is_visible(slow: Capturing, 
 
 @pytest.mark.postgres
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        ("ALTER TABLE t DROP COLUMN other", {1001: BIG, 1002: BIG}),
+        ("ALTER TABLE t ALTER id TYPE uuid USING gen_random_uuid()", {1001: None, 1002: None}),
+    ],
+)
+def test_large_values_of_a_row_whose_table_has_changed_since(
+    database: Database, capture: Capturing, after: str, found: dict[int, str | None]
+) -> None:
+    database.run("CREATE TABLE t (id int PRIMARY KEY, big text, other text); ALTER TABLE t ALTER big SET STORAGE EXTERNAL")
+    database.run(
+        f"ALTER TABLE t ALTER other SET STORAGE EXTERNAL; INSERT INTO t SELECT i, '{BIG}', '{BIG}' FROM generate_series(1, 2) i"
+    )
+    capture()
+    database.run(f"UPDATE t SET id = id + 1000; {after}")
+    capture()
+    made = [value for value in capture.values() if value["op"] == "c"]
+    sent = {row["id"]: None if "big" in value["source"]["not_sent"] else row["big"] for value in made for row in [value["after"]]}
+    assert sent == found
+    assert all("other" in value["source"]["not_sent"] for value in made)
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
 def test_a_table_named_later_is_read_once_what_the_stream_has_told_is_visible(
     slow: Capturing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
