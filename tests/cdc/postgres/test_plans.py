@@ -113,7 +113,7 @@ def test_a_table_that_is_another_or_comes_again_is_read_anew_behind_a_truncate(k
         ),
         ([LIFE], {}, "the publication p does not have the table any more", LIFE),
         ([replace(LIFE, oid=70)], {NAME: WHY}, WHY, replace(LIFE, oid=70)),
-        ([replace(LIFE, index=0, key=(), numbers=())], {NAME: WHY}, WHY, replace(LIFE, index=0, numbers=())),
+        ([replace(LIFE, identity="f", index=0, key=(), numbers=())], {NAME: WHY}, WHY, replace(LIFE, index=0, numbers=())),
         (
             [replace(LIFE, name="b"), replace(LIFE, oid=70, published=0)],
             {NAME: None},
