@@ -138,6 +138,9 @@ class Consumer:
     async def _run(self) -> None:
         try:
             await self._work()
+        except ClosedError as error:  # the process ends, or its lake was closed: who did that knows
+            log.info("%s ends: %s", self._name, error)
+            self.error = error
         except PenstockError as error:
             log.error("%s ends: %s", self._name, error)  # noqa: TRY400 - it says all
             self.error = error

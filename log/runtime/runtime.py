@@ -59,7 +59,7 @@ class Runtime:
         """Run ``work`` without holding up the event loop."""
         if not self.threads:
             return work()
-        return await asyncio.get_running_loop().run_in_executor(None, work)
+        return await run_in_pool(None, work)
 
     def new_id(self) -> str:
         """A fresh 128-bit id as 32 hexadecimal digits."""
@@ -67,9 +67,17 @@ class Runtime:
 
 
 async def run_in_pool(
-    pool: Executor, work: Callable[[], T], *, object: str, operation: str | None = None, hint: str | None = None
+    pool: Executor | None,
+    work: Callable[[], T],
+    *,
+    object: str | None = None,
+    operation: str | None = None,
+    hint: str | None = None,
 ) -> T:
-    """Run ``work`` in a thread of ``pool``. Raises `ClosedError`, which says the rest, when the process ends and no thread begins any more."""
+    """Run ``work`` in a thread of ``pool``, which its owner has not shut down. None is the loop's own.
+
+    Raises `ClosedError`, which says the rest, when the process ends and no thread begins any more.
+    """
     try:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
     except RuntimeError as error:
@@ -79,5 +87,6 @@ async def run_in_pool(
 
 
 def _ends_with_process(error: RuntimeError) -> bool:
-    """Whether a pool refused work because the interpreter shuts down. Pools learn of that before the main thread counts as ended."""
-    return not threading.main_thread().is_alive() or str(error).endswith("after interpreter shutdown")
+    """Whether a pool refused work because the interpreter shuts down. It ends pools a moment before the main thread counts as ended."""
+    text = str(error)
+    return not threading.main_thread().is_alive() or text.startswith("cannot schedule") or text.endswith("interpreter shutdown")
