@@ -29,6 +29,7 @@ from ..format.header import Action, Created, Deleted, Evolved
 from ..format.schema_form import fields_digest, schema_form
 from ..limits import SCHEMA_CHANGES_TOLD
 from ..paths import TopicPaths
+from ..runtime.backoff import Backoff
 from ..runtime.runtime import Runtime
 from ..schema.evolution import changes, difference, evolve
 from ..schema.fields import Field
@@ -43,6 +44,7 @@ T = TypeVar("T")
 
 ACTION_TIMEOUT_S = 60.0
 _CHANGE_CHARS_MAX = 300
+_PAUSE_S = 0.1
 
 
 class Topic:
@@ -405,16 +407,23 @@ async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only:
 
 
 async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, mode: PutMode) -> bool:
-    """Write a record. Returns whether it is in place; where the store did not confirm the write, the record is read back by its write
-    id.
+    """Write a record. Returns whether it is in place, and not another's.
+
+    Where the store did not confirm the write, the record is read back by its write id. What did not arrive is written again.
     """
-    record = replace(record, write_id=runtime.new_id())
-    try:
-        await store.put(paths.settings, encode_record(record), mode=mode)
-        return True
-    except (Conflict, StoreUnavailable):
-        found = await read_record(store, paths)
-        return found is not None and found[0].write_id == record.write_id
+    record, backoff = replace(record, write_id=runtime.new_id()), Backoff(_PAUSE_S)
+    while True:
+        try:
+            await store.put(paths.settings, encode_record(record), mode=mode)
+            return True
+        except Conflict:
+            found = await read_record(store, paths)
+            return found is not None and found[0].write_id == record.write_id
+        except StoreUnavailable:
+            found = await read_record(store, paths)
+            if found is not None and found[0].write_id == record.write_id:
+                return True
+        await asyncio.sleep(backoff.next_s())
 
 
 def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from concurrent.futures import thread
 from pathlib import Path
 
@@ -73,15 +74,14 @@ def test_work_that_is_refused_as_the_interpreter_shuts_down_is_told_as_the_end(
 
     async def test() -> None:
         store, workers = LocalStore(tmp_path), TableThreads("cells", 1, url="sqlite:///cells")
+        asked: dict[str, Callable[[], Awaitable[object]]] = {
+            "store": lambda: store.get("a"),
+            "table": lambda: workers.run(lambda: None),
+            "loop": lambda: Runtime().offload(lambda: None),
+        }
         monkeypatch.setattr(thread, "_shutdown", True)
         with pytest.raises(ClosedError, match="the process ends"):
-            match kind:
-                case "store":
-                    await store.get("a")
-                case "table":
-                    await workers.run(lambda: None)
-                case "loop":
-                    await Runtime().offload(lambda: None)
+            await asked[kind]()
         monkeypatch.undo()
 
     asyncio.run(test())

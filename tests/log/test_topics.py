@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 import penstock
 from penstock import aio
-from penstock.log import TopicSettings
+from penstock.log import Runtime, TopicSettings
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Put
+from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.topic.topics import alter_topic, create_topic
 from tests.lakes import TIMEOUT_S, bodies, keys, put, send_all
+from tests.log.stores.virtual_time import now_s, run_virtual
 
+T = TypeVar("T")
 Message = penstock.Message
 
 
@@ -187,6 +192,29 @@ def test_a_description_shows_where_the_load_lies() -> None:
     assert found.named_producers == {"loader": 999}
     assert found.last_stored is not None
     assert before <= found.created <= found.last_stored <= datetime.now(UTC)
+
+
+def test_a_store_that_takes_no_settings_for_a_while_is_asked_in_ever_longer_pauses() -> None:
+    class Deaf(StoreWrapper):
+        until_s, puts = 60.0, 0
+
+        async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+            if call.verb == "put" and now_s() < self.until_s:
+                self.puts += 1
+                raise penstock.StoreUnavailable("no answer", operation="put", object=call.key)
+            return await run()
+
+    async def test() -> None:
+        store, runtime = Deaf(MemoryStore()), Runtime(threads=False)
+        record = await create_topic(store, runtime, "orders", TopicSettings())
+        assert record.settings == TopicSettings()
+        store.until_s = now_s() + 60.0
+        altered = await alter_topic(store, runtime, "orders", retention=timedelta(hours=5))
+        assert altered.settings.retention == timedelta(hours=5)
+        assert 100 < store.puts < 150
+        assert 120 <= now_s() < 125
+
+    run_virtual(test())
 
 
 @pytest.mark.parametrize(
