@@ -115,6 +115,8 @@ async def run_roles(
 async def stand_in(
     cells: Cells,
     worker: Worker,
+    watch: Watch,
+    runtime: Runtime,
     part: Part,
     topic: str,
     stop: asyncio.Event,
@@ -124,20 +126,29 @@ async def stand_in(
 ) -> None:
     """Play a role for a topic that no player has yet, for so long or until ``stop`` is set. Then leave it to the players.
 
-    Nothing is played where a player has the topic. One that comes meanwhile waits for the end, as for any owner that lives. Raises
-    `LeaseLost` when the member ended, and what the table raises.
+    Nothing is played where a player that lives has the topic; one that died is replaced when its lease has run out. A player that comes
+    meanwhile waits for the end, as for any owner that lives. Raises `LeaseLost` when the member ended, and what the table raises.
     """
-    key = role_key(topic, part.role)
-    found = await cells.read(key)
-    if found is not None and decode_cell(found.data, where=key).owner:
-        return
+    key, end_s = role_key(topic, part.role), runtime.clock.monotonic_s() + for_s
+    beats: dict[str, int] = {}
+    while (found := await cells.read(key)) is not None and (owner := decode_cell(found.data, where=key).owner):
+        await watch.look([owner])
+        if watch.is_dead(owner) and await watch.fence(owner):
+            break
+        beat = watch.beat(owner)
+        if beat is not None and beats.setdefault(owner, beat) != beat:
+            return  # it lives
+        now_s = runtime.clock.monotonic_s()
+        if stop.is_set() or now_s >= end_s:
+            return
+        await wait_for(max(_PAUSE_S, min(end_s, watch.due_s([owner])) - now_s), stop)
     member = await worker.join("", ())
     try:
         if (keeper := await take(cells, member, key, begin=QueueCell(), found=found)) is None:
             return
         playing = _Playing(topic, keeper, part.play, report, after=None)
         try:
-            await wait_for(for_s, stop, member.ended)
+            await wait_for(max(0.0, end_s - runtime.clock.monotonic_s()), stop, member.ended)
             if member.ended.is_set():
                 keeper.lose()
             await playing.end()

@@ -110,7 +110,7 @@ class Timers:
     ) -> None:
         """Play a topic that was made a moment ago until its players know of it. For a process that sends to it and takes no part.
 
-        The players are told, too. Returns at once where one has the topic already. Raises `PermissionDenied`.
+        The players are told, too. Returns where one that lives has the topic already. Raises `PermissionDenied`.
         """
         clock, backoff = self._lake.runtime.clock, Backoff(_PAUSE_S)
         players = Players(coordination.cells, self._lake.runtime)
@@ -119,7 +119,17 @@ class Timers:
             try:
                 await coordination.claim()
                 await players.update(TIMERS, partial(telling, made_ms={topic: made_ms}, now_ms=clock.wall_ms()))
-                await stand_in(coordination.cells, coordination.worker, part, topic, stop, for_s=left_s, report=on_error)
+                await stand_in(
+                    coordination.cells,
+                    coordination.worker,
+                    coordination.watch,
+                    self._lake.runtime,
+                    part,
+                    topic,
+                    stop,
+                    for_s=left_s,
+                    report=on_error,
+                )
             except PenstockError as error:
                 if is_never_allowed(error):
                     raise

@@ -126,6 +126,11 @@ class Watch:
         watched = self._workers.get(worker_of(owner))
         return watched.alive().get(owner) if watched is not None else None
 
+    def beat(self, owner: str) -> int | None:
+        """The number of the heartbeat that was last read of a member's worker. It lives if that changes."""
+        watched = self._workers.get(worker_of(owner))
+        return watched.heartbeat.beat if watched is not None and watched.heartbeat is not None else None
+
     def due_s(self, owners: Iterable[str]) -> float:
         """The time of the next look at them, by the monotonic clock; infinite for those that are over."""
         watched = [self._workers.get(worker_of(owner)) for owner in owners]

@@ -190,6 +190,35 @@ def test_who_stood_in_and_died_is_replaced() -> None:
     kernel.run(work())
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what crashed is closed where it stood
+def test_who_sends_replaces_the_only_player_of_a_topic_that_has_died() -> None:
+    kernel = Kernel("standing in for the dead", shuffle=False)
+
+    async def work() -> None:
+        playing, sending = kernel.process("player"), kernel.process("sender")
+        store = MemoryStore(clock=sending.clock)
+
+        async def begin() -> None:
+            player = aio.connect(store=store, runtime=playing.runtime)
+            await player.create_topic("orders", DELAYED)
+            producer = await player.producer("orders")
+            await producer.send(Message(b"old", delay=timedelta(seconds=1)))
+            await _come(player, 1)
+
+        await playing.run(begin())
+        playing.crash()
+        async with aio.connect(store=store, runtime=sending.runtime, maintenance=False) as sender:
+            await sender.delete_topic("orders")
+            await sender.create_topic("orders", DELAYED)
+            producer = await sender.producer("orders")
+            began_s = kernel.loop.now
+            await producer.send(Message(b"new", delay=timedelta(seconds=1)))
+            assert await _come(sender, 1) == [b"new"]
+            assert kernel.loop.now - began_s < LEASE_S * (1 + MARGIN) + 4
+
+    kernel.run(work())
+
+
 @pytest.mark.parametrize("gap_s", [0, 3])
 def test_a_topic_that_was_deleted_and_made_anew_is_played_at_once(gap_s: float) -> None:
     kernel = Kernel("made anew", shuffle=False)

@@ -278,7 +278,16 @@ class World:
                 TIMERS, lambda record: telling(record, {"reminders": now_ms}, now_ms)
             )
             part = Part(role=TIMERS, topics=Timers(lake).topics, play=pause_until_stopped)
-            await stand_in(coordination.cells, coordination.worker, part, "reminders", asyncio.Event(), for_s=0.0)
+            await stand_in(
+                coordination.cells,
+                coordination.worker,
+                coordination.watch,
+                lake.runtime,
+                part,
+                "reminders",
+                asyncio.Event(),
+                for_s=0.0,
+            )
 
     async def until(self, so: Callable[[], bool]) -> None:
         for _ in range(_PATIENCE):
