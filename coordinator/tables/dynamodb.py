@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ...log.errors import PenstockError, PermissionDenied, StoreUnavailable
 from ...log.runtime.runtime import Runtime
+from ...log.stores.refusals import RENEWED_EVERY_S
 from .dynamodb_errors import code_of, mismatch, translate
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
 from .threads import TableThreads
@@ -21,8 +22,6 @@ T = TypeVar("T")
 THREADS = 16
 _WAIT_S = 1
 _WAITS_MAX = 120
-_RENEWED_EVERY_S = 5.0
-"""The time between two readings of credentials that the table refuses."""
 _DATA: dict[str, object] = {"ExpressionAttributeNames": {"#version": "version", "#data": "data"}}
 """Both are reserved words in DynamoDB's expressions."""
 
@@ -62,7 +61,7 @@ class DynamoDBTable:
     ) -> None:
         """``renew`` makes both clients anew, with the credentials of now. It is called when those of then are refused."""
         self._renew = renew
-        self._renewed_s = -_RENEWED_EVERY_S
+        self._renewed_s = -RENEWED_EVERY_S
         self._renewing = threading.Lock()
         self._former: tuple[Client, ...] = ()
         self._url = url
@@ -142,7 +141,7 @@ class DynamoDBTable:
     def _read_credentials_again(self) -> None:
         now_s = self._runtime.clock.monotonic_s()
         with self._renewing:
-            if self._renew is None or now_s - self._renewed_s < _RENEWED_EVERY_S:
+            if self._renew is None or now_s - self._renewed_s < RENEWED_EVERY_S:
                 return
             self._renewed_s = now_s
             with suppress(BotoCoreError):  # there are none now: the next refusal looks again

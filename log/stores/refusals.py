@@ -30,6 +30,9 @@ _GIVEN: Final = re.compile(r"(?<![^/])\d+(?![^/.])|[0-9a-f]{8}[0-9a-f-]*")
 _RIGHTS_MAX: Final = 10_000
 """The most rights that are remembered. Beyond, the oldest is forgotten, until it is used again."""
 
+RENEWED_EVERY_S: Final = 5.0
+"""The time between two readings of credentials that a store or a table refuses."""
+
 
 @dataclass(slots=True)
 class _Refused:

@@ -27,6 +27,7 @@ from .protocol import (
     check_key,
     check_prefix,
 )
+from .refusals import RENEWED_EVERY_S
 from .remote_errors import translate
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ T = TypeVar("T")
 
 _PARTS_AT_ONCE = 4
 _LIST_CHUNK = 1000
-_RENEWED_EVERY_S = 5.0
-"""The time between two readings of credentials that the store refuses."""
 
 
 class RemoteStore:
@@ -65,7 +64,7 @@ class RemoteStore:
     ) -> None:
         """``renew`` makes both clients anew, with the credentials of now. It is called when those of then are refused."""
         self._renew = renew
-        self._renewed_s = -_RENEWED_EVERY_S
+        self._renewed_s = -RENEWED_EVERY_S
         self._url = url
         self._bucket = url.partition("?")[0]
         self._reader = reader
@@ -205,7 +204,7 @@ class RemoteStore:
 
     def _read_credentials_again(self) -> None:
         now_s = self._runtime.clock.monotonic_s()
-        if self._renew is not None and self._answered and now_s - self._renewed_s >= _RENEWED_EVERY_S:
+        if self._renew is not None and self._answered and now_s - self._renewed_s >= RENEWED_EVERY_S:
             self._renewed_s = now_s
             with suppress(obstore.exceptions.BaseError, OSError, ValueError):  # there are none now: the next refusal looks again
                 self._reader, self._writer = self._renew()

@@ -56,8 +56,10 @@ class Player:
         self.worker = lake.stage.worker(self.process)
         part = Part(topics=self._topics, play=self._play)
         if for_s is not None:
-            cells = lake.stage.cells(self.process)
-            self.task = self.process.spawn(stand_in(cells, self.worker, part, lake.topics[0], self.stop, for_s=for_s))
+            cells, watch = lake.stage.cells(self.process), lake.stage.watch(self.process)
+            self.task = self.process.spawn(
+                stand_in(cells, self.worker, watch, self.process.runtime, part, lake.topics[0], self.stop, for_s=for_s)
+            )
             return
         self.task = self.process.spawn(
             run_roles(
