@@ -14,6 +14,7 @@ SCENARIOS: Mapping[str, Callable[..., Played]] = {
     "steady": partial(Gateways, steady=True),
     "concurrent": partial(Gateways, steady=True, orderly=False),
     "overtaken": partial(Gateways, rate=0.05, steady=False, overtaken=True),
+    "expiring": partial(Gateways, rate=0.01, steady=False, expiring=True),
     "calm": lambda seed, rate=0.0: Gateways(seed, rate=0.0),
 }
 """Steady: only gateways and clients fail, so that it is certain what must hold."""

@@ -12,6 +12,7 @@ from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.codec import decode_cell
 from tests.consumers.receiving import Scene
+from tests.simulation.expiring import Expiring
 from tests.simulation.faults import Fault, RandomFaults
 from tests.simulation.gateways.clients import NativeMember, SdkClient
 from tests.simulation.gateways.front import Gateway
@@ -32,7 +33,7 @@ BEARS_S = 15.0
 
 class Gateways:
     """One run. ``rate`` 0: nothing fails, and clients do not end. ``overtaken``: writes of the table get no answer, and are carried out when
-    their writers have read back and decided.
+    their writers have read back and decided. ``expiring``: the table refuses everything now and then.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Gateways:
         orderly: bool | None = None,
         steady: bool | None = None,
         overtaken: bool = False,
+        expiring: bool = False,
     ) -> None:
         self.scene = Scene(seed, queues=QUEUES)
         self.kernel = self.scene.kernel
@@ -56,6 +58,10 @@ class Gateways:
         self.plan = RandomFaults.swarm(self.kernel.rng, rate=plan_rate, without=(Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER))
         if overtaken:
             self.plan = RandomFaults({Fault.OVERTAKEN: plan_rate}, self.kernel.rng)
+        if expiring:
+            rng, loop = self.kernel.rng("expiring"), self.kernel.loop
+            plan = Expiring(rng, lambda: loop.now, every_s=15.0, for_s=(0.5, 10.0), others=self.plan)
+            self.plan, self.scene.table.refuses = plan, plan.refuses
         self.bodies = [f"{'abcdefgh'[self.rng.randrange(8)]}{n:03}" for n in range(MESSAGES)]
         self.has_troubles = False
         self.lives = itertools.count(1)

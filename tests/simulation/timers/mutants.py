@@ -16,11 +16,19 @@ from penstock.coordinator.timers.player import Player
 from penstock.coordinator.timers.runs import run_merges
 from penstock.coordinator.timers.runs.run_merges import Gatherer
 from penstock.log.lake import Lake
+from penstock.log.stores.refusals import Refusals
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
 from tests.simulation.timers import patches
 
 MUTANTS: dict[str, Mutant] = {
+    "refusals": Mutant(
+        guard="a refusal of what was allowed before is tried again for a while",
+        rule="T11",
+        patch=attribute(Refusals, "_meaning", lambda _: lambda _self, _right, error: error),
+        scenario="expiring",
+        seeds=(1, 2),
+    ),
     "claim-first": Mutant(
         guard="a claim is in the cell before anything of it is appended",
         rule="T1",

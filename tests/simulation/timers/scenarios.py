@@ -205,6 +205,23 @@ def overtaken(seed: int | str, *, rate: float = 0.1) -> Timing:
     return world
 
 
+def expiring(seed: int | str, *, rate: float = 0.01) -> Timing:
+    """Credentials that expire for all of the store, and are renewed after moments, or after so long that everybody has given up."""
+    rng = rng_of(seed)
+    long = rng.random() < 0.3
+    plot = Plot(
+        players=rng.randint(1, 2),
+        lists_every_s=5.0,
+        deploys_every_s=20.0 if rate else 0.0,
+        faults_end_s=1_500.0 if long else 120.0,
+        send_for_s=100.0,
+    )
+    world = _make(seed, rate, plot)
+    if rate:
+        world.expire(every_s=8.0, for_s=(200.0, 900.0) if long else (0.5, 40.0))
+    return world
+
+
 def calm(seed: int | str, *, rate: float = 0.0) -> Timing:
     """Nothing goes wrong, and all is let go in time."""
     plot = Plot(players=1, deploys_every_s=20.0, recalls_every_s=3.0, offset_ms=0, drift=0.0, faults_end_s=1.0, late_s=1.5)
@@ -221,5 +238,6 @@ SCENARIOS: Mapping[str, Callable[..., Timing]] = {
     "strays": strays,
     "idle": idle,
     "overtaken": overtaken,
+    "expiring": expiring,
     "calm": calm,
 }

@@ -8,11 +8,12 @@ from typing import Any
 
 from penstock.coordinator.cells.cells import Cells
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
-from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError
+from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError, PermissionDenied
 from penstock.log.lake import Lake
 from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths, timer_log_name
 from penstock.log.topic.settings import TopicSettings
+from tests.simulation.expiring import Expiring
 from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
@@ -64,6 +65,7 @@ class Timing:
         self._plans = (store_plan, table_plan)
         self.machines = [Machine(self, f"m{number}") for number in range(self.plot.players)]
         self._others: dict[str, SimProcess] = {}
+        self._expiring: Expiring | None = None
         self.quiet = False
         self.kernel.loop.on_quiet = self._check_progress
 
@@ -82,6 +84,13 @@ class Timing:
     def befall(self, *, store: FaultPlan | None, table: FaultPlan | None) -> None:
         """Other faults than it was made with."""
         self._plans = (store, table)
+
+    def expire(self, *, every_s: float, for_s: tuple[float, float]) -> None:
+        """Let the store refuse everything now and then."""
+        store, table = self._plans
+        rng = self.kernel.rng("expiring")
+        self._expiring = Expiring(rng, lambda: self.now_s, every_s=every_s, for_s=for_s, others=store)
+        self._plans, self.store.refuses = (self._expiring, table), self._expiring.refuses
 
     def run(self) -> list[str]:
         self.kernel.run(self._main())
@@ -279,5 +288,7 @@ class Timing:
     def check_expected(self, who: str, error: PenstockError, *, allowed: bool = False) -> None:
         """Note an error that nothing in this world explains."""
         self.counts[f"error: {error.kind}"] += 1
+        if self._expiring is not None and isinstance(error, PermissionDenied):
+            allowed = self._expiring.explains(who, error)
         if isinstance(error, InternalError | CallError | DataDamaged) and not allowed:
             self.history.wrong.append(f"{who}: {error.kind}: {error}")

@@ -17,6 +17,7 @@ from penstock.log.append import in_flight
 from penstock.log.format import fold
 from penstock.log.format.fold import Judge
 from penstock.log.lake import Lake
+from penstock.log.stores.refusals import Refusals
 from tests.simulation import cell_patches
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
@@ -24,6 +25,13 @@ from tests.simulation.table import SimTableClient
 from tests.simulation.transactions import patches
 
 MUTANTS: dict[str, Mutant] = {
+    "refusals": Mutant(
+        guard="a refusal of what was allowed before is tried again for a while",
+        rule="T10",
+        patch=attribute(Refusals, "_meaning", lambda _: lambda _self, _right, error: error),
+        scenario="expiring",
+        seeds=(1, 2),
+    ),
     "conditional": Mutant(
         guard="a member's cell is written on the version that was read",
         rule="T5",

@@ -162,6 +162,27 @@ def overtaken(seed: int | str, *, rate: float = 0.1) -> Transacting:
     return world
 
 
+def expiring(seed: int | str, *, rate: float = 0.01) -> Transacting:
+    """Credentials that expire for all of the store or the table, and are renewed after moments."""
+    rng = rng_of(seed)
+    consumers = rng.randint(0, 1)
+    plot = Plot(
+        senders=rng.randint(1, 2),
+        consumers=consumers,
+        messages=12 if consumers else 0,
+        invisible_s=(10.0, 30.0),
+        think_s=(0.1, 20.0),
+        first_check_s=20.0,
+        unsure=0.2,
+        finish_every_s=(0.5, 20.0),
+        operator_every_s=rng.choice([0.0, 20.0]),
+    )
+    world = _make(seed, rate, plot)
+    if rate:
+        world.expire(every_s=30.0, for_s=(0.5, 60.0))
+    return world
+
+
 def steps(seed: int | str, *, rate: float = 0.02) -> Transacting:
     """Finishers on machines whose clocks are wrong by hours."""
     plot = Plot(
@@ -187,4 +208,5 @@ SCENARIOS: Mapping[str, Callable[..., Transacting]] = {
     "steps": steps,
     "answers": answers,
     "overtaken": overtaken,
+    "expiring": expiring,
 }

@@ -10,12 +10,13 @@ from typing import Any
 
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.transactions.service import Transactions
-from penstock.log.errors import CallError, ClockSkewError, DataDamaged, InternalError, PenstockError
+from penstock.log.errors import CallError, ClockSkewError, DataDamaged, InternalError, PenstockError, PermissionDenied
 from penstock.log.lake import Lake
 from penstock.log.message.message import Message
 from penstock.log.message.message_type import MessageType
 from penstock.log.paths import TopicPaths
 from penstock.log.topic.settings import TopicSettings
+from tests.simulation.expiring import Expiring
 from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.history import Archive
 from tests.simulation.kernel import Kernel
@@ -63,6 +64,7 @@ class Transacting:
         self.table.memory = self.ledger
         self._plans = (store_plan, table_plan)
         self._deleting: asyncio.Future[None] | None = None
+        self._expiring: list[Expiring] = []
         self.machines: list[Machine] = []
         self.quiet = False
         """Faults have ended."""
@@ -85,6 +87,15 @@ class Transacting:
     def befall(self, *, store: FaultPlan | None, table: FaultPlan | None) -> None:
         """Other faults than it was made with."""
         self._plans = (store, table)
+
+    def expire(self, *, every_s: float, for_s: tuple[float, float]) -> None:
+        """Let the store and the table refuse everything now and then, each at times of its own."""
+        for service, plan in zip((self.store, self.table), self._plans, strict=True):
+            rng = self.kernel.rng(f"expiring/{service.name}")
+            made = Expiring(rng, lambda: self.now_s, every_s=every_s, for_s=for_s, others=plan)
+            service.refuses = made.refuses
+            self._expiring.append(made)
+        self._plans = (self._expiring[0], self._expiring[1])
 
     def run(self) -> list[str]:
         self.kernel.run(self._main())
@@ -318,5 +329,7 @@ class Transacting:
         self.counts[f"error: {error.kind}"] += 1
         if isinstance(error, ClockSkewError):
             return  # clocks step by hours here
+        if isinstance(error, PermissionDenied) and self._expiring and all(one.explains(who, error) for one in self._expiring):
+            return
         if isinstance(error, InternalError | DataDamaged | CallError) and not isinstance(error, allowed):
             self.history.wrong.append(f"{self.now_s:.3f} s, {who}: {error.kind}: {error}")
