@@ -240,6 +240,15 @@ def test_a_cut_that_tells_the_goal_is_not_made_again() -> None:
     assert not alignment.due({0: 3})
 
 
+def test_a_cut_without_a_table_that_stands_still_is_not_made_again_either() -> None:
+    alignment = aligned(Targets(), {0: 4})
+    cut = alignment.cut([Standing("a", None, stopped="why")], now_ms=1)
+    assert cut is not None
+    assert alignment.due({0: 4})
+    asyncio.run(alignment.record(cut))
+    assert not alignment.due({0: 4})
+
+
 NEWEST = Cut(1, 5, 10, 1, {0: 4}, {CAPTURE: base_of(64)}, {"a": TableVersion(7, 3, "known")}, {}, 90)
 
 

@@ -22,6 +22,7 @@ from tests.simulation.history import Archive
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.process import SimClock, SimProcess
+from tests.simulation.requests import SimService
 from tests.simulation.table import TABLE_NETWORK
 from tests.simulation.transactions import applications, pricing, upkeep
 from tests.simulation.transactions.judge import judge
@@ -90,7 +91,8 @@ class Transacting:
 
     def expire(self, *, every_s: float, for_s: tuple[float, float]) -> None:
         """Let the store and the table refuse everything now and then, each at times of its own."""
-        for service, plan in zip((self.store, self.table), self._plans, strict=True):
+        services: list[SimService[Any]] = [self.store, self.table]
+        for service, plan in zip(services, self._plans, strict=True):
             rng = self.kernel.rng(f"expiring/{service.name}")
             made = Expiring(rng, lambda: self.now_s, every_s=every_s, for_s=for_s, others=plan)
             service.refuses = made.refuses
