@@ -154,6 +154,7 @@ async def stand_in(
             await playing.end()
         finally:
             playing.break_off()
+            await asyncio.gather(playing.end(), return_exceptions=True)  # the member leaves when nothing is played any more
         if member.ended.is_set():
             raise LeaseLost("the member is over", operation="stand in", object=topic) from member.error
     finally:

@@ -140,6 +140,35 @@ def test_who_opens_a_lake_for_a_moment_takes_no_part() -> None:
     lake_.stage.play(script)
 
 
+def test_who_is_broken_off_while_it_stands_in_leaves_when_its_play_has_ended() -> None:
+    stage, ended = Stage(), list[str]()
+
+    async def script() -> None:
+        process, began = stage.process("sender"), asyncio.Event()
+
+        async def topics() -> list[str]:
+            return ["orders"]
+
+        async def play(topic: str, stop: asyncio.Event) -> None:
+            began.set()
+            try:
+                await stop.wait()
+            finally:
+                await asyncio.sleep(1)
+                ended.append(topic)
+
+        part, stop = Part(topics=topics, play=play), process.call(asyncio.Event)
+        cells, watch, worker = stage.cells(process), stage.watch(process), stage.worker(process)
+        standing = process.spawn(stand_in(cells, worker, watch, process.runtime, part, "orders", stop, for_s=60))
+        await began.wait()
+        standing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await standing
+        assert ended == ["orders"]
+
+    stage.play(script)
+
+
 def test_who_stands_in_plays_for_so_long_and_leaves_it_to_the_players() -> None:
     lake_ = lake("orders")
 
