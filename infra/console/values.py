@@ -88,16 +88,18 @@ class Position(ParamType["int | datetime | str"]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | datetime | str:
         if not isinstance(value, str) or value in {"earliest", "latest"}:
             return value  # type: ignore[return-value]
-        if value.isascii() and value.isdecimal():
-            if int(value) >= _LOOKS_LIKE_MS:
-                time = datetime.fromtimestamp(int(value) / 1000, UTC)
-                self.fail(f"{value} would be an offset; for the time in milliseconds write {time:%Y-%m-%dT%H:%M:%SZ}.", param, ctx)
-            return int(value)
         try:
+            if value.isascii() and value.isdecimal():
+                if int(value) >= _LOOKS_LIKE_MS:
+                    time = datetime.fromtimestamp(int(value) / 1000, UTC)
+                    self.fail(
+                        f"{value} would be an offset; for the time in milliseconds write {time:%Y-%m-%dT%H:%M:%SZ}.", param, ctx
+                    )
+                return int(value)
             if value.startswith("-") and (ago := parse_duration(value[1:])) is not None:
                 return datetime.now(UTC) - ago
             return datetime.fromisoformat(value).astimezone()
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, OSError):
             self.fail(f"{value!r} is no position; write earliest, latest, an offset, 2026-01-31T12:00 or -10m.", param, ctx)
 
 

@@ -6,7 +6,7 @@ LIMITS = ("body_bytes", "properties_bytes", "properties", "group_bytes", "delay"
 
 SHELL = {
     "damaged='skip'": "--damaged skip",
-    "give the message a message_group": "give --group",
+    "give the message a message_group": "give --group, of a field that is not empty",
     "leave message_group and delivery_timestamp out": "leave --group out",
     "give the message a delivery_timestamp or a delay": "give --delay, --level or --deliver-at",
     "leave delivery_timestamp and delay out": "leave --delay, --level and --deliver-at out",

@@ -136,7 +136,8 @@ def test_a_limit_names_the_option_that_raises_it(penstock: Penstock) -> None:
     penstock("topic", "create", "orders", "--type", "FIFO")
     line = json.dumps({"id": "x" * 73})
     assert "topic alter … --group-bytes …" in penstock("produce", "orders", "--group", "id", stdin=line, code=2).err
-    assert "give --group" in penstock("produce", "orders", stdin=line, code=2).err
+    assert "give --group, of a field that is not empty" in penstock("produce", "orders", stdin=line, code=2).err
+    assert "of a field that is not empty" in penstock("produce", "orders", "--group", "id", stdin='{"id": null}', code=2).err
 
 
 def test_delays_are_told_in_the_words_of_the_command_line(penstock: Penstock) -> None:

@@ -139,6 +139,8 @@ def test_tail_ends_at_its_limit(orders: Penstock) -> None:
             ["group", "reset", "g", "orders", "--to", "1732800000000", "--yes"],
             "for the time in milliseconds write 2024-11-28T13:20:00Z",
         ),
+        (["read", "orders", "--start", "1000000000000000"], "'1000000000000000' is no position; write earliest"),
+        (["read", "orders", "--start", "9" * 20], "is no position; write earliest"),
         (["read", "orders", "--tag", "a |"], "bad tag filter"),
         (["read", "orders", "-o", "out.xls"], "the name does not tell the format"),
         (["read", "orders", "-o", "no/such/folder/out.jsonl"], "there is no such folder"),
