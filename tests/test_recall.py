@@ -12,6 +12,7 @@ import pytest
 import penstock
 from penstock.log.produce.delays import RecallHandle
 from penstock.log.read.reader import Reader
+from penstock.log.runtime.runtime import Runtime
 from penstock.log.stores import MemoryStore
 from penstock.testing import HandClock
 from tests.lakes import TIMEOUT_S
@@ -29,6 +30,10 @@ def connect(store: MemoryStore, **how: Any) -> penstock.Lake:
 def delayed(lake: penstock.Lake, *delays: timedelta, topic: str = "orders", **fields: Any) -> list[str]:
     """The handles of messages sent with these delays, whose bodies count from 0."""
     lake.create_topic(topic, message_type="DELAY", queues=4)
+    return sent_later(lake, *delays, topic=topic, **fields)
+
+
+def sent_later(lake: penstock.Lake, *delays: timedelta, topic: str = "orders", **fields: Any) -> list[str]:
     with lake.producer(topic) as producer:
         receipts = [producer.send(Message(b"%d" % n, delay=delay, **fields)) for n, delay in enumerate(delays)]
         handles = [receipt.result(timeout=TIMEOUT_S).recall_handle for receipt in receipts]
@@ -36,8 +41,11 @@ def delayed(lake: penstock.Lake, *delays: timedelta, topic: str = "orders", **fi
 
 
 def test_what_waits_is_listed_by_delivery_time_with_all_that_was_sent() -> None:
-    with connect(MemoryStore()) as lake:
-        handles = delayed(lake, 3 * SOON, SOON, 2 * SOON, message_group="g", tag="t", keys=["k"], properties={"p": "1"})
+    clock = HandClock()
+    with connect(MemoryStore(), runtime=Runtime(clock=clock)) as lake:
+        lake.create_topic("orders", message_type="DELAY", queues=4)
+        clock.advance(SOON)  # a process that sends to a new topic lets its messages go
+        handles = sent_later(lake, 3 * SOON, SOON, 2 * SOON, message_group="g", tag="t", keys=["k"], properties={"p": "1"})
         with lake.producer("orders") as producer:
             producer.send(Message(b"now", delay=timedelta(0)), queue=3).result(timeout=TIMEOUT_S)
         found = lake.waiting("orders")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _NUDGE = signal.SIGURG
 """A signal that means nothing to anybody else; ignored unless handled."""
-_NUDGES, _NUDGE_S = 40, 0.05
+_NUDGES, _NUDGE_S = 6, 0.05
 
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
@@ -93,17 +93,20 @@ class Signals:
         """Wake the main thread out of a blocking call until it has run the handler.
 
         The main thread may otherwise sleep on: the kernel may give the signal to another thread, and a read that has half a line reads on.
+        Each pause is longer than the one before: a wait that a nudge begins anew must come to its end, or no handler runs.
         """
         main = threading.main_thread().ident
         assert main is not None, "it runs"
         count = 0
         while number := os.read(heard, 1):
-            count += number[0] in _ENDING
-            for _ in range(_NUDGES):
+            if number[0] not in _ENDING:  # a nudge is heard here, too
+                continue
+            count += 1
+            for nudges in range(_NUDGES):
                 if self._handled >= count:
                     break
                 signal.pthread_kill(main, _NUDGE)
-                time.sleep(_NUDGE_S)
+                time.sleep(_NUDGE_S * 2**nudges)
         os.close(heard)
 
     @contextmanager
