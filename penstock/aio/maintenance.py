@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.coordinator import Part, Timers, Upkeep, run_roles
 from penstock.coordinator.timers.young_topics import is_young
 from penstock.coordinator.transactions.finisher import run_finisher
-from penstock.log import PenstockError
+from penstock.log import ClosedError, PenstockError
 from penstock.log.errors import is_never_allowed
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Maintenance:
         if is_never_allowed(result):
             log.info("this process may not maintain topic %s, and leaves it to others: %s", topic, result)
             (stop or self._stop).set()
-        elif isinstance(result, PenstockError):
+        elif isinstance(result, PenstockError) and not isinstance(result, ClosedError):  # a lake that closes ends its steps
             log.warning("maintenance of topic %s: %s failed, and is tried again: %s", topic, step, result)
 
     async def end(self) -> None:
