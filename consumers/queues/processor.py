@@ -309,8 +309,9 @@ class QueueProcessor(Generic[ScheduleT]):
         self._notice_letters()
         if self._woken.is_set():
             return
+        starts_nothing = self._draining or self._around.worker.quiet
         dues = [due for due in (self.schedule.next_due_ms(self.keeper.cell), self._next_expiry_ms()) if due is not None]
-        timeout_s = max(0.0, (min(dues) - self._clock.wall_ms()) / 1000) if dues and not self._around.worker.quiet else None
+        timeout_s = max(0.0, (min(dues) - self._clock.wall_ms()) / 1000) if dues and not starts_nothing else None
         if self._look_pause_s(self._clock.wall_ms()) is not None:
             look_s = max(0.0, self._look_s - self._clock.monotonic_s())
             timeout_s = look_s if timeout_s is None else min(timeout_s, look_s)
@@ -329,6 +330,11 @@ class QueueProcessor(Generic[ScheduleT]):
     async def _expire(self, now_ms: int) -> None:
         """Let due messages come back, as failed attempts."""
         if not self._lapses(now_ms):
+            due_ms = self._next_expiry_ms()
+            if (
+                due_ms is not None and due_ms <= now_ms
+            ):  # the schedule does not know yet of an acknowledgement that our own write met
+                self.schedule.adopt(self.keeper.cell)
             return
         found: list[Expiry] = []
 

@@ -154,6 +154,8 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                 await self._step(Mode.USUAL)
             else:
                 await self._step(Mode.USUAL)
+                if self.schedule.wants_solo(now_ms) and self._may_run_alone():
+                    self._woken.set()  # what had to be settled before found room in this step
             self._around.freed()
             await self._rest()
 

@@ -46,6 +46,8 @@ class PushSchedule:
         self._earliest = 0
         self._waves = 0
         """The number of runs of suspects under way."""
+        self._wave_waits = False
+        """Whether the failure of one of them waits for room."""
         self._hopeless = False
         """Whether a message that no longer runs was to be given up, and there was no room for its dead letter."""
         self._held = False
@@ -128,7 +130,11 @@ class PushSchedule:
 
     def wants_solo(self, now_ms: int) -> bool:
         """Whether a suspect is to be run with nothing else in flight in the whole process."""
-        return not self._hopeless and (self.tracked.wants_solo or self.blocked.wants_solo(now_ms))
+        return not self._hopeless and (self._wants_solo_suspect or self.blocked.wants_solo(now_ms))
+
+    @property
+    def _wants_solo_suspect(self) -> bool:
+        return self.tracked.wants_solo and not self._wave_waits
 
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
@@ -136,7 +142,7 @@ class PushSchedule:
         """The next step. The caller must carry it out, or give up the queue."""
         step = Step()
         self.tracked.fall_due(now_ms)
-        reported, self._reported = self._reported, {}
+        reported, self._reported, self._wave_waits = self._reported, {}, False
         for run in reported:
             if run in self.running:
                 if run.failure is not None and (run.ended or run.timed_out_at is not None):
@@ -155,7 +161,7 @@ class PushSchedule:
         elif mode is Mode.SOLO:
             if self._hopeless:
                 pass  # there was room when the caller asked
-            elif self.tracked.wants_solo:
+            elif self._wants_solo_suspect:
                 self._run_suspects(step)
             else:
                 self.blocked.run_solo(now_ms, step)
@@ -211,6 +217,7 @@ class PushSchedule:
             return False
         if mode is not Mode.DRAIN:
             self._reported[run] = None
+            self._wave_waits = self._wave_waits or run.wave
             return True
         assert run.failure is not None, "only a failure takes room"
         if run.lane.marker is not None:

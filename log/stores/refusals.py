@@ -61,11 +61,11 @@ class Refusals:
         try:
             answer = await run()
         except PermissionDenied as error:
-            raise self._meaning(_right(verb, key), error) from error
+            raise self._meaning(right_of(verb, key), error) from error
         except (Conflict, ObjectMissing):
-            self._allow(_right(verb, key))
+            self._allow(right_of(verb, key))
             raise
-        self._allow(_right(verb, key))
+        self._allow(right_of(verb, key))
         return answer
 
     def _allow(self, right: Right) -> None:
@@ -105,7 +105,8 @@ class Refusals:
         return now_s - refused.last_s > self._timeout_s
 
 
-def _right(verb: str, key: str) -> Right:
+def right_of(verb: str, key: str) -> Right:
+    """The right that a call takes."""
     return verb, _GIVEN.sub("*", key)
 
 

@@ -111,6 +111,24 @@ def test_suspects_run_alone_as_long_as_there_is_room_for_what_is_given_up(room: 
     assert schedule.wants_solo(0) is solo
 
 
+@pytest.mark.parametrize("mode", [Mode.USUAL, Mode.SOLO])
+def test_a_suspect_waits_for_the_one_before_it_in_its_message_group_that_waits_for_room(mode: Mode) -> None:
+    suspect = Tries(State.SUSPECT, 1, 0, 0, 1)
+    full = DeadLetters(3, (7,))
+    cell = QueueCell(settled=Settled(2), tries={0: suspect, 1: suspect}, dead_letters=full).taken_by("w")
+    schedule = PushSchedule(replace(ORDERLY, max_attempts=1), cell, limits=Limits(letters=1))
+    schedule.reread([message(0, "a"), message(1, "a")], 0, 2)
+    step = schedule.plan(0, cell, Mode.SOLO)
+    (run,) = step.runs
+    run.failure, run.ended = Failure("no"), True
+    schedule.report(run)
+    cell = step.apply(cell)
+    step = schedule.plan(0, cell, mode)
+    assert not (step.runs or step.runs_now or schedule.wants_solo(0))
+    step = schedule.plan(0, replace(step.apply(cell), dead_letters=DeadLetters(3)), mode)
+    assert [one.message.offset for one in step.letters] == [0]
+
+
 # --- Runs that are behind -------------------------------------------------------------------------------------------------------
 
 

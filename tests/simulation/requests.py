@@ -82,6 +82,8 @@ class SimService(Generic[M]):
         self.plan = plan
         self.network = network
         self.refuses: Callable[[Call], bool] = lambda _: False
+        self.heard: Callable[[Call], None] = lambda _: None
+        """Called when a caller has its answer."""
         """Whether what does not answer a call says that the caller has no right to it."""
         self.calls: list[Call] = []
         """Every call that left a client."""
@@ -258,7 +260,9 @@ class _Request:
     def arrive(self) -> None:
         if self.answer.done():
             self.service.counts["answer to nobody"] += 1
-        elif self.error is not None:
+            return
+        self.service.heard(self.call)
+        if self.error is not None:
             self.answer.set_exception(self.error)
         elif self.course.own_conflict:
             self.answer.set_exception(Conflict("another's stands there", operation=self.call.verb, object=self.call.key))

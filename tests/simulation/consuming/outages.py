@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.coordinator.cells.keys import GROUPS, WORKERS, queue_key
+from penstock.log.stores.refusals import Right, right_of
 from tests.simulation.consuming.plot import TOPIC, Plot
 from tests.simulation.faults import WRITES, Call, Fault, FaultPlan, RandomFaults, possible
 from tests.simulation.world import log_uniform
@@ -22,8 +23,8 @@ _HOW = (
     (Fault.LOST_ANSWER, False),
     (Fault.LATE_APPLY, False),
 )
-"""How calls fail meanwhile, and whether they are refused: credentials have expired, for all of a service. A right that a process had never
-used would be refused at once. Lost answers are of a service that works and says nothing.
+"""How calls fail meanwhile, and whether they are refused: credentials have expired, for all of a service. Lost answers are of a service that
+works and says nothing.
 """
 
 
@@ -74,6 +75,11 @@ class Failing(RandomFaults):
         self._service = service
         self._down = down
         self._others = others
+        self._used: set[tuple[str, Right]] = set()
+        """The rights that each process has used: without another, it would end, as after a false configuration."""
+
+    def heard(self, call: Call) -> None:
+        self._used.add((call.process, right_of(call.verb, call.key)))
 
     def decide(self, call: Call) -> Fault | None:
         if not self.active:
@@ -85,7 +91,8 @@ class Failing(RandomFaults):
 
     def refuses(self, call: Call) -> bool:
         """Whether what makes this call fail is a refusal."""
-        return self.active and any(outage.refuses and outage.hits(self._service, call) for outage in self._down)
+        refused = self.active and any(outage.refuses and outage.hits(self._service, call) for outage in self._down)
+        return refused and (call.process, right_of(call.verb, call.key)) in self._used
 
 
 async def break_down(plot: Plot, down: MutableSequence[Outage], rng: random.Random, counts: Counter[str]) -> None:

@@ -23,7 +23,7 @@ CHEAP = {
     "crowded": [4],
     "neighbours": [1],
     "deploys": [2],
-    "resets": [1],
+    "resets": [1, 7500044],
     "pauses": [4],
     "narrow": [2],
     "sluggish": [1],

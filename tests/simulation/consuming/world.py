@@ -19,7 +19,7 @@ from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.groups.record import DeadLetterPolicy
 from penstock.coordinator.groups.retry import RetryPolicy
 from penstock.coordinator.operators.operators import Operators
-from penstock.log.errors import CallError, InternalError, PenstockError, PermissionDenied, TopicNotFound
+from penstock.log.errors import CallError, InternalError, InvalidArgument, PenstockError, PermissionDenied, TopicNotFound
 from penstock.log.lake import Lake
 from penstock.log.message.message import Message, MessageView
 from penstock.log.message.message_type import MessageType
@@ -129,6 +129,7 @@ class Consuming:
             failing_store, failing_table = Failing("store", self._down, store), Failing("table", self._down, table)
             self._plans = (failing_store, failing_table)
             self.store.refuses, self.table.refuses = failing_store.refuses, failing_table.refuses
+            self.store.heard, self.table.heard = failing_store.heard, failing_table.heard
         self.store.plan, self.table.plan = self._plans
         for machine in self.machines:
             machine.start()
@@ -316,7 +317,8 @@ class Consuming:
             try:
                 await self._order(rng, lake, operators)
             except PenstockError as error:
-                self.check_expected("operator", error, allowed=isinstance(error, TopicNotFound))
+                unbegun = isinstance(error, InvalidArgument) and "has not begun on this topic" in error.message
+                self.check_expected("operator", error, allowed=isinstance(error, TopicNotFound) or unbegun)
         await self._alter_back(operators)
         await self._settle_parked(operators)
         await coordination.close()
