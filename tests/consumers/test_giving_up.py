@@ -124,7 +124,7 @@ def test_a_suspect_waits_for_the_one_before_it_in_its_message_group_that_waits_f
     schedule.report(run)
     cell = step.apply(cell)
     step = schedule.plan(0, cell, mode)
-    assert not (step.runs or step.runs_now or schedule.wants_solo(0))
+    assert (step.runs, step.runs_now, schedule.wants_solo(0)) == ([], [], False)
     step = schedule.plan(0, replace(step.apply(cell), dead_letters=DeadLetters(3)), mode)
     assert [one.message.offset for one in step.letters] == [0]
 
