@@ -59,6 +59,8 @@ _ROOM_GROWS_S = 0.005
 _ROOM_WAIT_MAX_S = 0.04
 _ROOM_WAITS_S = 1.0
 """How long it waits altogether; then it takes what there is."""
+_LEASE_LOOK_S = 0.1
+"""A process that was suspended may start nothing before its timers, which stood still, have noticed that the lease is over."""
 _TROUBLE_S = 0.2
 _PARTING_S = 1.0
 """How long writing dead letters may take when their topic was deleted meanwhile."""
@@ -311,7 +313,8 @@ class QueueProcessor(Generic[ScheduleT]):
             return
         starts_nothing = self._draining or self._around.worker.quiet
         dues = [due for due in (self.schedule.next_due_ms(self.keeper.cell), self._next_expiry_ms()) if due is not None]
-        timeout_s = max(0.0, (min(dues) - self._clock.wall_ms()) / 1000) if dues and not starts_nothing else None
+        soonest_s = 0.0 if self._around.member.may_start() else _LEASE_LOOK_S
+        timeout_s = max(soonest_s, (min(dues) - self._clock.wall_ms()) / 1000) if dues and not starts_nothing else None
         if self._look_pause_s(self._clock.wall_ms()) is not None:
             look_s = max(0.0, self._look_s - self._clock.monotonic_s())
             timeout_s = look_s if timeout_s is None else min(timeout_s, look_s)
