@@ -61,7 +61,7 @@ class Copy(NamedTuple):
     message: MessageView
     """Id, message group, tag, keys, body and birth time are kept as they are. Topic, queue, offset and store time say where it comes from."""
     properties: dict[str, str]
-    """Properties that replace the message's own. One of them, the same for all copies of a writer, tells copies of one message apart."""
+    """Properties that replace the message's own. Some of them, the same for all copies of a writer, tell copies of one message apart."""
 
 
 class Written(NamedTuple):
@@ -98,7 +98,8 @@ def name_of(*parts: object) -> str:
 class CopyWriter:
     """Writes copies to one topic under one name. Another writer under that name is fenced, and later sees what was written.
 
-    ``mark`` names the property that, with the message id, identifies one copy. ``prepare`` is called before the name is opened.
+    ``marks`` names the properties that, with the message id, identify one copy: a message that was sent back has the id of the one before.
+    ``prepare`` is called before the name is opened.
     ``may_write`` is asked before every request; once it says no, nothing more is tried.
     """
 
@@ -108,7 +109,7 @@ class CopyWriter:
         topic: str,
         name: str,
         *,
-        mark: str,
+        marks: tuple[str, ...],
         queue: int | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
         may_write: Callable[[], bool] = lambda: True,
@@ -116,7 +117,7 @@ class CopyWriter:
         self._lake = lake
         self._topic = topic
         self._name = name
-        self._mark = mark
+        self._marks = marks
         self._queue = queue
         self._prepare = prepare
         self._may_write = may_write
@@ -279,11 +280,11 @@ class CopyWriter:
             raise unseen
         return found
 
-    def _mark_in(self, message_id: str, properties: dict[str, str]) -> tuple[str, str]:
-        return message_id, properties.get(self._mark, "")
+    def _mark_in(self, message_id: str, properties: dict[str, str]) -> tuple[str, ...]:
+        return message_id, *(properties.get(mark, "") for mark in self._marks)
 
-    def _mark_of(self, copy: Copy) -> tuple[str, str]:
-        return copy.message.message_id, copy.properties[self._mark]
+    def _mark_of(self, copy: Copy) -> tuple[str, ...]:
+        return self._mark_in(copy.message.message_id, copy.properties)
 
     def _check_may_write(self) -> None:
         if not self._may_write():

@@ -261,7 +261,7 @@ class _Redrive:
             with suppress(TopicNotFound):
                 message_type = (await self._lake.topic(topic)).settings.message_type
                 schema = await self._lake.topic_schema(topic)
-            writer = CopyWriter(self._lake, topic, self._name, mark=REDRIVE_OFFSET)
+            writer = CopyWriter(self._lake, topic, self._name, marks=(REDRIVE_OFFSET,))
             self._ways[topic] = _Way(topic, writer, message_type, schema)
         return self._ways[topic]
 

@@ -84,7 +84,7 @@ class DeadLetterWriter:
             lake,
             self.topic,
             name_of("dead-letters", topic, queue),
-            mark=SEQUENCE,
+            marks=(SEQUENCE, ORIGIN_OFFSET),
             queue=QUEUE,
             prepare=self._make_topic,
             may_write=may_write,

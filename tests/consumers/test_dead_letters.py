@@ -351,6 +351,20 @@ def test_cells_that_begin_anew_are_noticed_and_numbered_behind_what_is_there(cou
     Scene().play(script)
 
 
+def test_the_letter_of_a_message_that_was_sent_back_is_not_taken_for_the_one_before() -> None:
+    """Both have one id. The cell that gave the first its sequence was put back, and it gives the same to the second."""
+
+    async def script(scene: Scene) -> None:
+        (message,) = await scene.sent(1)
+        again = message._replace(offset=message.offset + 1)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write([DeadLetter(0, message, 1, "")])
+        with pytest.raises(SequencesTaken) as caught:
+            await DeadLetterWriter(scene.process(), "billing", "orders", 0).write([DeadLetter(0, again, 1, "")])
+        assert (caught.value.last_sequence, caught.value.written) == (0, frozenset())
+
+    Scene().play(script)
+
+
 def test_letters_that_were_given_while_the_others_were_compared_are_numbered_anew_too() -> None:
     cell = QueueCell(dead_letters=DeadLetters(1, (100,)))
     seen = cell.dead_letters.sequences()

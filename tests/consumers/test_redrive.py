@@ -145,7 +145,7 @@ def test_the_mark_in_letters_of_before_is_replaced() -> None:
         (message,) = await scene.sent(1, properties={"other": "x"})
         old = {**dead_letter_properties(letters([message])[0]), "REDRIVE_OFFSET": "7"}
         await scene.lake.create_topic(DLQ, dead_letter_settings(TopicLimits()))
-        copies = CopyWriter(scene.lake, DLQ, name_of("dead-letters", "orders", 0), mark="DLQ_SEQUENCE", queue=0)
+        copies = CopyWriter(scene.lake, DLQ, name_of("dead-letters", "orders", 0), marks=("DLQ_SEQUENCE",), queue=0)
         await copies.write([Copy(0, message, old)])
         await redrive(scene.lake, "billing")
         (back,) = await redriven(scene)

@@ -77,7 +77,7 @@ def test_a_letter_that_cannot_be_read_is_not_sent_twice_when_others_are_numbered
         await given(scene, 3, 0, 1)
         copies = [Copy(sequence, (await scene.read())[sequence - 1], {"REDRIVE_OFFSET": str(sequence - 1)}) for sequence in (1, 2)]
         life = (await scene.lake.topic(DLQ)).tail.state.created_entry
-        await CopyWriter(scene.process(), "orders", name_of("redrive", "billing", life), mark="REDRIVE_OFFSET").write(copies)
+        await CopyWriter(scene.process(), "orders", name_of("redrive", "billing", life), marks=("REDRIVE_OFFSET",)).write(copies)
         files = await hidden(scene, "dlq.billing")
         await redrive(scene.process(), "billing", damaged="skip", where=lambda letter: letter.offset == 3)
         assert ids(await redriven(scene, "returns")) == ids(returns)
@@ -136,7 +136,7 @@ def test_what_stands_there_under_another_name_is_not_its_own() -> None:
     async def script(scene: Scene) -> None:
         (message,) = await scene.sent(1)
         one, other = (
-            CopyWriter(scene.process(), "orders", name_of("redrive", group, 1), mark="REDRIVE_OFFSET")
+            CopyWriter(scene.process(), "orders", name_of("redrive", group, 1), marks=("REDRIVE_OFFSET",))
             for group in ("billing", "mailing")
         )
         await one.write([Copy(0, message, {"REDRIVE_OFFSET": "0"})])
