@@ -51,7 +51,7 @@ def counting_found(counts: Counter[str]) -> AbstractContextManager[None]:
     def make(original: Any) -> Any:
         async def write(self: CopyWriter, copies: list[Copy]) -> Written:
             written: Written = await original(self, copies)
-            counts["found written"] += written.duplicates * ((writer.SEQUENCE in self._marks))
+            counts["found written"] += written.duplicates * (writer.SEQUENCE in self._marks)
             return written
 
         return write
