@@ -113,6 +113,16 @@ def test_a_table_that_is_renamed_is_another_one(database: Database, capture: Cap
 
 
 @when
+def test_a_schema_that_is_renamed_has_other_tables(database: Database, capture: Capturing, when: str) -> None:
+    database.run("CREATE SCHEMA s; CREATE TABLE s.t (id int PRIMARY KEY, v text); INSERT INTO s.t VALUES (1, 'a'), (2, 'b')")
+    database.run("CREATE TABLE u (id int PRIMARY KEY, v text)")
+    capture()
+    changed(when, capture, "UPDATE s.t SET v = 'w' WHERE id = 2;;ALTER SCHEMA s RENAME TO n;;UPDATE n.t SET v = 'x' WHERE id = 1")
+    assert tables(capture)["n.t"] == source(database, "n.t")
+    assert stopped(capture) == {"s.t": "the table was renamed to n.t"}
+
+
+@when
 def test_a_table_that_is_dropped_stands_still(database: Database, capture: Capturing, when: str) -> None:
     database.run(MADE)
     capture()
