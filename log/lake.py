@@ -422,7 +422,7 @@ class Lake:
         the store's errors.
         """
         await self.keep_time()
-        if self.read_only or self._clock.agreed or not self._clock.synced:
+        if self._clock.agreed or not self._clock.synced:  # who only reads never asks
             return
         ahead_ms = await self._clock.sync(self.store)  # the machine's clock may have been set meanwhile
         if not self._clock.agreed:

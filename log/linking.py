@@ -332,7 +332,7 @@ async def open_linker(
     last_sequence = -1
     if name is not None:
         epoch, last_sequence = await open_name(opened, name, generation=current, timeout_s=timeout.total_seconds())
-        if last_sequence >= 0 and last_sequence % BATCH_SEQUENCES < _LOWEST:
+        if last_sequence % BATCH_SEQUENCES < _LOWEST:  # -1, of a new name, is not
             raise InvalidArgument(
                 "a producer of this name has sent messages with sequences of its own",
                 operation="link",

@@ -139,6 +139,16 @@ def test_a_member_whose_clock_is_set_an_hour_off_goes_on_and_others_join_beside_
     scene.play(script)
 
 
+def test_who_only_reads_need_not_agree_on_the_time() -> None:
+    async def run() -> None:
+        machine = Machine()
+        machine.offset_ms = HOUR_MS
+        async with Lake(MemoryStore(), runtime=Runtime(clock=machine), read_only=True) as lake:
+            await lake.agree_on_time("look")
+
+    asyncio.run(run())
+
+
 def test_where_the_store_does_not_tell_its_time_members_join_by_the_machines() -> None:
     scene = Scene()
 

@@ -308,7 +308,7 @@ def test_receives_that_cannot_be_are_refused() -> None:
             decode_cell(encode_cell(cell), where="cell")
 
 
-@pytest.mark.parametrize("kept", [((1, 7),), ((1, 4), (2, 3)), ((1, 3), (2, 3)), ((3, 2),), ((1, 2), (1, 3))])
+@pytest.mark.parametrize("kept", [((1, 7),), ((1, 6),), ((1, 4), (2, 3)), ((1, 3), (2, 3)), ((3, 2),), ((1, 2), (1, 3))])
 def test_dead_letters_that_cannot_have_been_kept_are_refused(kept: tuple[tuple[int, int], ...]) -> None:
     good = DeadLetters(next_sequence=8, assigned=(3, 5)).only([(5, 7), (1, 4), (2, 3), (3, 6)], next_sequence=8)
     assert good == DeadLetters(next_sequence=8, assigned=(3, 5), kept=((2, 3), (1, 4)))

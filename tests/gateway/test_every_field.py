@@ -209,6 +209,14 @@ def test_what_is_no_message_is_seen_at_once(data: bytes) -> None:
         pb.QueryRouteRequest.FromString(data)
 
 
+def test_a_group_is_refused_as_nothing_bounds_what_is_in_it() -> None:
+    """The decoder takes it for a field that it does not know."""
+    data = padded(varint(500 << 3 | 3) + b"\x78\x01" * 10 + varint(500 << 3 | 4))
+    pb.QueryRouteRequest.FromString(data)
+    with pytest.raises(Refused, match="has a group"):
+        check_bounds("QueryRouteRequest", data)
+
+
 def test_every_rpc_is_bounded_where_it_is_served() -> None:
     """At a gateway that admits everybody."""
 

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from penstock.gateway.bounds import seldom as seldom_module
 from penstock.gateway.bounds.seldom import AGAIN_S, Seldom
 from penstock.gateway.bounds.shares import Share, Shares
 from penstock.gateway.bounds.turns import Turns
@@ -78,6 +79,39 @@ def test_few_work_at_once_and_an_owner_keeps_nobody_waiting() -> None:
 
     for seed in range(10):
         asyncio.run(main(seed))
+
+
+def test_who_waits_and_who_comes_later_stand_in_one_line() -> None:
+    async def main() -> None:
+        turns, begun = Turns(each=1, all=3), list[str]()
+
+        async def work(name: str) -> None:
+            async with turns.of("a"):
+                begun.append(name)
+                await ends[name].wait()
+
+        ends = {name: asyncio.Event() for name in ("first", "waits", "later")}
+        tasks = [asyncio.ensure_future(work(name)) for name in ("first", "waits")]
+        await asyncio.sleep(0)
+        ends["first"].set()
+        await tasks[0]
+        tasks.append(asyncio.ensure_future(work("later")))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert begun == ["first", "waits"]
+        for end in ends.values():
+            end.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(main())
+
+
+def test_of_many_causes_those_are_remembered_that_were_told_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seldom_module, "_CAUSES_MAX", 2)
+    seldom = Seldom()
+    for cause, now_s in (("a", 0.0), ("b", 1.0), ("a", 20.0), ("c", 21.0)):
+        assert seldom.is_due(cause, now_s)
+    assert not seldom.is_due("a", 22.0)
 
 
 def test_a_cause_is_told_once_in_a_while() -> None:
