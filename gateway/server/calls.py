@@ -105,7 +105,7 @@ class Crowded(Refused):
 
 
 class Observer(Protocol):
-    """Is told of every answer."""
+    """Is told of every answer. A client that ends its call before has none."""
 
     def answered(self, call: Call, request: Message | None, code: int, took_s: float, size_bytes: int) -> None:
         """``request`` is None where it was not looked at. Of a two-way call each request is told."""
