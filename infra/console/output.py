@@ -39,7 +39,8 @@ def write_text(text: str) -> None:
             click.echo(text, nl=False)
             return
         # PYTHONUNBUFFERED, as images for containers set it: of what a full pipe does not take at once Python would drop the rest.
-        left = memoryview(text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
+        plain = text if sys.stdout.isatty() else click.unstyle(text)
+        left = memoryview(plain.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
         while left:
             left = left[raw.write(left) or 0 :]
 

@@ -51,6 +51,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="With --trust-header: the proxy's address.  [default: 127.0.0.1 and ::1]",
 )
 @click.option(
+    "--forwarded-allow-ips",
+    "forwarders",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A reverse proxy's address or network, whose X-Forwarded-For says who calls: failed log-ins count by that.",
+)
+@click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name by which browsers reach a console on loopback."
 )
 @click.option("--tls-cert", type=_FILE, help="Serve TLS, by this certificate and its chain (PEM).")
@@ -117,6 +124,7 @@ def options_of(session: Session, given: dict[str, Any]) -> ConsoleOptions:
         hosts=tuple(given["hosts"]),
         password_file=given["password_file"],
         trusted=trusted,
+        forwarders=tuple(given["forwarders"]),
         tls_cert=given["tls_cert"],
         tls_key=given["tls_key"],
     )

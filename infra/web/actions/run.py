@@ -108,10 +108,7 @@ class Runner:
         """Raise `ReadOnlyError` or `PermissionDenied` unless this actor may do it."""
         if self.read_only:
             raise ReadOnlyError("the console was started with --read-only", operation=action.name)
-        if actor.role != OPERATOR:
-            raise PermissionDenied(
-                "only operators may act", operation=action.name, object=actor.name, expected=OPERATOR, observed=actor.role
-            )
+        check_operator(action.name, actor)
 
     def _record(self, action: Action[Any], scene: Scene, arguments: object, actor: Actor, preview: Preview) -> Record:
         return Record(
@@ -132,6 +129,14 @@ class Runner:
             await scene.using(lambda lake: write(lake, record))
         except Exception as error:  # noqa: BLE001 - whatever it is, what was done stands
             log.error("the end of an action is not in the audit topic (%s): %s", error, record)  # noqa: TRY400 - no traceback needed
+
+
+def check_operator(what: str, actor: Actor) -> None:
+    """Raise `PermissionDenied` for a viewer: what operators alone may begin costs much, or changes something."""
+    if actor.role != OPERATOR:
+        raise PermissionDenied(
+            "only operators may do that", operation=what, object=actor.name, expected=OPERATOR, observed=actor.role
+        )
 
 
 def check(action: Action[Any], preview: Preview, *, stamp: str, typed: str | None) -> None:

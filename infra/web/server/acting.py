@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..actions.action import Action, Preview
-from ..actions.run import Changed, NotConfirmed
+from ..actions.run import Changed, NotConfirmed, check_operator
 from ..documents import document
 from ..faults import Fault
 from ..views.page import Scene, shell_line
@@ -21,6 +21,7 @@ def routes(site: Site) -> list[Route]:
 
     async def shown(request: Request) -> Response:
         action, scene = action_of(site, request), site.scene(request)
+        check_operator(action.name, site.actor(request))
         arguments = action.given(_given(request))
         return _page(site, request, action, scene, arguments, await site.runner.preview(action, scene, arguments))
 
@@ -47,6 +48,7 @@ def routes(site: Site) -> list[Route]:
 
     async def api_shown(request: Request) -> Response:
         action, scene = action_of(site, request), site.scene(request)
+        check_operator(action.name, site.actor(request))
         return json_response(document(await site.runner.preview(action, scene, action.given(_given(request)))))
 
     async def api_done(request: Request) -> Response:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ....log.runtime.runtime import Runtime
 from ..actions.all import ACTIONS
@@ -60,4 +61,6 @@ def app_of(site: Site) -> ASGIApp:
         await site.lakes.close()
 
     router = Router(routes, default=nothing, lifespan=life)
-    return Shield(Faults(Gate(router, site), site), known_hosts=site.options.known_hosts, is_tls=site.options.is_tls)
+    app: ASGIApp = Shield(Faults(Gate(router, site), site), known_hosts=site.options.known_hosts, is_tls=site.options.is_tls)
+    forwarders = list(site.options.forwarders)
+    return ProxyHeadersMiddleware(app, forwarders) if forwarders else app  # type: ignore[arg-type, return-value] # the same by two names

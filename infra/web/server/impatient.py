@@ -8,6 +8,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 10.0
 """The time for the head of a request to come, from the connection or from its first byte on."""
+OF_ADDRESS_MAX = 500
+"""The most connections from one address, far below what the console takes from all."""
 
 
 class Impatient(H11Protocol):
@@ -17,7 +19,10 @@ class Impatient(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as there
         super().connection_made(transport)
-        self._wait()
+        if self._is_one_too_many():
+            transport.abort()
+        else:
+            self._wait()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -29,6 +34,12 @@ class Impatient(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
         super().connection_lost(exc)
+
+    def _is_one_too_many(self) -> bool:
+        if len(self.connections) <= OF_ADDRESS_MAX or self.client is None:
+            return False
+        callers = [one.client for one in self.connections if isinstance(one, Impatient) and one.client is not None]
+        return sum(address == self.client[0] for address, _ in callers) > OF_ADDRESS_MAX
 
     def _wait(self) -> None:
         self._waiting = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)

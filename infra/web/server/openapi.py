@@ -16,6 +16,8 @@ from ..faults import Problem
 from ..views.page import Page, Parameter
 from ..views.pages import DOWNLOADS, PAGES
 
+_TOKEN: Json = {"name": "X-Form-Token", "in": "header", "required": True, "schema": {"type": "string"}}
+
 
 @functools.cache
 def openapi() -> Json:
@@ -25,6 +27,8 @@ def openapi() -> Json:
     paths: Json = {}
     for page in PAGES:
         paths[f"/api/l/{{lake}}{_path(page.path)}"] = {"get": _of_page(page, schemas, failed)}
+        if page.begin is not None:
+            paths[f"/api/l/{{lake}}{_path(page.path)}"]["post"] = _beginning(page, failed)
     for file in DOWNLOADS:
         names = [_name_in_path(name) for name in ("lake", *file.names)]
         given = {"description": file.about, "content": {"application/octet-stream": {}}}
@@ -56,6 +60,15 @@ def _of_page(page: Page[Any], schemas: Schemas, failed: dict[str, Json]) -> Json
     }
 
 
+def _beginning(page: Page[Any], failed: dict[str, Json]) -> Json:
+    return {
+        "operationId": f"begin_{page.name}",
+        "summary": "Begins it, for operators. The answer leads to its outcome.",
+        "parameters": [_name_in_path("lake"), *map(_name_in_path, page.names), _TOKEN],
+        "responses": {"303": {"description": "It was begun, or one runs or just ended"}, **failed},
+    }
+
+
 def _of_action(action: Action[Any], schemas: Schemas, failed: dict[str, Json]) -> Json:
     hints = typing.get_type_hints(action.arguments)
     arguments = [
@@ -68,7 +81,6 @@ def _of_action(action: Action[Any], schemas: Schemas, failed: dict[str, Json]) -
         for field in dataclasses.fields(action.arguments)
     ]
     parameters = [_name_in_path("lake"), *arguments]
-    token = {"name": "X-Form-Token", "in": "header", "required": True, "schema": {"type": "string"}}
     confirmed = {
         "type": "object",
         "properties": {"stamp": {"type": "string"}, "typed": {"type": "string"}},
@@ -84,7 +96,7 @@ def _of_action(action: Action[Any], schemas: Schemas, failed: dict[str, Json]) -
         "post": {
             "operationId": action.name,
             "summary": action.about,
-            "parameters": [*parameters, token],
+            "parameters": [*parameters, _TOKEN],
             "requestBody": {"required": True, "content": {"application/json": {"schema": confirmed}}},
             "responses": {"200": _answer("What was done", schemas.of(Done)), **failed},
         },

@@ -45,6 +45,8 @@ class ConsoleOptions:
     """More names by which browsers may reach a console on loopback, such as that of a proxy in front."""
     password_file: Path | None = None
     trusted: TrustedHeader | None = None
+    forwarders: tuple[str, ...] = ()
+    """The addresses and networks of proxies in front whose ``X-Forwarded-For`` is believed: failed log-ins count by who is behind them."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
 
@@ -55,6 +57,13 @@ class ConsoleOptions:
             raise self._bad("--tls-cert and --tls-key go together")
         if self.password_file is not None and self.trusted is not None:
             raise self._bad("--password-file and --trust-header are two ways to log in", hint="give one of them")
+        if self.forwarders and self.trusted is not None:
+            raise self._bad("--forwarded-allow-ips and --trust-header do not go together", hint="give --trust-from")
+        for one in self.forwarders:
+            try:
+                ipaddress.ip_network(one)
+            except ValueError:
+                raise self._bad("--forwarded-allow-ips takes addresses and networks", observed=one) from None
         if not self.asks_who and not is_loopback(self.host):
             raise self._bad(
                 "a console that others can reach must know who they are",

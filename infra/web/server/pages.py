@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ....log.errors import InvalidArgument
+from ..actions.run import check_operator
 from ..documents import document
 from ..faults import PATIENCE_S, late
 from ..views.page import Asked, Download, Page, Place, shell_line
@@ -30,6 +31,9 @@ def routes(site: Site) -> list[Route]:
     for page in PAGES:
         found.append(Route(f"/l/{{lake}}{page.path}", html(site, page), name=page.name))
         found.append(Route(f"/api/l/{{lake}}{page.path}", api(site, page)))
+        if page.begin is not None:
+            found.append(Route(f"/l/{{lake}}{page.path}", begin(site, page), methods=["POST"]))
+            found.append(Route(f"/api/l/{{lake}}{page.path}", begin(site, page), methods=["POST"]))
         found.append(Route(f"/live/l/{{lake}}{page.path}", live(site, page)))
     return found + [Route(f"/files/l/{{lake}}{one.path}", file(site, one)) for one in DOWNLOADS]
 
@@ -82,6 +86,19 @@ def api(site: Site, page: Page[Any]) -> Endpoint:
 
     async def answer(request: Request) -> Response:
         return json_response(document(await in_time(page.told(site.scene(request), asked_of(page, request)))))
+
+    return answer
+
+
+def begin(site: Site, page: Page[Any]) -> Endpoint:
+    """Begins what a page may begin. The answer leads back to the page."""
+
+    async def answer(request: Request) -> Response:
+        await site.form(request)
+        check_operator(page.name, site.actor(request))
+        assert page.begin is not None, "its route is there for that"
+        await in_time(page.begin(site.scene(request), asked_of(page, request)))
+        return RedirectResponse(request.url.path, status_code=303)
 
     return answer
 

@@ -92,6 +92,10 @@ class Site:
     def may_act(self, viewer: Viewer | None) -> bool:
         return viewer is not None and viewer.role is Role.OPERATOR and not self.options.read_only
 
+    def may_begin(self, viewer: Viewer | None) -> bool:
+        """Whether a caller may begin costly work that changes nothing."""
+        return viewer is not None and viewer.role is Role.OPERATOR
+
     def actor(self, request: Request) -> Actor:
         """The caller of a request, as one who acts."""
         viewer = viewer_of(request)
@@ -134,6 +138,7 @@ class Site:
             "command": None,
             "viewer": viewer,
             "may_act": self.may_act(viewer),
+            "may_begin": self.may_begin(viewer),
             "read_only": self.options.read_only,
             "by_password": self.login.by_password,
             "form_token": "" if viewer is None else self.login.signer.form_token(viewer.session),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import threading
@@ -43,10 +44,20 @@ class Lines:
                 break
             for line in lines:
                 self._room.acquire()
-                self._put(line.decode("utf-8", "replace"))
+                self._put(self._readable(line))
         if rest:
-            self._put(rest.decode("utf-8", "replace"))
+            self._put(self._readable(rest))
         self._put(None)
+
+    def _readable(self, line: bytes) -> str:
+        """A line as the package reads it: it gives no answer at all to a request in which half a surrogate is spelt out."""
+        text = line.decode("utf-8", "replace")
+        if "\\ud" not in text.lower():
+            return text
+        try:
+            return json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8", "replace").decode()
+        except (ValueError, RecursionError):
+            return text
 
     def _some(self) -> bytes:
         try:

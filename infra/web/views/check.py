@@ -16,7 +16,7 @@ from ....log.verify import VerifyReport
 from ...operating.verify import verified
 from ..faults import Fault, Part
 from ..lakes.jobs import Job
-from .page import Asked, Crumb, Page, Parameter, Scene
+from .page import Asked, Crumb, Page, Scene
 
 OBJECTS_MAX = 5_000
 """The objects of the log, which are its entries and checkpoints: some 5,000 GETs."""
@@ -72,18 +72,17 @@ async def gather(scene: Scene, asked: Asked) -> Check:
     bounds = await scene.part(
         lambda _: scene.source.memo.get(("bounds of a check", name), bounds_of, fresh_s=BOUNDS_KEPT_S), fatal=(TopicNotFound,)
     )
-    jobs, refused = scene.source.jobs, None
-    if asked.text("run") is not None and bounds.value is not None and is_wanted(scene, jobs.get(name)):
-        try:
-            _check_small(name, bounds.value)
-            jobs.start(name, lambda: scene.using(lambda lake: _work(lake, name)))
-        except PenstockError as error:
-            refused = Fault.of(error)
+    jobs = scene.source.jobs
     job = jobs.get(name)
-    if refused is not None:
-        checked = Checked(began=scene.now, took=timedelta(), state="was not begun", fault=refused)
-        return Check(topic=name, bounds=bounds, checked=checked)
     return Check(topic=name, bounds=bounds, checked=None if job is None else checked_of(job, jobs.took(job)))
+
+
+async def begin(scene: Scene, asked: Asked) -> None:
+    """Begin a check, unless one runs or just ended. Raises `LimitExceeded` for a large topic, `BackPressureError` beside another check."""
+    name = asked["topic"]
+    if is_wanted(scene, scene.source.jobs.get(name)):
+        _check_small(name, await scene.using(lambda lake: _bounds(lake, name)))
+        scene.source.jobs.start(name, lambda: scene.using(lambda lake: _work(lake, name)))
 
 
 def is_wanted(scene: Scene, known: Job | None) -> bool:
@@ -161,12 +160,12 @@ PAGE = Page(
     name="check",
     path="/topics/{topic}/check",
     title="Check of {topic}",
-    about="Checks everything that a topic has stored, and log against table, as a job of the console: with run, and then again for its outcome.",
+    about="Checks everything that a topic has stored, and log against table, as a job that an operator begins. The page has its outcome.",
     shows=Check,
     gather=gather,
     command=lambda asked: ["verify", asked["topic"]],
-    parameters=(Parameter(name="run", help="Begin a check, unless one runs or just ended.", choices=("now",)),),
     crumbs=lambda asked: [Crumb("Topics", "topics"), Crumb(f"Topic {asked['topic']}", "topic", {"topic": asked["topic"]})],
     live=live,
+    begin=begin,
     is_kept=False,
 )

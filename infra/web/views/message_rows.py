@@ -9,8 +9,8 @@ from ....log import MessageView
 from ....log.schema.value_json import value_json
 from ..bodies import Body, body_of
 
-LISTED_BODY_BYTES = 8 * 1024
-"""The most bytes of a body in a list of messages."""
+LISTED_BODY_BYTES = 4 * 1024
+"""The most bytes of a body in a list of messages: a whole page of them fits into the answer of a tool."""
 _CELL_CHARS = 200
 
 

@@ -11,7 +11,7 @@ from ..faults import Part
 from .message_rows import MessageRow
 from .page import Asked, Crumb, Page, Parameter, Scene
 from .positions import cursor_of, cursor_text, position_of
-from .scan import Conditions, Extent, Look, Scan, extent, fields_of, resolved
+from .scan import ROWS, Conditions, Extent, Look, Scan, extent, fields_of, resolved
 
 _OPERATION = "show messages"
 
@@ -71,7 +71,7 @@ async def gather(scene: Scene, asked: Asked) -> MessagesShown:
         conditions = conditions_of(asked)
         schema = await lake.topic_schema(name)
         seen = await extent(reader, conditions.queue)
-        scan = Scan(reader, schema, conditions, seen, scene.source.runtime)
+        scan = Scan(reader, schema, conditions, seen, scene.source.runtime, rows_max=asked.number("rows"))
         if after is not None:
             look = await scan.after(after)
         elif start is not None and start != "latest":
@@ -158,7 +158,13 @@ PAGE = Page(
     gather=gather,
     answer=lambda shown: shown.found,
     command=_command,
-    parameters=(*CONDITIONS, START, Parameter(name="before", help="Messages before this place, as `older` of a page says."), AFTER),
+    parameters=(
+        *CONDITIONS,
+        START,
+        Parameter(name="before", help="Messages before this place, as `older` of a page says."),
+        AFTER,
+        Parameter(name="rows", help="The most messages of a page.", kind=int, default=ROWS, least=1, most=ROWS),
+    ),
     crumbs=crumbs_of,
     live=live,
     is_kept=False,

@@ -186,6 +186,8 @@ class Page(Place, Generic[T]):
     """The values that change while a viewer watches, by the key of their place: the template shows them by ``live(key)``."""
     answer: Callable[[T], Part[Any] | None] = lambda shown: None
     """The part that answers what the query asks for. People see its fault on the page, with what they asked; programs get an error."""
+    begin: Callable[[Scene, Asked], Awaitable[None]] | None = None
+    """Costly work that an operator may begin from the page, by a form: a link that somebody follows begins nothing."""
     is_kept: bool = True
     """Whether a look is shared with who asks for the same within a moment. Not for what is large."""
 

@@ -159,13 +159,30 @@ def test_a_log_in_lasts_until_the_log_out_and_not_longer(console: Open, password
 def test_viewers_may_look_and_not_act(console: Open, passwords: Path, stuck: Path) -> None:
     browser = console(password_file=passwords)
     log_in(browser, "bob")
-    assert "Only operators may do this." in browser.page(RELEASE)
+    assert "only operators may do that" in browser.page(RELEASE, status=403)  # a preview may look through 100,000 messages
+    browser.api(RELEASE, status=403)
+    log_in(browser, "ann")
+    stamp = browser.api(RELEASE)["stamp"]
+    log_in(browser, "bob")
     token = browser.client.get("/api/session").json()["form_token"]
-    stated = {"form_token": token, "stamp": browser.api(RELEASE)["stamp"]}
-    answer = browser.client.post(f"/l/lake{RELEASE}", data=stated)
+    answer = browser.client.post(f"/l/lake{RELEASE}", data={"form_token": token, "stamp": stamp})
     assert answer.status_code == 403
-    assert "only operators may act" in answer.text
+    assert "only operators may do that" in answer.text
     assert len(still_parked(stuck)) == 2
+
+
+def test_no_followed_link_and_no_viewer_begins_a_check(console: Open, passwords: Path) -> None:
+    browser = console(password_file=passwords)
+    path = "/l/lake/topics/orders/check"
+    log_in(browser, "bob")
+    assert "disabled" in browser.page("/topics/orders/check")
+    assert "only operators" in browser.submit("/topics/orders/check", status=403)
+    assert browser.client.post(path, data={"x": "y"}).status_code == 403, "not without the token of the page"
+    log_in(browser, "ann")
+    browser.submit("/topics/orders/check", status=303)
+    token = browser.client.get("/api/session").json()["form_token"]
+    answer = browser.client.post(f"/api{path}", json={}, headers={"x-form-token": token})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/api{path}")
 
 
 def test_who_is_taken_out_of_the_file_is_out_at_once(console: Open, passwords: Path) -> None:
@@ -182,6 +199,22 @@ def test_guessing_is_slowed_down(console: Open, passwords: Path) -> None:
         log_in(browser, "ann", "wrong horse battery", status=403)
     log_in(browser, "ann", status=429)
     log_in(browser, "bob", status=429)  # from the same address
+
+
+def test_behind_a_proxy_who_guesses_locks_out_nobody_else(console: Open, passwords: Path) -> None:
+    def log_in_from(browser: Browser, name: str, *, forwarded_for: str, status: int) -> None:
+        browser.client.headers["x-forwarded-for"] = forwarded_for
+        log_in(browser, name, "wrong horse battery", status=status)
+
+    behind = console(password_file=passwords, forwarders=("10.0.0.0/24",), address="10.0.0.1")
+    for number in range(FAILURES_MAX):  # the first address is the caller's own word, the last one the proxy's
+        log_in_from(behind, f"a{number}", forwarded_for=f"192.0.2.{number}, 198.51.100.7", status=403)
+    log_in_from(behind, "b", forwarded_for="198.51.100.7", status=429)
+    log_in_from(behind, "b", forwarded_for="198.51.100.8", status=403)
+    past = console(password_file=passwords, forwarders=("10.0.0.0/24",), address="198.51.100.9")
+    for number in range(FAILURES_MAX):
+        log_in_from(past, f"a{number}", forwarded_for=f"192.0.2.{number}", status=403)
+    log_in_from(past, "b", forwarded_for="192.0.2.99", status=429)
 
 
 @pytest.mark.parametrize("back", ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)", "/a\nb"])

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.infra.web.server.impatient import OF_ADDRESS_MAX
 from tests.gateway.certificates import write_certificate
 from tests.tree import ROOT
 
@@ -60,6 +61,18 @@ def test_who_asks_nothing_loses_the_connection(folder: Path, sent: bytes) -> Non
         caller.sendall(sent)
         while caller.recv(1000):
             pass
+
+
+def test_one_address_does_not_take_all_connections(folder: Path) -> None:
+    with served(folder) as (_, said), ExitStack() as ends:
+        silent = [ends.enter_context(socket.create_connection(("127.0.0.1", said["port"]))) for _ in range(OF_ADDRESS_MAX + 20)]
+        for one in silent[OF_ADDRESS_MAX:]:
+            one.settimeout(END_S)
+            with suppress(ConnectionResetError):
+                assert one.recv(1) == b"", "it is one too many"
+        with socket.create_connection(("127.0.0.1", said["port"]), timeout=END_S, source_address=("127.0.0.2", 0)) as other:
+            other.sendall(b"GET /api/l/lake/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert other.recv(12) == b"HTTP/1.1 200"
 
 
 def test_tls(folder: Path, tmp_path: Path) -> None:
