@@ -1,6 +1,6 @@
 """A database whose tables do not stay as they are, captured and synced beneath kills; every cut and every row compared with its history.
 
-python -m tests.cdc.ddl.campaign --transactions 2000 --seed 7 [--source mariadb|mongodb] [--listed] [--slow]
+python -m tests.cdc.ddl.campaign --transactions 2000 --seed 7 [--source mariadb|mongodb] [--publication tables|schema] [--slow]
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.cdc.cuts.reading import kept_cuts
 from tests.cdc.ddl.history import EMPTY, History, difference
 from tests.cdc.ddl.mariadb import MariaDB
 from tests.cdc.ddl.mongodb import MongoDB
-from tests.cdc.ddl.postgres import Postgres
+from tests.cdc.ddl.postgres import PUBLICATIONS, Postgres
 from tests.cdc.ddl.source import Source
 from tests.mariadb_server import mariadb_server
 from tests.mongodb_server import mongodb_server
@@ -40,11 +40,11 @@ KINDS = ("postgres", "mariadb", "mongodb")
 
 
 @contextmanager
-def source(kind: str, folder: Path, chance: random.Random, *, listed: bool = False, slow: bool = False) -> Iterator[Source]:
+def source(kind: str, folder: Path, chance: random.Random, *, publication: str = "all", slow: bool = False) -> Iterator[Source]:
     """A database of one kind, until the block ends."""
     if kind == "postgres":
         with postgres_server() as server:
-            yield Postgres(server, chance, folder, listed=listed, slow=slow)
+            yield Postgres(server, chance, folder, publication=publication, slow=slow)
     elif kind == "mongodb":
         with mongodb_server() as documents, closing(MongoDB(documents, chance)) as made:
             yield made
@@ -92,6 +92,10 @@ class Campaign:
         changed = {name: table for name, table in now.items() if known.get(name) != table}
         self.history.add(before, {**changed, **dict.fromkeys(known.keys() - now.keys())})
 
+    @property
+    def committed(self) -> int:
+        return sum(count for what, count in self.done.items() if not what.startswith(("refused", "rolled back")))
+
     def transact(self) -> None:
         try:
             self.done[self.source.transact(self.note)] += 1
@@ -118,9 +122,12 @@ class Campaign:
         self.end()
 
     def _rounds(self, processes: dict[str, subprocess.Popen[bytes]], transactions: int) -> None:
-        next_kill = self.chance.randrange(30, 150)
-        while sum(count for what, count in self.done.items() if not what.startswith("refused")) < transactions:
+        next_kill, said = self.chance.randrange(30, 150), 0
+        while self.committed < transactions:
             self.transact()
+            if self.committed > said + 250:
+                said = self.committed
+                print(f"{said} transactions", flush=True)
             if self.chance.random() < self.source.rest:
                 self._rest.wait(self.chance.choice((0.2, 1.0, 2.5)))  # the source is quiet for a moment: a cut may come
             next_kill -= 1
@@ -128,11 +135,16 @@ class Campaign:
                 next_kill = self.chance.randrange(30, 150)
                 name = self.chance.choice(("capture", "capture", "sync", "server"))
                 if name == "server":
-                    self.source.restart()
+                    how = self.source.restart()
                 else:
-                    processes[name].send_signal(self.chance.choice((signal.SIGKILL, signal.SIGTERM)))
+                    how = self.chance.choice((signal.SIGKILL, signal.SIGTERM))
+                    processes[name].send_signal(how)
                     processes[name].wait(PATIENCE_S)
-                self.killed[name] += 1
+                    if name == "capture" and self.chance.random() < 0.3:
+                        self.source.unseen(self.note)
+                    for _ in range(self.chance.choice((0, 0, 5, 30))):
+                        self.transact()
+                self.killed[f"{name} by {how.name}"] += 1
             for name, start in (("capture", self.capture), ("sync", self.sync)):
                 if (code := processes[name].poll()) is not None:
                     if code not in (0, -signal.SIGKILL, 128 + signal.SIGTERM, -signal.SIGTERM):
@@ -208,7 +220,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     parser.add_argument("--source", choices=KINDS, default="postgres")
     parser.add_argument(
-        "--listed", action="store_true", help="PostgreSQL: a publication of named tables, into which and out of which tables go"
+        "--publication", choices=PUBLICATIONS, default="all", help="PostgreSQL: of what it is; tables and schemas go in and out"
     )
     parser.add_argument("--slow", action="store_true", help="PostgreSQL: with a synchronous standby that is slow")
     parser.add_argument("--keep", help="a folder that is kept")
@@ -218,11 +230,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(options.keep or made)
         folder.mkdir(exist_ok=True)
-        with source(options.source, folder, chance, listed=options.listed, slow=options.slow) as given:
+        with source(options.source, folder, chance, publication=options.publication, slow=options.slow) as given:
             campaign = Campaign(given, folder, chance)
             campaign.play(options.transactions)
         seen = campaign.judge()
-    print(dict(campaign.done))
+    print("committed:", campaign.committed, dict(campaign.done))
     print("killed:", dict(campaign.killed))
     print(dict(seen))
     for one in campaign.wrong:

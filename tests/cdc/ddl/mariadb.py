@@ -141,11 +141,16 @@ class MariaDB:
     def beside(self) -> Iterator[None]:
         yield
 
-    def restart(self) -> None:
+    def restart(self) -> signal.Signals:
         for connection in (self._rows, self._statements, self._looking):
             connection.close()
-        self._server.restart(self._chance.choice((signal.SIGKILL, signal.SIGTERM)))
+        how = self._chance.choice((signal.SIGKILL, signal.SIGTERM))
+        self._server.restart(how)
         self._connect()
+        return how
+
+    def unseen(self, note: Note) -> None:
+        """Nothing: a capture goes on with all."""
 
     def rollback(self) -> None:
         for connection in (self._rows, self._statements):

@@ -1,4 +1,6 @@
-"""Transactions of every kind against a MongoDB, drawn by chance: documents by ids of many types, and the collections themselves."""
+"""Transactions of every kind against a MongoDB, drawn by chance: documents by ids of many types, the collections themselves, and some that
+stay open.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from bson import Decimal128, Int64, ObjectId, json_util
+from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure
 
 from tests.cdc.ddl.history import Table
@@ -32,15 +35,21 @@ FIXED = frozenset({"plain", "capped", "lookedup"})
 ODD = ("odd name", "größe", "dotted.name", "with-dash", "back`tick", "quo'te", "日本", "a#b", "UPPER")
 
 
-class MongoDB:
-    """One session."""
+KEYS, KEYS_OF_LONG = range(8), range(100, 108)
 
-    producer, empties, rest = "mongodb/penstock", True, 0.1
+
+class MongoDB:
+    """One thread that makes all transactions: most of them in one session, and in another one that stays open."""
+
+    producer, empties, rest = "mongodb/penstock", True, 0.06
     refused: tuple[type[Exception], ...] = (OperationFailure,)
 
     def __init__(self, server: MongoDBServer, chance: random.Random) -> None:
         self._server, self._chance = server, chance
         self._made = 0
+        self._long: ClientSession | None = None
+        self._held = set[str]()
+        """The collections of the transaction that stays open: nothing is done to them but to their documents, as it would wait for its end."""
         self._connect()
 
     def _connect(self) -> None:
@@ -51,6 +60,7 @@ class MongoDB:
         self._db = self._client["shop"]
 
     def close(self) -> None:
+        self._release()
         self._session.end_session()
         self._client.close()
 
@@ -86,17 +96,23 @@ class MongoDB:
     def beside(self) -> Iterator[None]:
         yield
 
-    def restart(self) -> None:
+    def restart(self) -> signal.Signals:
+        how = self._chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
+        self._server.restart(how)
         self.close()
-        self._server.restart(self._chance.choice((signal.SIGKILL, signal.SIGTERM)))
         self._connect()
+        return how
+
+    def unseen(self, note: Note) -> None:
+        """Nothing: a capture goes on with all."""
 
     def rollback(self) -> None:
         if self._session.in_transaction:
             self._session.abort_transaction()
 
     def finish(self, note: Note) -> None:
-        """Nothing is left open."""
+        if self._long is not None:
+            self._end_long(note)
 
     def tables(self) -> dict[str, Table]:
         return {
@@ -124,6 +140,8 @@ class MongoDB:
     # --- What is done ---------------------------------------------------------------------------------------------------------------
 
     def transact(self, note: Note) -> str:
+        if (ended := self._go_on(note)) is not None:
+            return ended
         kind = self._chance.choice(self.KINDS) if self._chance.random() < 0.25 else MongoDB.change
         kind(self, note)
         return kind.__name__
@@ -137,9 +155,10 @@ class MongoDB:
                     self._change(self._chance.choice([name for name in self._names() if name != "capped"]))
         self._committed(note)
 
-    def _change(self, name: str) -> None:
-        collection, session, number = self._db[name], self._session, self._chance.randrange(8)
-        of = {"_id": self._chance.choice(IDS)(number)}
+    def _change(self, name: str, *, long: ClientSession | None = None) -> None:
+        collection, session = self._db[name], long or self._session
+        number = self._chance.choice(KEYS_OF_LONG if long else KEYS)
+        of = {"_id": self._chance.choice(IDS[:-1] if long else IDS)(number)}
         drawn = self._chance.randrange(3 if name == "capped" else 7)
         if drawn < 2:
             value = self._chance.randrange(10**6)
@@ -156,10 +175,65 @@ class MongoDB:
         else:
             collection.delete_one(of, session=session)
 
+    def many(self, note: Note) -> None:
+        """More than one entry of the log has: many documents, and large ones, of which few stay."""
+        if self._chance.random() < 0.15:
+            collection = self._db[self._some(note)]
+            with self._session.start_transaction():
+                collection.insert_many([{"_id": f"many{number}", "n": number} for number in range(1500)], session=self._session)
+                collection.insert_many(
+                    [{"_id": f"large{number}", "of": "x" * 700_000} for number in range(30)], session=self._session
+                )
+                collection.update_many({"_id": {"$regex": "^many1"}}, {"$inc": {"n": 1}}, session=self._session)
+                collection.delete_many({"_id": {"$regex": "^(many[0-9]{2}|large)"}}, session=self._session)
+            self._committed(note)
+            collection.delete_many({"_id": {"$regex": "^many"}}, session=self._session)
+            self._committed(note)
+
+    # --- One that stays open --------------------------------------------------------------------------------------------------------
+
+    def _go_on(self, note: Note) -> str | None:
+        """Perhaps begin a transaction that stays open, or go on with it. Returns what it was if it ended."""
+        drawn = self._chance.random()
+        if self._long is None:
+            if drawn < 0.04:
+                self._long = self._client.start_session()
+                self._long.start_transaction()
+                self._step(self._long)
+        elif drawn < 0.03:
+            return self._end_long(note)
+        elif drawn < 0.2:
+            self._step(self._long)
+        return None
+
+    def _step(self, long: ClientSession) -> None:
+        if not self._held or self._chance.random() < 0.2:
+            self._held.add(self._chance.choice([name for name in self._names() if name != "capped"]))
+        try:
+            for _ in range(3):
+                self._change(self._chance.choice(sorted(self._held)), long=long)
+        except OperationFailure:  # a collection that is newer than what it sees
+            self._release()
+
+    def _end_long(self, note: Note) -> str:
+        assert self._long is not None
+        keeps = self._long.in_transaction and self._chance.random() < 0.8
+        if keeps:
+            self._long.commit_transaction()
+            self._committed(note)
+        self._release()
+        return "one that stayed open" if keeps else "rolled back after it stayed open"
+
+    def _release(self) -> None:
+        if self._long is not None:
+            self._long.end_session()
+        self._long = None
+        self._held.clear()
+
     # --- Collections ----------------------------------------------------------------------------------------------------------------
 
     def _some(self, note: Note) -> str:
-        found = [name for name in self._names() if name not in FIXED]
+        found = [name for name in self._names() if name not in FIXED | self._held]
         return self._chance.choice(found) if found else self._new(note)
 
     def _fresh(self) -> str:
@@ -232,12 +306,14 @@ class MongoDB:
     def no_collections(self, note: Note) -> None:
         """An index, and a view."""
         self._made += 1
-        self._db["plain"].create_index(f"f{self._made}", session=self._session)
+        if "plain" not in self._held:
+            self._db["plain"].create_index(f"f{self._made}", session=self._session)
         self._db.command({"create": f"view{self._made}", "viewOn": "plain", "pipeline": []}, session=self._session)
         self._committed(note)
 
     KINDS: tuple[Callable[[Any, Note], None], ...] = (
         make, rename, rename_and_make_anew, rename_over, drop, drop_and_make_anew, move_away, replace_by_query, to_capped, images, no_collections,
+        many,
     )  # fmt: skip
 
 

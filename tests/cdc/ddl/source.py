@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
@@ -44,8 +45,11 @@ class Source(Protocol):
     def rollback(self) -> None:
         """Give up what is not committed."""
 
-    def restart(self) -> None:
-        """As after a crash, or in order."""
+    def restart(self) -> signal.Signals:
+        """As after a crash, or in order. Returns how it ended."""
+
+    def unseen(self, note: Note) -> None:
+        """Do what a capture that runs would end with. Called while none runs."""
 
     def finish(self, note: Note) -> None:
         """End what is not ended yet."""

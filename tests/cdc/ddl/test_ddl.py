@@ -27,10 +27,10 @@ def check(folder: Path, chance: random.Random, given: Source, transactions: int)
 @pytest.mark.postgres
 @pytest.mark.processes
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("seed", "listed", "slow"), [(3, True, True), (4, False, False)])
-def test_every_cut_and_the_end_equal_the_source(tmp_path: Path, seed: int, listed: bool, slow: bool) -> None:
+@pytest.mark.parametrize(("seed", "publication", "slow"), [(3, "tables", True), (4, "all", False)])
+def test_every_cut_and_the_end_equal_the_source(tmp_path: Path, seed: int, publication: str, slow: bool) -> None:
     chance = random.Random(seed)
-    with source("postgres", tmp_path, chance, listed=listed, slow=slow) as given:
+    with source("postgres", tmp_path, chance, publication=publication, slow=slow) as given:
         check(tmp_path, chance, given, 250)
 
 
