@@ -286,8 +286,9 @@ class ChangeFollower:
 
     def _read_next(self, state: EngineState, now_s: float, collections: Sequence[str], *, empty: bool) -> EngineState:
         """The state in which these collections are read next, and all that came before the newest event's time is behind."""
-        if empty:  # a rename has a time of its own
+        if empty:  # a rename has a time of its own, at which the topic lacks what is read next
             self._whole_behind(self._time, self._token)
+            self._outbox.raise_whole_from(self._boundary.number + 1)
         state = self._finish(state, now_s)
         state = replace(
             state,

@@ -15,6 +15,7 @@ import penstock
 from penstock.cdc.mongodb import follow, rows, server
 from penstock.cdc.mongodb.documents import key_of
 from penstock.cdc.mongodb.server import MongoServer
+from penstock.log import InvalidArgument
 from tests.cdc.mongodb.conftest import TOPIC, Capturing
 
 pytestmark = [pytest.mark.mongodb, pytest.mark.timeout(300)]
@@ -89,6 +90,27 @@ def test_a_collection_that_goes_that_gets_another_name_and_a_database_made_again
     db.new.insert_one({"_id": 5})
     capture("--heartbeat")
     assert ids(synced(capture, tmp_path / "into")) == {"gone": [], "old": [], "new": ["5"]}
+
+
+def test_no_cut_lies_between_a_rename_and_the_reading_of_the_new_name(
+    capture: Capturing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = capture.db
+    db.old.insert_one({"_id": 2})
+    db.new.insert_one({"_id": 3})
+    capture("--heartbeat")
+    assert ids(synced(capture, tmp_path / "into")) == {"old": ["2"], "new": ["3"]}
+    db.old.rename("new", dropTarget=True)
+
+    def unreadable(*asked: object, **more: object) -> list[dict[str, Any]]:
+        raise InvalidArgument("not yet", operation="capture")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MongoServer, "documents", unreadable)
+        capture.error("--heartbeat")
+    assert ids(synced(capture, tmp_path / "into")) == {"old": ["2"], "new": ["3"]}
+    capture("--heartbeat")
+    assert ids(synced(capture, tmp_path / "into")) == {"old": [], "new": ["2"]}
 
 
 def test_nothing_comes_twice_and_a_signal_reads_again(capture: Capturing) -> None:
