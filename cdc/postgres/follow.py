@@ -33,8 +33,8 @@ class Follower:
         self._confirmed_s = self._told_s = clock.monotonic_s()
 
     def run(self, stream: Stream, stopped: Callable[[], bool], until_lsn: int | None) -> None:
-        """Follow until ``stopped()``, or until all before ``until_lsn`` is durable. Then everything that was read is. Raises
-        `SourceUnavailable`.
+        """Follow until ``stopped()``, or until all before ``until_lsn`` is read, and nothing of a transaction behind. Then everything that was
+        read is durable. Raises `SourceUnavailable`.
         """
         stream.confirm(0, self._now_us(), ask=True)
         read = 0
@@ -45,13 +45,13 @@ class Follower:
             elif isinstance(message, Data):
                 self._take(message)
                 read += 1
-                if read % _LOOK_EVERY:
+                if read % _LOOK_EVERY and not self._is_through(until_lsn):
                     continue
             else:
                 self._hear(message, stream)
             self._outbox.settle()
             self._confirm(stream, until_lsn)
-            if until_lsn is not None and self._outbox.confirmed_lsn >= until_lsn:
+            if self._is_through(until_lsn):
                 break
             if message is None:
                 stream.wait(_BUSY_S if self._outbox.waiting else _IDLE_S)
@@ -59,6 +59,11 @@ class Follower:
         self._outbox.settle(wait=True)
         stream.confirm(self._outbox.confirmed_lsn, self._now_us())
         self._tell()
+
+    def _is_through(self, until_lsn: int | None) -> bool:
+        """Whether the stream stands behind a place, between transactions."""
+        place = max(self._outbox.confirmed_lsn, self._end_lsn or 0)
+        return until_lsn is not None and not self._within and place >= until_lsn
 
     def _take(self, data: Data) -> None:
         match decode(data.body):

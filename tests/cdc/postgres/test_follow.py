@@ -275,12 +275,24 @@ def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("until", [None, 880])
 def test_it_ends_where_it_was_told_to_and_asks_the_server_only_then(until: int | None) -> None:
     clock, reached = Clock(), list[str]()
-    stream = Stream(clock, [Alive(100, False), None, *transaction(800, 880, [1]), *[None] * 9])
+    stream = Stream(clock, [Alive(100, False), None, *transaction(800, 840, [1]), None, None, Alive(880, False), *[None] * 9])
     out = Outbox(Producer(at_once=True))  # type: ignore[arg-type]
     follower(out, clock, reached).run(stream, lambda: not stream.said, until)  # type: ignore[arg-type]
     assert stream.confirmed[-1] == out.confirmed_lsn == 880
     assert any(stream.asked[1:]) == (until is not None)
     assert (len(stream.said) > 0) == (until is not None)
+
+
+@pytest.mark.parametrize("pauses", [0, 1, 9])
+def test_where_it_was_told_to_end_nothing_of_the_transaction_behind_is_sent(pauses: int) -> None:
+    """Rows that are read then, and words that tables stop, come between what was sent and the place: there has to be room."""
+    clock, behind = Clock(), transaction(900, 980, [2, 3])
+    stream = Stream(clock, [*transaction(800, 880, [1]), *[None] * pauses, *behind[:3], *[None] * 9, *behind[3:], *[None] * 9])
+    producer = Producer(at_once=True)
+    out = Outbox(producer)  # type: ignore[arg-type]
+    follower(out, clock).run(stream, lambda: not stream.said, 880)  # type: ignore[arg-type]
+    assert out.confirmed_lsn >= 880
+    assert producer.sequences[-1] < positions.base_of(out.confirmed_lsn)
 
 
 def test_what_is_durable_is_told_once() -> None:
