@@ -254,7 +254,7 @@ class Capture:
             self._follow(stopped, until_lsn=self._catalog.logged_lsn(_ROOM_BYTES))
         # All this lies behind what is in the topic: changes that the slot tells before that are left out when they come again.
         slot_lsn = max(slot.confirmed_lsn, self._outbox.confirmed_lsn)
-        if plan.stopped and not (stopped() or tables.has_changed):  # the stream was followed to its place, so there is room before it
+        if plan.stopped and not (stopped() or tables.has_changed):
             self._stop(plan, snapshot)
         if (missing or plan.grown) and not tables.has_changed:
             self._await_transactions(stopped)

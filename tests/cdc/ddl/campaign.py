@@ -19,8 +19,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 import penstock
-from penstock.cdc.cuts.cut import NoCut
+from penstock.cdc.cuts.cut import NoCut, TableVersion
 from penstock.cdc.cuts.reading import kept_cuts
 from tests.cdc.ddl.history import EMPTY, History, difference
 from tests.cdc.ddl.mariadb import MariaDB
@@ -90,7 +92,7 @@ class Campaign:
         """Note all tables after a commit."""
         now, known = self.source.tables(), self.history.tables[-1] if self.history.tables else {}
         changed = {name: table for name, table in now.items() if known.get(name) != table}
-        self.history.add(before, {**changed, **dict.fromkeys(known.keys() - now.keys())})
+        self.history.add(before, {**changed, **dict.fromkeys(known.keys() - now.keys())}, self.source.doing)
 
     @property
     def committed(self) -> int:
@@ -133,7 +135,7 @@ class Campaign:
             next_kill -= 1
             if not next_kill:
                 next_kill = self.chance.randrange(30, 150)
-                name = self.chance.choice(("capture", "capture", "sync", "server"))
+                name = self.chance.choice(("capture", "sync", "server"))
                 if name == "server":
                     how = self.source.restart()
                 else:
@@ -177,7 +179,7 @@ class Campaign:
         except NoCut:
             self.wrong.append("there is no cut at all")
             return seen
-        last = len(self.history.tables)
+        last, read = len(self.history.tables), dict[str, tuple[TableVersion, pa.Table]]()
         for cut in cuts:
             place = cut.places[self.source.producer]
             count, tables = self.history.at(self.source.place_of(place))
@@ -191,8 +193,13 @@ class Campaign:
                     continue
                 seen["tables of cuts"] += 1
                 seen["rows of cuts"] += len(wanted.rows)
-                if (problem := difference(wanted, self.source.shown(found[folder]))) is not None:
-                    self.wrong.append(f"cut {cut.number} at {place} ({count} of {last}): {folder}: {problem}")
+                version = cut.tables[folder]
+                if folder not in read or read[folder][0] != version:
+                    read[folder] = version, self.source.shown(found[folder])
+                if (problem := difference(wanted, read[folder][1])) is not None:
+                    self.wrong.append(
+                        f"cut {cut.number} at {place} ({count} of {last}): {folder}: {problem}; {self.history.told(folder, count, read[folder][1])}"
+                    )
             for folder in tables.keys() - cut.tables.keys():
                 seen["tables that cuts leave out" if folder in cut.incomplete else "tables that cuts do not know yet"] += 1
         newest, final = cuts[-1], self.history.tables[-1]

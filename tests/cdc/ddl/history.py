@@ -32,8 +32,10 @@ class History:
 
     places: list[int] = field(default_factory=list)
     tables: list[dict[str, Table]] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    """What each transaction was, for whoever looks for the reason of a difference."""
 
-    def add(self, before: int, changed: Mapping[str, Table | None]) -> None:
+    def add(self, before: int, changed: Mapping[str, Table | None], what: str = "") -> None:
         """Note what became of tables (None: it is gone) by a transaction whose commit begins at or behind a place in the log."""
         now = dict(self.tables[-1]) if self.tables else {}
         for name, table in changed.items():
@@ -43,11 +45,19 @@ class History:
                 now[name] = table
         self.places.append(before)
         self.tables.append(now)
+        self.done.append(what)
 
     def at(self, place: int) -> tuple[int, dict[str, Table]]:
         """The number of transactions that had ended at a place in the log, and the tables then."""
         count = bisect_left(self.places, place)
         return count, self.tables[count - 1] if count else {}
+
+    def told(self, name: str, count: int, found: pa.Table) -> str:
+        """When a table was as it was found, and what was done to it about that time, for whoever looks for the reason."""
+        changed = [0, *(at for at in range(1, len(self.tables)) if self.tables[at].get(name) is not self.tables[at - 1].get(name))]
+        same = [at + 1 for at in changed if (table := self.tables[at].get(name)) and rows_of(found, table.columns) == table.rows]
+        around = [f"{at + 1} {self.done[at]}" for at in changed if abs(at - count) < 60]
+        return f"as after {same[-3:]}; changed by {', '.join(around)}"
 
     def names(self, count: int) -> set[str]:
         """The tables that there ever were until a number of transactions had ended."""

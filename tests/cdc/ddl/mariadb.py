@@ -105,6 +105,7 @@ class MariaDB:
 
     producer, empties, rest = "debezium/penstock", True, 0.15
     refused: tuple[type[Exception], ...] = (Refused,)
+    doing = ""
 
     def __init__(self, server: MariaDBServer, chance: random.Random) -> None:
         self._server, self._chance = server, chance
@@ -208,8 +209,9 @@ class MariaDB:
             kind = self._chance.choice(
                 (MariaDB.log_statements, MariaDB.prepare_and_part, MariaDB.end_prepared, MariaDB.one_phase, MariaDB.of_aria)
             )
+        self.doing = kind.__name__
         kind(self, note)
-        return kind.__name__
+        return self.doing
 
     def _execute(self, connection: Any, statement: str, values: Mapping[str, object] | None = None) -> None:
         try:

@@ -43,6 +43,7 @@ class MongoDB:
 
     producer, empties, rest = "mongodb/penstock", True, 0.06
     refused: tuple[type[Exception], ...] = (OperationFailure,)
+    doing = ""
 
     def __init__(self, server: MongoDBServer, chance: random.Random) -> None:
         self._server, self._chance = server, chance
@@ -143,8 +144,11 @@ class MongoDB:
         if (ended := self._go_on(note)) is not None:
             return ended
         kind = self._chance.choice(self.KINDS) if self._chance.random() < 0.25 else MongoDB.change
+        if self._long is not None and kind in self.OF_THE_DATABASE:
+            self._end_long(note)
+        self.doing = kind.__name__
         kind(self, note)
-        return kind.__name__
+        return self.doing
 
     def change(self, note: Note) -> None:
         if self._chance.random() < 0.5:
@@ -219,6 +223,7 @@ class MongoDB:
         assert self._long is not None
         keeps = self._long.in_transaction and self._chance.random() < 0.8
         if keeps:
+            self.doing = "one that stayed open"
             self._long.commit_transaction()
             self._committed(note)
         self._release()
@@ -315,6 +320,8 @@ class MongoDB:
         make, rename, rename_and_make_anew, rename_over, drop, drop_and_make_anew, move_away, replace_by_query, to_capped, images, no_collections,
         many,
     )  # fmt: skip
+    OF_THE_DATABASE = (move_away, replace_by_query, to_capped)
+    """They wait until nobody uses the database."""
 
 
 def _key(value: Any) -> Any:

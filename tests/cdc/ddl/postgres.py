@@ -43,7 +43,7 @@ def lsn(text: str) -> int:
 class Postgres:
     """One thread that makes all transactions and reads what they made: most of them one after the other, and beside them one that stays open."""
 
-    producer, empties, rest = "postgres/penstock", False, 0.02
+    producer, empties, rest = "postgres/penstock", False, 0.04
     refused: tuple[type[Exception], ...] = (
         psycopg.errors.IntegrityError,
         psycopg.errors.ObjectNotInPrerequisiteState,
@@ -54,6 +54,7 @@ class Postgres:
         psycopg.errors.InvalidColumnReference,
         psycopg.errors.ObjectInUse,
     )
+    doing = ""
 
     def __init__(
         self, server: PostgresServer, chance: random.Random, folder: Path, *, publication: str = "all", slow: bool = False
@@ -121,15 +122,16 @@ class Postgres:
         session.forget()
         if self._chance.random() < 0.12:
             kind = self._chance.choice(KINDS)
-            what = kind.__name__
+            what = self.doing = kind.__name__
             kind(session)
             for _ in range(self._chance.choice((0, 0, 1, 3))):
                 session.change_rows()
         elif self._chance.random() < 0.003:
-            what = "many rows"
+            what = self.doing = "many rows"
             schema, name = session.some()
             session.do(MANY.format(t=f'"{schema}"."{name}"'))
         else:
+            self.doing = "rows"
             what = self._change_rows()
         if self._chance.random() < 0.03:
             self.rollback()
@@ -201,7 +203,7 @@ class Postgres:
             return "rolled back to be prepared"
         before = self._place()
         self._session.connection.rollback()
-        keeps = drawn < 0.85
+        keeps, self.doing = drawn < 0.85, "one that stayed open"
         if self._long is not None:
             self._long.connection.commit() if keeps else self._long.connection.rollback()
             self._close()

@@ -24,6 +24,8 @@ class Source(Protocol):
     """Whether a table that is gone leaves an empty target; else none."""
     rest: float
     """How often it rests, of all transactions."""
+    doing: str
+    """What it does now."""
     refused: tuple[type[Exception], ...]
     """How it refuses a transaction that does not fit."""
 
