@@ -30,6 +30,7 @@ def test_what_somebody_else_s_process_has_left_is_left_alone(tmp_path: Path, mon
     killed, left = _child(tmp_path)
     with killed, monkeypatch.context() as others:
         killed.kill()
+        killed.wait()
         others.setattr("os.getuid", lambda: left.stat().st_uid + 1)
         with scratch_folder(PREFIX):
             assert left.is_dir()
