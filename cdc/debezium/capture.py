@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 from ...log.errors import InvalidArgument, NotSupported, PenstockError
 from ..scratch import scratch_folder
@@ -24,7 +24,7 @@ from .engine import Engine, offsets_file
 from .errors import DateUnreadable, HistoryLost, SourceReplaced, TableUnfollowed, binlog_lost, engine_error
 from .follow import Follower, boundary
 from .hearing import Ear
-from .history import History
+from .history import History, lines_of
 from .lives import Parts, SourceCapture, SourceOptions
 from .outbox import table_of
 from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of, rows_go_on_at
@@ -32,13 +32,14 @@ from .records import KeylessTable
 from .records import stopped as stopped_record
 from .rows import RowsReader
 from .source import Server
-from .state import CHOOSING, EngineState
+from .state import CHOOSING, EngineState, LearntTable
 from .statements import Name
 
 log = logging.getLogger("penstock.cdc.debezium")
 
 _BEGIN_LOOK_S = 0.25
 _LOG_BEGINS = 4
+NOT_UNDERSTOOD = "Debezium does not understand its definition"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +47,18 @@ class EngineOptions(SourceOptions):
     """What is captured by Debezium's engine, and how."""
 
     kind: ClassVar[str] = "debezium"
+
+
+class Learnt(NamedTuple):
+    """What a connector has learnt of tables."""
+
+    offset: str
+    """The place in the log that fits it."""
+    tables: list[str]
+    """The captured tables."""
+    known: list[Name]
+    """The tables whose definitions it understands."""
+    history: bytes
 
 
 class EngineCapture(SourceCapture):
@@ -81,6 +94,9 @@ class EngineCapture(SourceCapture):
             while not stopped() and state.offset is not None:
                 self._check_place(state)
                 state = self._tell_stopped(state)
+                if state.unknown:
+                    state = self._ask_for(state, Path(folder), stopped)
+                    continue
                 if state.pending:
                     try:
                         state = self._read_rows(state, Path(folder), stopped)
@@ -139,14 +155,22 @@ class EngineCapture(SourceCapture):
 
     @contextmanager
     def _life_of(
-        self, folder: Path, name: str, history: Path, offset: str | None, more: Mapping[str, str], ear: Ear | None = None
+        self,
+        folder: Path,
+        name: str,
+        history: Path,
+        offset: str | None,
+        more: Mapping[str, str],
+        ear: Ear | None = None,
+        *,
+        without: Iterable[str] = (),
     ) -> Iterator[Engine]:
         offsets = folder / f"{name}.offsets"
         offsets.unlink(missing_ok=True)
         if offset is not None:
             offsets_file(offsets, self._options.name, json.loads(offset))
         properties = for_stream(
-            without_tables(self._properties, {*self._stopped, *self._server.sequences()}),
+            without_tables(self._properties, {*self._stopped, *self._server.sequences(), *without}),
             name=self._options.name,
             server_id=server_id_of(self._states.key, self._life, name),
             offsets=offsets,
@@ -224,28 +248,32 @@ class EngineCapture(SourceCapture):
         self._states.save(state)
         return state
 
-    def _begin(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
-        """Learn the tables and a place in the log that fits them: the beginning of all that follows."""
-        history = folder / "beginning.history"
-        history.unlink(missing_ok=True)
-        self._states.expect_history(0)
-        self._stopped = ()
+    def _learn(self, folder: Path, stopped: Callable[[], bool]) -> Learnt | None:
+        """Learn the tables and a place in the log that fits them. None: it was told to stop."""
+        path = folder / "beginning.history"
+        path.unlink(missing_ok=True)
         ear = Ear(self._connector.domain, self._clock.wall_ms)
-        offset: dict[str, Any] | None = None
-        tables: list[str] = []
-        with self._life_of(folder, "begin", history, None, {"snapshot.mode": "no_data", "max.batch.size": "1"}, ear) as engine:
-            while offset is None and not stopped():
+        with self._life_of(folder, "begin", path, None, {"snapshot.mode": "no_data", "max.batch.size": "1"}, ear) as engine:
+            while not stopped():
                 batch = engine.next(_BEGIN_LOOK_S)
                 if batch is not None and "snapshot" not in batch.offset:
-                    offset = boundary(batch.offset)
                     found = engine.metric(self._connector.domain, "snapshot", "CapturedTables")
-                    tables = sorted(str(table) for table in found or ())
                     ear.check()
-                    self._captured = ear.captured()
-                elif batch is None and engine.ended:
+                    tables = sorted(str(table) for table in found or ())
+                    return Learnt(said(boundary(batch.offset)), tables, ear.captured(), path.read_bytes())
+                if batch is None and engine.ended:
                     raise self._ended(engine)
-        if offset is None:
+        return None
+
+    def _begin(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
+        """Learn the tables and a place in the log that fits them: the beginning of all that follows."""
+        self._states.expect_history(0)
+        self._stopped = ()
+        learnt = self._learn(folder, stopped)
+        if learnt is None:
             return state
+        self._captured = learnt.known
+        tables = learnt.tables
         if not tables:
             raise InvalidArgument(
                 "the configuration names no table that is there",
@@ -255,13 +283,21 @@ class EngineCapture(SourceCapture):
                 hint="names are patterns of database.table; the user sees only tables that it may SELECT",
             )
         self._reached("place known")
-        self._states.add_history(0, history.read_bytes())
+        self._states.add_history(0, learnt.history)
         self._reached("history durable")
         wanted = () if self._options.snapshot == "never" else tuple(tables)
         emptied = wanted if self._may_have_rows(state) else ()
-        state = replace(state, offset=said(offset), history=1, pending=wanted, emptied=emptied, chunk=None, stopped=())
+        state = replace(
+            state,
+            offset=learnt.offset,
+            history=1,
+            pending=wanted,
+            emptied=emptied,
+            chunk=None,
+            stopped=(),
+        )
         known = {*map(".".join, self._captured)}
-        refused = dict.fromkeys((table for table in tables if table not in known), "Debezium does not understand its definition")
+        refused = dict.fromkeys((table for table in tables if table not in known), NOT_UNDERSTOOD)
         refused |= {table: "the connector's list of queries cannot have a name with a comma" for table in tables if "," in table}
         if not known - {*refused}:
             raise NotSupported(
@@ -273,6 +309,44 @@ class EngineCapture(SourceCapture):
         state = state.with_stopped(refused)
         self._states.save(state)
         self._reached("begun")
+        return state
+
+    # --- Tables whose columns the log does not tell -------------------------------------------------------------------------------
+
+    def _ask_for(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
+        """Learn the columns that tables have now. Their rows are read then; what the log tells of them before is of no use."""
+        learnt = self._learn(folder, stopped)
+        if learnt is None:
+            return state
+        self._reached("columns known")
+        known = {*map(".".join, learnt.known)}
+        there = [table for table, _ in state.unknown if table in known]
+        refused = {
+            table: f"{NOT_UNDERSTOOD}: {why}" for table, why in state.unknown if table in learnt.tables and table not in known
+        }
+        tables = [
+            LearntTable(table, learnt.offset, lines_of(learnt.history, self._server.name_of(table), learnt.offset))
+            for table, _ in state.unknown
+            if table not in refused
+        ]
+        read = tuple(dict.fromkeys((*state.pending, *there)))
+        state = replace(state, unknown=(), learnt=(*state.learnt, *tables), pending=read).with_stopped(refused)
+        self._states.save(state)
+        self._reached("columns noted")
+        return state
+
+    def _take_up(self, state: EngineState, offset: str) -> EngineState:
+        """Go on at the place where the connector is told the columns of tables. All before it is in the topic, but for theirs."""
+        taken = [one for one in state.learnt if one.offset == offset]
+        self._states.add_history(state.history, "".join(one.lines for one in taken).encode())
+        self._reached("columns durable")
+        names = [one.table for one in taken]
+        # A transaction of two phases that is not ended there may have their rows, of which nothing was told.
+        prepared = tuple((xid, tuple(dict.fromkeys((*tables, *names)))) for xid, tables in state.prepared)
+        left = tuple(one for one in state.learnt if one not in taken)
+        state = replace(state, offset=offset, history=state.history + 1, learnt=left, prepared=prepared)
+        self._states.save(state)
+        self._reached("columns taken up")
         return state
 
     def _read_rows(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
@@ -304,7 +378,7 @@ class EngineCapture(SourceCapture):
         return replace(state, pending=tuple(table for table in state.pending if table not in gone)) if gone else state
 
     def _follow(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> tuple[EngineState, bool]:
-        """The state, and whether there is more to do: rows that a signal asks for."""
+        """The state, and whether there is more to do: rows that a signal asks for, or tables whose columns are known from a place on."""
         path = folder / "stream.history"
         path.write_bytes(self._states.history(state.history))
         if not path.stat().st_size:
@@ -314,7 +388,10 @@ class EngineCapture(SourceCapture):
         # Whatever was read from tables, by this process or earlier ones, is of before.
         whole_from = self._server.end()
         ear = Ear(self._connector.domain, self._clock.wall_ms)
-        with self._life_of(folder, "stream", path, state.offset, {"snapshot.mode": "no_data"}, ear) as engine:
+        without = [one.table for one in state.learnt]
+        first = min((one.offset for one in state.learnt), key=place_of, default=None)
+        more = {"snapshot.mode": "no_data"}
+        with self._life_of(folder, "stream", path, state.offset, more, ear, without=without) as engine:
             follower = Follower(
                 engine,
                 Effects(
@@ -338,13 +415,22 @@ class EngineCapture(SourceCapture):
                 where=self._server.where,
                 beats_as=self._options.name if self._options.heartbeat else None,
             )
-            until = self._server.end() if self._options.once else None
+            until = self._server.end() if self._options.once and first is None else None
             try:
                 since = state.place
-                return follower.run(state, stopped, until=until, ended=lambda: self._ended(engine, ear, self._position or since))
+                state, asked = follower.run(
+                    state,
+                    stopped,
+                    until=until,
+                    ends_at=None if first is None else place_of(first),
+                    ended=lambda: self._ended(engine, ear, self._position or since),
+                )
             finally:
                 if ear.listens:
-                    self._captured = ear.captured()
+                    self._captured = [*ear.captured(), *map(self._server.name_of, without)]
+        if first is None or asked or stopped():
+            return state, asked
+        return self._take_up(state, first), True
 
 
 def server_id_of(key: str, topic: str, life: str) -> int:
@@ -353,6 +439,12 @@ def server_id_of(key: str, topic: str, life: str) -> int:
     ``key``: of the capture's state; ``topic``: the life of its topic, as other lakes may have the same key.
     """
     return 1 << 30 | int.from_bytes(blake2b(f"{key}/{topic}/{life}".encode(), digest_size=4).digest()) & (1 << 30) - 1
+
+
+def place_of(offset: str) -> tuple[str, int]:
+    """The file and the position of a place as the state has it."""
+    found = json.loads(offset)
+    return found["file"], found["pos"]
 
 
 def said(offset: Mapping[str, Any]) -> str:

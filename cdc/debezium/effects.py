@@ -34,15 +34,18 @@ class Effects:
         self._ear, self._server, self._kind, self._name, self._there, self._now_ms = ear, server, kind, name, there, now_ms
         self.prepared = PreparedTransactions(state.prepared)
         self._fresh = dict(state.fresh)
+        self._end_at: tuple[int, int] | None = None
         self.due: dict[str, None] = {}
         """The tables whose rows are to be read before anything behind their place is told."""
         self.stopping: dict[str, str] = {}
         """The tables that cannot be followed from here on, and why."""
+        self.unknown: dict[str, str] = {}
+        """The tables whose columns are to be asked for, as the log does not tell them from here on, and why."""
 
     @property
     def ends(self) -> bool:
         """Whether the engine's life ends here, as tables are to be read, or to be left out."""
-        return bool(self.due or self.stopping)
+        return bool(self.due or self.stopping or self.unknown)
 
     def stop(self, table: str, reason: str) -> None:
         """Have a table stand still that cannot be followed."""
@@ -63,6 +66,10 @@ class Effects:
             return fresh
         return tuple({**dict(fresh), **dict.fromkeys(self.due, between(*self._server.end(), 0))}.items())
 
+    def end_at(self, place: tuple[int, int]) -> None:
+        """Have nothing take effect that lies at a place or behind it."""
+        self._end_at = place
+
     def meet(self, records: list[Record], *, before: tuple[int, int] = (-1, 0), made_before_ms: int = 0) -> None:
         """Have what was heard take effect that lies before a place, or was heard before a record was made that is out by now: all records
         before it are out then. It may add records, or have tables read.
@@ -71,6 +78,8 @@ class Effects:
         while heard and not self.ends:
             place = file_number(heard[0].file), heard[0].pos
             if (place >= before and heard[0].at_ms >= made_before_ms) or ((unread := self.unread) is not None and place > unread):
+                return
+            if self._end_at is not None and place >= self._end_at:
                 return
             self._meet_one(heard.popleft(), records)
 
@@ -86,6 +95,7 @@ class Effects:
                 hint="SET GLOBAL log_bin_compress = OFF on the server; then begin again behind it: --snapshot again",
             )
         number = between(heard.file, heard.pos, 0)
+        self._ask_for(statement, heard, records)
         match statement.does:
             case "prepares":
                 self.prepared.begin()
@@ -97,13 +107,22 @@ class Effects:
                 self._commit(statement, heard, records)
             case "rows":
                 self._again(self._changed_by(statement), heard, records, f"a statement changed rows of it: {statement.text}")
-            case "unreadable":
-                for table in self._wanted(statement.tables):
-                    self.stop(".".join(table), f"Debezium does not understand its definition: {statement.text}")
             case "ends":
                 self._end(statement, heard, records)
             case _:
                 pass
+
+    def _ask_for(self, statement: Statement, heard: Heard, records: list[Record]) -> None:
+        """Have the columns of tables asked for that the log does not tell, and their rows read."""
+        unknown = self._wanted(statement.unknown)
+        if statement.makes:  # a session may have renamed a table of its own, that hides this one: nothing tells
+            old = [table for table in self._wanted(statement.tables) if table not in statement.makes]
+            unknown += [table for table in old if table not in unknown and self._server.has(".".join(table))]
+        for table in map(".".join, unknown):
+            log.warning("%s has its columns asked for and is read again, as events do not tell them: %s", table, statement.text)
+            self.unknown[table] = statement.text
+        if statement.does == "redefined":
+            self._empty(unknown, heard, records, 0)
 
     def _commit(self, statement: Statement, heard: Heard, records: list[Record]) -> None:
         """Tell the rows of a transaction of two phases where it is committed."""
@@ -147,12 +166,13 @@ class Effects:
         self._empty(tables, heard, records, 0)
         place = between(heard.file, heard.pos, 0)
         for table in map(".".join, tables):
-            if self._fresh.get(table, -1) <= place:
+            if table not in self.unknown and self._fresh.get(table, -1) <= place:
                 log.warning("%s is read again, as events do not tell what has become of its rows: %s", table, why)
                 self.due[table] = None
 
     def _empty(self, tables: Iterable[Name], heard: Heard, records: list[Record], first: int) -> None:
-        for row, table in enumerate(tables, first):
+        no_tables = {table for table in heard.strange if not self._server.has(".".join(table))}
+        for row, table in enumerate((table for table in tables if table not in no_tables), first):
             record = emptied(self._kind, self._name, table, (heard.file, heard.pos, row), self._now_ms())
             records.append(record)
 

@@ -87,6 +87,7 @@ class Follower:
         self._told = (0, 0)
         self._burst = Burst(now_s)
         self._reading_ends_ms: int | None = None
+        self._ends_at: tuple[int, int] | None = None
         self._connected = self._began = False
 
     def run(
@@ -95,11 +96,16 @@ class Follower:
         stopped: Callable[[], bool],
         *,
         until: tuple[str, int] | None,
+        ends_at: tuple[str, int] | None = None,
         ended: Callable[[], PenstockError],
     ) -> tuple[EngineState, bool]:
         """Follow until ``stopped()``, until all before ``until`` is in the topic, or until a signal asks for rows. Then everything before the
         stored place is durable. Returns the state, and whether rows were asked for. A table that has other rows by a statement asks for them too.
+        ``ends_at``: as ``until``, and nothing of this place or behind it is told.
         """
+        if ends_at is not None:
+            until, self._ends_at = ends_at, (file_number(ends_at[0]), ends_at[1])
+            self._effects.end_at(self._ends_at)
         try:
             state, asked = self._run(state, stopped, until, ended)
         except (SourceUnavailable, ConnectorStopped):
@@ -113,6 +119,7 @@ class Follower:
             tables = [*signalled, *self._effects.due]
             pending = tuple(dict.fromkeys((*state.pending, *tables)))
             state = replace(state, pending=pending, fresh=self._effects.fresh_then(state.fresh))
+            state = replace(state, unknown=tuple({**dict(state.unknown), **self._effects.unknown}.items()))
             state = state.with_stopped({one.table: one.reason for one in state.stopped} | self._effects.stopping)
             self._states.save(state)
             self._reached("signal taken")
@@ -172,9 +179,8 @@ class Follower:
                 break
             if record is not None:
                 at = file_number(record.source.file or ""), record.source.pos
-                if unread is not None and at > unread:
-                    self._outbox.add(records, None, now_s)
-                    return False
+                if self._is_beyond(at):
+                    return self._end(records, now_s)
                 self._effects.meet(records, before=at)
                 if self._effects.ends:
                     break
@@ -184,6 +190,8 @@ class Follower:
                 self._effects.meet(records, made_before_ms=made_ms)
                 barrier = barrier or (self._reading_ends_ms is not None and made_ms > self._reading_ends_ms)
         if not self._effects.ends:
+            if self._is_beyond((file_number(place["file"]), place["pos"])):
+                return self._end(records, now_s)
             self._effects.meet(records, before=(file_number(place["file"]), place["pos"]))
         if self._effects.ends:
             self._outbox.add(records, None, now_s)
@@ -192,6 +200,18 @@ class Follower:
         if self._outbox.add(records, Boundary(json.dumps(place, separators=(",", ":")), number), now_s):
             self._reached("batch sent")
         return barrier and unread is None
+
+    def _is_beyond(self, place: tuple[int, int]) -> bool:
+        """Whether nothing of a place may be told: the connector has passed over an event before it, or the life ends before it."""
+        unread = self._effects.unread
+        return (unread is not None and place > unread) or (self._ends_at is not None and place >= self._ends_at)
+
+    def _end(self, records: list[Record], now_s: float) -> bool:
+        """Send what is before a place of which nothing may be told. Returns whether that is where the life ends."""
+        if self._ends_at is not None:
+            self._effects.meet(records, before=self._ends_at)
+        self._outbox.add(records, None, now_s)
+        return self._effects.unread is None and not self._effects.ends
 
     def _save(self, state: EngineState, now_s: float | None) -> EngineState:
         """Store the place to go on, now and then. None: now."""

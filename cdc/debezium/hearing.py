@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...log.errors import InternalError
 from .errors import load_jpype
-from .statements import Statement, statement_of, xid_text
+from .listeners import EventFunctions
+from .statements import Name, Statement, statement_of, xid_text
 
 ROWS = frozenset(
     {
@@ -60,6 +62,8 @@ _FILES = frozenset({"BEGIN_LOAD_QUERY", "CREATE_FILE", "APPEND_BLOCK", "DELETE_F
 _BORDERS = frozenset({"BEGIN", "COMMIT"})
 _LOOK_S, _COORDINATOR_LOOKS = 0.01, 3_000
 _PREPARED_XA = 64
+_OF_SESSION = 4
+"""The flag of an event whose statement may name tables of its session."""
 _PARSER = "io.debezium.connector.binlog.BinlogDatabaseSchema"
 """The class whose log says what its parser does not understand."""
 _REFUSED = "Ignoring unparseable DDL statement"
@@ -78,6 +82,8 @@ class Heard(NamedTuple):
     statement: Statement | None
     """None: an event of a type that nobody understands."""
     type: str
+    strange: frozenset[Name] = frozenset()
+    """The captured tables that the statement names and the connector did not know before it: they are new, or no tables."""
 
 
 class Ear:
@@ -100,7 +106,14 @@ class Ear:
         self._registrations: Any = None
         self._logger: Any = None
         self._last: Heard | None = None
-        """The statement that the connector reads now, or read last."""
+        """The statement that the connector reads now."""
+        self._silent: Any = None
+        """The types of events that Java passes over."""
+        self._table_type: Any = None
+        self._hidden: set[Name] = set()
+        """Tables whose rows the connector is not to see, as it does not know their columns."""
+        self._is_refused = False
+        """Whether its parser does not understand that."""
 
     def attach(self, engine: Any, prefix: str) -> None:  # noqa: ANN401 - Java's
         """Have the ear listen as soon as the engine's connector, of this ``topic.prefix``, registers what it tells of its stream."""
@@ -158,6 +171,22 @@ class Ear:
         table_id = self._jpype.JClass("io.debezium.relational.TableId")(database, None, table)
         return bool(self._config.getTableFilters().dataCollectionFilter().isIncluded(table_id))
 
+    def _knows(self, name: Name) -> bool:
+        table_id = self._jpype.JClass("io.debezium.relational.TableId")(name[0], None, name[1])
+        return self._schema.tableFor(table_id) is not None
+
+    def _forget(self, statement: Statement) -> None:
+        """Have the connector forget tables that are made anew: of one that it knows it would keep the columns."""
+        tables = _member(self._schema, "tables")
+        for table in self._schema.tableIds():
+            name = str(table.catalog()), str(table.table())
+            if name in statement.makes or name[0] in statement.databases:
+                tables.removeTable(table)
+
+    def _strange(self, names: Iterable[Name]) -> tuple[Name, ...]:
+        """Those of these tables that are captured, and whose columns the connector does not know."""
+        return tuple(name for name in dict.fromkeys(names) if self.is_captured(*name) and not self._knows(name))
+
     def captured(self) -> list[tuple[str, str]]:
         """The captured tables whose columns the connector knows, as databases and names."""
         tables = self._schema.tableIds()
@@ -169,9 +198,9 @@ class Ear:
         coordinator = self._coordinator(_member(task, "connectTask"))
         self._schema, self._config = _member(coordinator, "schema"), _member(coordinator, "connectorConfig")
         client = _member(_member(coordinator, "streamingMetrics"), "client")
-        client.registerEventListener(self._listener(client))
-        client.registerLifecycleListener(self._failures())
-        self._client = client
+        client.registerEventListener(self._listener())
+        client.registerLifecycleListener(self._life())
+        self._client = client  # what it calls must not hold it by itself: neither side's collector sees such a ring
 
     def _coordinator(self, task: Any) -> Any:  # noqa: ANN401 - Java's
         """The task's coordinator, which runs before the task has noted it."""
@@ -181,10 +210,11 @@ class Ear:
             self._pause.wait(_LOOK_S)
         raise InternalError("the connector's task does not begin", operation="capture", object="coordinator")
 
-    def _failures(self) -> Any:  # noqa: ANN401 - Java's
+    def _life(self) -> Any:  # noqa: ANN401 - Java's
+        """A listener that is told of events that cannot be read, and of the connection, which comes when all others listen."""
         outer = self
 
-        class Failures:
+        class Life:
             def onEventDeserializationFailure(self, client: Any, error: Any) -> None:  # noqa: N802, ANN401 - Java's
                 try:
                     if outer.unread is None:
@@ -193,7 +223,10 @@ class Ear:
                     outer.failure = failure
 
             def onConnect(self, client: Any) -> None:  # noqa: N802, ANN401 - Java's
-                pass
+                try:
+                    client.registerEventListener(outer._listener_behind())
+                except BaseException as failure:  # noqa: BLE001 - the client would log it; the capture's thread raises it
+                    outer.failure = failure
 
             def onCommunicationFailure(self, client: Any, error: Any) -> None:  # noqa: N802, ANN401 - Java's
                 pass
@@ -202,99 +235,100 @@ class Ear:
                 pass
 
         listener = self._jpype.JClass("com.github.shyiko.mysql.binlog.BinaryLogClient$LifecycleListener")
-        return self._jpype.JProxy(listener, inst=Failures())
+        return self._jpype.JProxy(listener, inst=Life())
 
-    def _listener(self, client: Any) -> Any:  # noqa: ANN401 - Java's
+    def _listener(self) -> Any:  # noqa: ANN401 - Java's
         """A listener that calls into Python for those events only that say something: Java tells them apart by itself."""
-        jpype, outer = self._jpype, self
-        handles = jpype.JClass("java.lang.invoke.MethodHandles")
-        lookup = handles.publicLookup()
-        types = jpype.JClass("java.lang.invoke.MethodType")
-        event = jpype.JClass("com.github.shyiko.mysql.binlog.event.Event")
-        header = jpype.JClass("com.github.shyiko.mysql.binlog.event.EventHeader")
-        event_type = jpype.JClass("com.github.shyiko.mysql.binlog.event.EventType")
-        listener = jpype.JClass("com.github.shyiko.mysql.binlog.BinaryLogClient$EventListener")
-        any_object, nothing = jpype.JClass("java.lang.Object"), jpype.JClass("java.lang.Void").TYPE
-
-        class Python:
-            def onEvent(self, event: Any) -> None:  # noqa: N802, ANN401 - Java's
-                outer._take(client, event)
-
-        silent = jpype.JClass("java.util.HashSet")()
-        for one in event_type.values():
-            if str(one.name()) in ROWS | WITHOUT_ROWS:
-                silent.add(one)
-        type_of = handles.filterReturnValue(
-            lookup.findVirtual(event, "getHeader", types.methodType(header)),
-            lookup.findVirtual(header, "getEventType", types.methodType(event_type)),
-        )
-        truth = jpype.JClass("java.lang.Boolean").TYPE
-        is_silent = lookup.findVirtual(jpype.JClass("java.util.Set"), "contains", types.methodType(truth, any_object)).bindTo(
-            silent
-        )
-        is_silent = is_silent.asType(types.methodType(truth, event_type))
-        python = jpype.JProxy(listener, inst=Python())
-        taken = lookup.findVirtual(listener, "onEvent", types.methodType(nothing, event)).bindTo(python)
-        dropped = handles.empty(types.methodType(nothing, event))
-        by_type = handles.guardWithTest(handles.filterReturnValue(type_of, is_silent), dropped, taken)
+        java = EventFunctions(self._jpype)
+        self._silent = java.set_of(one for one in java.types.values() if str(one.name()) in ROWS | WITHOUT_ROWS)
         # A transaction of two phases says so at its beginning, by a flag of an event that begins every transaction.
-        gtid = jpype.JClass("com.github.shyiko.mysql.binlog.event.MariadbGtidEventData")
-        flags = jpype.JClass("java.util.HashSet")()
-        for flag in range(256):
-            if flag & _PREPARED_XA:
-                flags.add(jpype.JClass("java.lang.Integer").valueOf(flag))
-        int_type = jpype.JClass("java.lang.Integer").TYPE
-        data_of = lookup.findVirtual(
-            event, "getData", types.methodType(jpype.JClass("com.github.shyiko.mysql.binlog.event.EventData"))
-        )
-        flags_of = handles.filterReturnValue(
-            data_of.asType(types.methodType(gtid, event)), lookup.findVirtual(gtid, "getFlags", types.methodType(int_type))
-        )
-        contains = lookup.findVirtual(jpype.JClass("java.util.Set"), "contains", types.methodType(truth, any_object))
-        begins_xa = handles.filterReturnValue(flags_of, contains.bindTo(flags).asType(types.methodType(truth, int_type)))
-        is_gtid = handles.filterReturnValue(
-            type_of,
-            lookup.findVirtual(event_type, "equals", types.methodType(truth, any_object))
-            .bindTo(event_type.MARIADB_GTID)
-            .asType(types.methodType(truth, event_type)),
-        )
-        guarded = handles.guardWithTest(is_gtid, handles.guardWithTest(begins_xa, taken, dropped), by_type)
-        return jpype.JClass("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(listener, guarded)
+        self._table_type = java.types.TABLE_MAP
+        flags = [flag for flag in range(256) if flag & _PREPARED_XA]
+        taken = java.calls(self._take)
+        by_type = java.guarded(java.is_one_of(self._silent), java.dropped, taken)
+        begins = java.guarded(java.has_flags(flags), taken, java.dropped)
+        return java.listener(java.guarded(java.is_one_of(java.set_of([java.types.MARIADB_GTID])), begins, by_type))
 
-    def _take(self, client: Any, event: Any) -> None:  # noqa: ANN401 - Java's
-        """Note what an event says; the connector's thread calls this."""
+    def _listener_behind(self) -> Any:  # noqa: ANN401 - Java's
+        """A listener that is told of each statement once the connector has read it."""
+        java = EventFunctions(self._jpype)
+        taken = java.calls(lambda event: self._read())
+        return java.listener(java.guarded(java.is_one_of(java.set_of([java.types.QUERY])), taken, java.dropped))
+
+    def _take(self, event: Any) -> None:  # noqa: ANN401 - Java's
+        """Note what an event says, before the connector reads it; its thread calls this."""
         try:
             header = event.getHeader()
             kind = str(header.getEventType().name())
-            statement = self._statement(kind, event.getData())
+            if kind == "TABLE_MAP":
+                self._rename(event.getData())
+                return
+            self._last, self._is_refused = None, False
+            statement = self._statement(kind, event.getData(), of_session=bool(int(header.getFlags()) & _OF_SESSION))
             if statement is None or statement.does != "nothing":
                 size_bytes = int(header.getEventLength())
-                place = int(header.getPosition())
-                self._last = Heard(str(client.getBinlogFilename()), place, size_bytes, self._now_ms(), statement, kind)
+                named = () if statement is None else (*statement.tables, *statement.makes)
+                strange = frozenset(self._strange(named))
+                place = str(self._client.getBinlogFilename()), int(header.getPosition())
+                self._last = Heard(*place, size_bytes, self._now_ms(), statement, kind, strange)
                 self.heard.append(self._last)
-            else:
-                self._last = None
         except BaseException as error:  # noqa: BLE001 - the client would log it; the capture's thread raises it
             self.failure = error
 
+    def _hide(self, tables: Iterable[Name], made: Iterable[Name]) -> None:
+        """Have the connector see no rows of tables whose columns it does not know; of those that are made it sees them again."""
+        self._hidden = (self._hidden - {*made}) | {table for table in tables if self.is_captured(*table)}
+        (self._silent.remove if self._hidden else self._silent.add)(self._table_type)
+
+    def _rename(self, data: Any) -> None:  # noqa: ANN401 - Java's
+        """Give the rows behind an event to a table that no connector captures."""
+        data = _unwrapped(data)
+        if (str(data.getDatabase()), str(data.getTable())) in self._hidden:
+            data.setDatabase("mysql")
+            data.setTable("penstock_hidden")
+
     def _refused(self) -> None:
-        """Note that the connector's parser does not understand a statement; the connector's thread calls this while it reads that."""
+        """Note that the connector's parser does not understand the statement that it reads; its thread calls this."""
+        self._is_refused = True
+
+    def _read(self) -> None:
+        """Note which tables the connector does not know now that it has read a statement; its thread calls this."""
         try:
-            last = self._last
+            last, self._last = self._last, None
             if last is None or last.statement is None or last.statement.does not in ("redefined", "ends"):
                 return
-            known = self.captured() if last.statement.does == "ends" else []
-            tables = tuple(table for table in last.statement.tables if table not in known)
-            self.heard.append(last._replace(statement=Statement("unreadable", tables, text=last.statement.text)))
-        except BaseException as error:  # noqa: BLE001 - Java would log it; the capture's thread raises it
+            known = self.captured() if self._is_refused and last.statement.does == "ends" else []
+            refused = [table for table in last.statement.tables if table not in known] if self._is_refused else []
+            unknown = tuple(dict.fromkeys((*last.statement.unknown, *refused, *self._strange(last.statement.makes))))
+            # What is renamed may be a table of a session, that hides another one of this name.
+            renamed = self._strange(last.statement.tables) if last.statement.makes else ()
+            self._hide(unknown + renamed, last.statement.makes)
+            if unknown == last.statement.unknown:
+                return
+            amended = last._replace(statement=replace(last.statement, unknown=unknown))
+            try:
+                if self.heard[-1] is last:
+                    self.heard[-1] = amended
+                    return
+            except IndexError:
+                pass
+            # It was taken meanwhile; this is a matter of its own then.
+            self.heard.append(last._replace(statement=Statement("redefined", unknown=unknown, text=last.statement.text)))
+        except BaseException as error:  # noqa: BLE001 - the client would log it; the capture's thread raises it
             self.failure = error
 
-    def _statement(self, kind: str, data: Any) -> Statement | None:  # noqa: ANN401 - Java's
-        if data is not None and str(data.getClass().getSimpleName()) == "EventDataWrapper":
-            data = data.getInternal()
+    def _statement(self, kind: str, data: Any, *, of_session: bool) -> Statement | None:  # noqa: ANN401 - Java's
+        data = _unwrapped(data)
         if kind == "QUERY":
             sql = str(data.getSql())
-            return Statement() if sql in _BORDERS else statement_of(sql, str(data.getDatabase() or ""))
+            if sql in _BORDERS:
+                return Statement()
+            statement = statement_of(sql, str(data.getDatabase() or ""), of_session=of_session)
+            if statement.told is not None:
+                data.setSql(statement.told)
+            if statement.anew:
+                self._forget(statement)
+            return statement
         if kind == "MARIADB_GTID":
             return Statement("prepares")
         if kind == "XA_PREPARE":
@@ -307,6 +341,11 @@ class Ear:
         if kind in _FILES or (kind == "INCIDENT" and data is not None):  # what the connector could not read, which it says itself
             return Statement()
         return None
+
+
+def _unwrapped(data: Any) -> Any:  # noqa: ANN401 - Java's
+    """What an event says, which may lie in what a reader of another form made of it."""
+    return data.getInternal() if data is not None and str(data.getClass().getSimpleName()) == "EventDataWrapper" else data
 
 
 def _member(thing: Any, name: str) -> Any:  # noqa: ANN401 - Java's

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from .state import EngineStates
+from .statements import Name, quoted_name
 
 
 class History:
@@ -31,3 +33,20 @@ class History:
         self.parts += 1
         self._bytes += len(whole)
         return True
+
+
+def lines_of(history: bytes, table: Name, offset: str) -> str:
+    """The lines of a history that say a table's columns, behind one by which the connector forgets what it knew of it. ``offset``: of that."""
+    names = {".".join(f'"{part}"' for part in parts) for parts in (table, [part.replace('"', '""') for part in table])}
+    lines = [(line, json.loads(line)) for line in history.decode().split("\n") if line]
+    said = [(line, one) for line, one in lines if any({of.get("id"), of.get("previousId")} & names for of in one["tableChanges"])]
+    forgets = {
+        "source": lines[0][1]["source"],
+        "position": said[0][1]["position"] if said else json.loads(offset),
+        "ts_ms": lines[0][1]["ts_ms"],
+        "databaseName": table[0],
+        "ddl": f"DROP TABLE IF EXISTS {quoted_name(table)}",
+        "tableChanges": [],
+    }
+    first = json.dumps(forgets, separators=(",", ":"), ensure_ascii=False)
+    return "".join(f"{line}\n" for line in (first, *(line for line, _ in said)))

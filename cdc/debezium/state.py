@@ -86,6 +86,17 @@ class StoppedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class LearntTable:
+    """A table whose columns were asked for, as the log does not tell them: the connector is told them at a later place, and nothing of it before."""
+
+    table: str
+    offset: str
+    """The place, in the connector's words."""
+    lines: str
+    """Lines for the connector's history, which say the columns there."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineState:
     """The state of one name and one topic."""
 
@@ -115,6 +126,10 @@ class EngineState:
     """Tables that cannot be followed."""
     fresh: tuple[tuple[str, int], ...] = ()
     """Tables that were read again, with a place in the log (`positions.between`) that is not behind that reading."""
+    unknown: tuple[tuple[str, str], ...] = ()
+    """Tables whose columns the log does not tell from a place on that is behind this one, and why."""
+    learnt: tuple[LearntTable, ...] = ()
+    """Such tables, once their columns are known."""
     opened: tuple[int, int] = (0, 0)
     """Where the process whose state it is opened its producer in the topic's log: one that did later takes it over, and none that did earlier."""
 
@@ -123,7 +138,14 @@ class EngineState:
         known = {one.table for one in self.stopped}
         new = tuple(StoppedTable(table, reason) for table, reason in tables.items() if table not in known)
         left = tuple(table for table in self.pending if table not in tables)
-        return replace(self, stopped=(*self.stopped, *new), pending=left, emptied=tuple(one for one in self.emptied if one in left))
+        return replace(
+            self,
+            stopped=(*self.stopped, *new),
+            pending=left,
+            emptied=tuple(one for one in self.emptied if one in left),
+            unknown=tuple(one for one in self.unknown if one[0] not in tables),
+            learnt=tuple(one for one in self.learnt if one.table not in tables),
+        )
 
     @property
     def place(self) -> str | None:
@@ -146,6 +168,12 @@ class _StoppedForm(Stored, frozen=True):
     table: str
     reason: str
     is_told: bool = False
+
+
+class _LearntForm(Stored, frozen=True):
+    table: str
+    offset: str
+    lines: str
 
 
 class _Offset(Stored, frozen=True):
@@ -180,6 +208,8 @@ class _Form(Stored, frozen=True):
     prepared: tuple[tuple[str, tuple[str, ...]], ...] = ()
     fresh: tuple[tuple[str, Number], ...] = ()
     stopped: tuple[_StoppedForm, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
+    learnt: tuple[_LearntForm, ...] = ()
 
 
 class EngineStates:
@@ -372,6 +402,8 @@ def parse_engine_state(data: bytes, where: str) -> EngineState:
         form.prepared,
         tuple(StoppedTable(one.table, one.reason, one.is_told) for one in form.stopped),
         form.fresh,
+        form.unknown,
+        tuple(LearntTable(one.table, one.offset, one.lines) for one in form.learnt),
         form.opened,
     )
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Name = tuple[str, str]
 """A database and a table, of which either may have dots: joined by one, they do not tell which dot that is."""
 
-Does = Literal["nothing", "rows", "ends", "redefined", "unreadable", "prepares", "prepared", "commits", "rolls back"]
+Does = Literal["nothing", "rows", "ends", "redefined", "prepares", "prepared", "commits", "rolls back"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Statement:
 
     does: Does = "nothing"
     """``rows``: changes rows. ``ends``: rows or tables go, or other ones come by a name. ``redefined``: columns or keys may be others.
-    ``unreadable``: the connector's parser refuses it. The rest are steps of a transaction of two phases.
+    The rest are steps of a transaction of two phases.
     """
     tables: tuple[Name, ...] = ()
     """The tables that it names; of ``ends`` those whose rows are no longer what they were."""
@@ -31,6 +31,14 @@ class Statement:
     """The tables of ``ends`` that have other rows now, of which no event tells."""
     databases: tuple[str, ...] = ()
     """The databases that it drops."""
+    makes: tuple[Name, ...] = ()
+    """The tables that are there behind it, in a form that is its doing."""
+    unknown: tuple[Name, ...] = ()
+    """The tables whose columns nobody can tell from it."""
+    anew: bool = False
+    """Whether what it makes was not there just before, whatever the connector knows of it."""
+    told: str | None = None
+    """What the connector is to read in its stead, as it would misunderstand it."""
     xid: str = ""
     """The transaction of two phases."""
     text: str = ""
@@ -45,6 +53,11 @@ _TOKEN = re.compile(
     r"""|(?P<sign>.)""",
     re.DOTALL,
 )
+_COMMENTS = re.compile(
+    r"""(?P<comment>/\*M?!.*?\*/)|(?P<rest>/\*.*?\*/|\#[^\n]*|--(?=\s|$)[^\n]*|`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|.)""",
+    re.DOTALL,
+)
+"""Comments that are executed, and what may have their signs without being one."""
 _ROWS = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "SELECT", "DO", "EXECUTE", "HANDLER", "IMPORT"}
 _NOTHING = {
     *(
@@ -72,10 +85,16 @@ _BETWEEN_NAMES = ("TO", "IF", "EXISTS", "WAIT", "NOWAIT", "RESTRICT", "CASCADE")
 _TEXT_MAX = 120
 
 
+_EXECUTED = re.compile(r"/\*M?!\d*+\s*+(?!COMPRESSED)(.*?)\*/", re.DOTALL | re.IGNORECASE)
+"""A comment whose words a server takes as its own. The connector's parser passes over all of them, and does not know the word COMPRESSED."""
+_SAYS_NOTHING = "XA RECOVER"
+
+
 @dataclass(frozen=True, slots=True)
 class _Token:
     kind: str
     text: str
+    begins: int
 
     @property
     def upper(self) -> str:
@@ -92,9 +111,10 @@ class _Token:
         return self.text[1:-1].replace('""', '"') if self.text[:1] == '"' else None
 
 
-def statement_of(sql: str, database: str) -> Statement:
-    """What a statement does whose session was in this database."""
-    tokens = [_Token(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(sql) if found.lastgroup != "space"]
+def statement_of(sql: str, database: str, *, of_session: bool = False) -> Statement:
+    """What a statement does whose session was in this database. ``of_session``: tables that it names may be the session's own, which hide others."""
+    opened = _opened(sql)
+    tokens = _tokens(opened)
     if [token.upper for token in tokens[:2]] == ["SET", "STATEMENT"]:
         behind = next((place for place, token in enumerate(tokens) if token.upper == "FOR"), len(tokens))
         tokens = tokens[behind + 1 :]
@@ -107,11 +127,42 @@ def statement_of(sql: str, database: str) -> Statement:
             does = _XA.get(verb, "nothing")
             return Statement(does, xid=_xid(tokens[2:]), text=text)  # type: ignore[arg-type]
         case ["CREATE" | "DROP" | "ALTER" | "RENAME", *_]:
-            return _definition(tokens, words, database, text)
+            said = _definition(tokens, words, database, text, opened)
+        case ["TRUNCATE", *_] if of_session:
+            listed = tuple(_listed(tokens[1 + (words[1:2] == ["TABLE"]) :], database))
+            return Statement("ends", listed, listed, told=_SAYS_NOTHING, text=text)
         case [first, *_] if first in _NOTHING:
-            return Statement()
+            said = Statement()
         case _:  # what is not known may change rows
             return Statement("rows", tuple(dict.fromkeys(_names(tokens, database))), text=text)
+    if of_session and said.makes:
+        said = _unknown(said, tuple(dict.fromkeys((*said.tables, *said.makes))))
+    return said if said.told is not None or opened == sql else replace(said, told=opened)
+
+
+def _tokens(sql: str) -> list[_Token]:
+    return [_Token(str(found.lastgroup), found[0], found.start()) for found in _TOKEN.finditer(sql) if found.lastgroup != "space"]
+
+
+def _opened(sql: str) -> str:
+    """A statement with the words of its executed comments among the others."""
+    if "/*!" not in sql and "/*M!" not in sql:
+        return sql
+    return "".join(
+        (_EXECUTED.sub(r" \1 ", found[0]) if found.lastgroup == "comment" else found[0]) for found in _COMMENTS.finditer(sql)
+    )
+
+
+def _unknown(statement: Statement, tables: tuple[Name, ...]) -> Statement:
+    """A statement behind which nobody knows the columns of tables, so that the connector is to forget them."""
+    gone = "DROP TABLE IF EXISTS " + ", ".join(map(quoted_name, tables))
+    every = tuple(dict.fromkeys((*statement.tables, *tables)))
+    return replace(statement, does="ends", tables=every, unknown=tables, told=gone)
+
+
+def quoted_name(table: Name) -> str:
+    """A table's name as it stands in SQL."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in table)
 
 
 def xid_text(gtrid: bytes, bqual: bytes, format_id: int) -> str:
@@ -124,11 +175,13 @@ def _xid(tokens: Sequence[_Token]) -> str:
     return "".join(token.text for token in tokens if token.kind == "text" or token.text == "," or token.text.isdigit())
 
 
-def _definition(tokens: list[_Token], words: list[str], database: str, text: str) -> Statement:
+def _definition(tokens: list[_Token], words: list[str], database: str, text: str, sql: str) -> Statement:
     """What a definition of a table or a database does."""
     kind = next((place for place, word in enumerate(words[:8]) if word in ("TABLE", "TABLES", "DATABASE", "SCHEMA")), None)
-    if kind is None or "TEMPORARY" in words[:kind]:
+    if kind is None:
         return Statement()
+    if "TEMPORARY" in words[:kind]:
+        return Statement(told=_SAYS_NOTHING)
     others = {
         "VIEW",
         "TRIGGER",
@@ -152,18 +205,37 @@ def _definition(tokens: list[_Token], words: list[str], database: str, text: str
     replaces = words[:3] == ["CREATE", "OR", "REPLACE"]
     if words[kind] in ("DATABASE", "SCHEMA"):
         goes = words[0] == "DROP" or replaces
-        return Statement("ends", databases=(rest[0].name or "",), text=text) if goes and rest else Statement()
-    if words[0] in ("DROP", "RENAME"):
+        if not goes or not rest:
+            return Statement()
+        told = f"CREATE {sql[tokens[3].begins :]}" if replaces else None
+        return Statement("ends", databases=(rest[0].name or "",), anew=replaces, told=told, text=text)
+    if words[0] == "DROP":
+        return Statement("ends", tuple(dict.fromkeys(_listed(rest, database))), text=text)
+    if words[0] == "RENAME":
         listed = _listed(rest, database)
-        read = listed[1::2] if words[0] == "RENAME" else []
-        return Statement("ends", tuple(dict.fromkeys(listed)), tuple(dict.fromkeys(read)), text=text)
+        there: dict[Name, None] = {}
+        for old, new in zip(listed[::2], listed[1::2], strict=False):
+            there.pop(old, None)
+            there[new] = None
+        return Statement("ends", tuple(dict.fromkeys(listed)), tuple(there), makes=tuple(there), text=text)
     named = _name_at(rest, 0, database)
     if named is None:
         return Statement("rows", text=text)
     table, after = named
     if words[0] == "CREATE":
-        return Statement("ends" if replaces else "redefined", (table,), text=text)
+        made = Statement("ends" if replaces else "redefined", (table,), makes=(table,), text=text)
+        if _is_of_a_query(verbs[after:]):
+            return _unknown(replace(made, read=(table,)), (table,))
+        return replace(
+            made, anew="EXISTS" not in words[kind:begins], told=f"CREATE {sql[tokens[3].begins :]}" if replaces else None
+        )
     return _altered(table, rest[after:], verbs[after:], database, text)
+
+
+def _is_of_a_query(verbs: list[str]) -> bool:
+    """Whether a table is made of the rows of a query, so that its definition does not tell all its columns."""
+    pairs = zip(verbs, [*verbs[1:], ""], strict=True)
+    return any(word in ("SELECT", "TABLE") or (word == "VALUES" and following == "(") for word, following in pairs)
 
 
 def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, text: str) -> Statement:
@@ -182,9 +254,9 @@ def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, t
             tables += _tables_behind(rest, verbs, place, database)
         else:
             continue
-        read = tables[1:] if word == "RENAME" else tables
-        return Statement("ends", tuple(dict.fromkeys(tables)), tuple(dict.fromkeys(read)), text=text)
-    return Statement("redefined", (table,), text=text)
+        read = tuple(dict.fromkeys(tables[1:] if word == "RENAME" else tables))
+        return Statement("ends", tuple(dict.fromkeys(tables)), read, makes=read, text=text)
+    return Statement("redefined", (table,), makes=(table,), text=text)
 
 
 def _changes_rows(verbs: list[str], place: int) -> bool:

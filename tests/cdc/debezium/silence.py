@@ -19,8 +19,9 @@ def effects_of(
     state: EngineState | None = None,
     there: int = -1,
     unread: tuple[str, int] | None = None,
+    gone: Sequence[tuple[str, str]] = (),
 ) -> Effects:
-    """The effects of what was heard; of these captured tables."""
+    """The effects of what was heard; of these captured tables, of which the server has some no more."""
     ear: Any = SimpleNamespace(
         heard=deque(heard),
         unread=unread,
@@ -30,6 +31,7 @@ def effects_of(
     )
     server: Any = SimpleNamespace(
         end=lambda: ("binlog.000009", 4),
+        has=lambda joined: joined in {".".join(table) for table in tables if table not in gone},
         runs_more=lambda names: None if "hidden" in names else "told" in names,
         name_of=lambda joined: next(table for table in tables if ".".join(table) == joined),
     )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from penstock.cdc.debezium import prepared
 from penstock.cdc.debezium.configuration import without_tables
 from penstock.cdc.debezium.hearing import ROWS, WITHOUT_ROWS, Heard
+from penstock.cdc.debezium.history import lines_of
 from penstock.cdc.debezium.positions import between, sequence_of
 from penstock.cdc.debezium.prepared import PreparedTransactions
 from penstock.cdc.debezium.records import Record, RecordSource, moved, stopped, truncated
-from penstock.cdc.debezium.state import EngineState, StoppedTable, parse_engine_state
+from penstock.cdc.debezium.state import EngineState, LearntTable, StoppedTable, parse_engine_state
 from penstock.cdc.debezium.statements import Statement, statement_of, xid_text
 from penstock.cdc.events.debezium import decode_event, parse_change
 from penstock.cdc.events.stopped import stopped_because
@@ -98,13 +99,130 @@ def test_no_type_of_event_is_both_of_rows_and_without() -> None:
     }
 
 
-def test_a_definition_that_the_parser_refuses_stops_its_table_and_no_other() -> None:
-    refused = [_heard(500, Statement("unreadable", (table,), text="ALTER TABLE …")) for table in (("other", "n"), ("shop", "a"))]
-    effects = effects_of(refused, tables=TABLES)
-    effects.meet([], before=(7, 600))
-    assert list(effects.stopping) == ["shop.a"]
-    assert "ALTER TABLE" in effects.stopping["shop.a"]
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("CREATE TABLE t (a INT)", None),
+        ("/* x */ create or replace table `t` (a INT)", "CREATE table `t` (a INT)"),
+        ("SET STATEMENT a=1 FOR CREATE OR REPLACE TABLE t LIKE u", "CREATE TABLE t LIKE u"),
+        ("CREATE OR REPLACE DATABASE d CHARACTER SET utf8", "CREATE DATABASE d CHARACTER SET utf8"),
+        ("/*!50001 RENAME TABLE a TO b */", " RENAME TABLE a TO b  "),
+        (
+            "CREATE TABLE t (a TEXT /*M!100301 COMPRESSED*/, b INT /*! INVISIBLE*/)",
+            "CREATE TABLE t (a TEXT /*M!100301 COMPRESSED*/, b INT  INVISIBLE )",
+        ),
+        ("CREATE TABLE t (a INT COMMENT '/*! x */', `/*! y */` INT /* /*! z */)", None),
+        ("DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `x`", "XA RECOVER"),
+        ("CREATE TEMPORARY TABLE t (a INT)", "XA RECOVER"),
+    ],
+)
+def test_what_the_connector_would_misunderstand_is_told_otherwise(sql: str, told: str | None) -> None:
+    assert statement_of(sql, "shop").told == told
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_new"),
+    [
+        ("CREATE TABLE t (a INT)", True),
+        ("CREATE OR REPLACE TABLE t (a INT)", True),
+        ("CREATE OR REPLACE DATABASE d", True),
+        ("CREATE TABLE IF NOT EXISTS t (a INT)", False),
+        ("ALTER TABLE t ADD a INT", False),
+    ],
+)
+def test_what_is_made_anew_is_nothing_that_the_connector_knows(sql: str, is_new: bool) -> None:
+    assert statement_of(sql, "shop").anew == is_new
+
+
+@pytest.mark.parametrize(
+    ("sql", "of_session", "unknown"),
+    [
+        ("CREATE TABLE t (PRIMARY KEY (id)) SELECT id FROM a", False, "shop.t"),
+        ("CREATE OR REPLACE TABLE `a b`.t AS (SELECT 1)", False, "a b.t"),
+        ("CREATE TABLE IF NOT EXISTS t VALUES (1)", False, "shop.t"),
+        ("CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (4))", False, ""),
+        ("CREATE TABLE t LIKE a", False, ""),
+        ("CREATE TABLE t LIKE a", True, "shop.t"),
+        ("ALTER TABLE t ADD COLUMN y INT", True, "shop.t"),
+        ("ALTER TABLE t RENAME TO u", True, "shop.t shop.u"),
+        ("DROP TABLE t", True, ""),
+    ],
+)
+def test_tables_whose_columns_a_statement_does_not_tell(sql: str, of_session: bool, unknown: str) -> None:
+    said = statement_of(sql, "shop", of_session=of_session)
+    assert " ".join(map(".".join, said.unknown)) == unknown
+    if unknown:
+        assert said.does == "ends"
+        assert str(said.told).startswith("DROP TABLE IF EXISTS `")
+        assert set(said.unknown) <= set(said.tables)
+
+
+def test_a_truncate_of_what_may_be_a_table_of_the_session_has_the_other_read() -> None:
+    said = statement_of("TRUNCATE TABLE t", "shop", of_session=True)
+    assert (said.does, said.tables, said.read, said.told) == ("ends", (("shop", "t"),), (("shop", "t"),), "XA RECOVER")
+
+
+def test_a_table_whose_columns_nobody_tells_is_emptied_and_asked_for_but_no_other() -> None:
+    unknown = replace(statement_of("CREATE TABLE a SELECT 1", "shop"), unknown=(("other", "n"), ("shop", "a")))
+    effects = effects_of([_heard(500, unknown)], tables=TABLES)
+    records: list[Record] = []
+    effects.meet(records, before=(7, 600))
+    assert effects.unknown == {"shop.a": "CREATE TABLE a SELECT 1"}
+    assert [(record.op, record.table) for record in records] == [("t", "shop.a")]
     assert effects.ends
+    assert not effects.due
+
+
+def test_a_table_that_the_connector_has_misunderstood_is_emptied_once_and_asked_for() -> None:
+    refused = replace(statement_of("ALTER TABLE a ADD x INET6", "shop"), unknown=(("shop", "a"),))
+    effects = effects_of([_heard(500, refused)], tables=TABLES)
+    records: list[Record] = []
+    effects.meet(records, before=(7, 600))
+    assert list(effects.unknown) == ["shop.a"]
+    assert [record.table for record in records] == ["shop.a"]
+
+
+def test_a_renamed_table_that_is_still_there_is_asked_for_as_the_session_may_have_renamed_its_own() -> None:
+    effects = effects_of([_heard(500, statement_of("RENAME TABLE a TO c", "shop"))], tables=TABLES)
+    effects.meet([], before=(7, 600))
+    assert list(effects.unknown) == ["shop.a"]
+
+
+def test_what_the_connector_did_not_know_and_the_server_has_not_is_no_table_to_be_emptied() -> None:
+    renamed = _heard(500, statement_of("RENAME TABLE a TO b", "shop"))._replace(strange=frozenset(TABLES))
+    records: list[Record] = []
+    effects_of([renamed], tables=TABLES, gone=TABLES).meet(records, before=(7, 600))
+    assert not records
+
+
+def test_nothing_takes_effect_behind_the_end_of_a_life() -> None:
+    effects = effects_of([_heard(500, statement_of("DROP TABLE a", "shop"))], tables=TABLES)
+    effects.end_at((7, 500))
+    records: list[Record] = []
+    effects.meet(records, made_before_ms=200)
+    assert not records
+
+
+def test_tables_whose_columns_are_asked_for_are_kept_in_the_state_until_they_stand_still() -> None:
+    learnt = LearntTable("shop.b", '{"file":"binlog.000007","pos":900}', "lines")
+    state = EngineState("1", "mariadb", "7 x", unknown=(("shop.a", "why"),), learnt=(learnt,))
+    assert parse_engine_state(json.dumps({"format": 1, **asdict(state)}).encode(), "x") == state
+    stopped_both = state.with_stopped({"shop.a": "why", "shop.b": "why"})
+    assert (stopped_both.unknown, stopped_both.learnt) == ((), ())
+
+
+def test_lines_of_a_history_say_a_tables_columns_behind_one_that_forgets_it() -> None:
+    place = {"file": "binlog.000007", "pos": 900}
+    of = {"source": {"server": "p"}, "position": {**place, "snapshot": "INITIAL"}, "ts_ms": 5}
+    other, mine = (
+        json.dumps({**of, "ddl": name, "tableChanges": [{"type": "CREATE", "id": f'"shop"."{name}"'}]}) for name in ("a", "日本 8")
+    )
+    history = f"{other}\n{mine}\n".encode()
+    forgets, said = lines_of(history, ("shop", "日本 8"), json.dumps(place)).splitlines()
+    assert said == mine
+    assert json.loads(forgets) == {**of, "databaseName": "shop", "ddl": "DROP TABLE IF EXISTS `shop`.`日本 8`", "tableChanges": []}
+    (alone,) = lines_of(history, ("shop", "gone"), json.dumps(place)).splitlines()
+    assert json.loads(alone)["position"] == place
 
 
 def test_what_says_that_a_table_stands_still_lies_before_the_truncate_of_the_next_snapshot() -> None:

@@ -27,7 +27,7 @@ def _rows(capture: Capturing, table: str) -> dict[int, Any]:
 
 
 def _there(capture: Capturing, table: str) -> dict[int, Any]:
-    return dict(capture.server.ask(f"SELECT id, v FROM {capture.database}.{table}"))
+    return dict(capture.server.ask(f"SELECT id, v FROM {capture.database}.`{table}`"))
 
 
 def captured(capture: Capturing, *tables: str, gone: tuple[str, ...] = (), user: str = "penstock") -> None:

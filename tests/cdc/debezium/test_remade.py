@@ -1,0 +1,87 @@
+"""Tables that are made anew in ways of which the log does not tell all columns, or of which the connector would misunderstand what it tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cdc.debezium.conftest import Capturing
+from tests.cdc.debezium.test_told import TWO, captured
+
+pytestmark = [pytest.mark.mariadb, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_table_that_is_replaced_has_its_new_columns(capture: Capturing, running: bool) -> None:
+    names = ("a", "`odd name`", "`日本 8`", "Upper")
+    capture.run(*(f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(20), n INT)" for name in names))
+    capture()
+    capture.run(
+        "CREATE OR REPLACE TABLE a (n INT, v VARCHAR(20), id INT PRIMARY KEY)",
+        "/* DROP TABLE a */ create or replace table `odd name` (n INT, v VARCHAR(20), id INT PRIMARY KEY)",
+        "SET STATEMENT max_statement_time = 100 FOR CREATE OR REPLACE TABLE `日本 8` (n INT, id INT PRIMARY KEY, v VARCHAR(20))",
+        "CREATE OR REPLACE TABLE Upper (v VARCHAR(20), PRIMARY KEY (id)) SELECT 7 AS id, 'of a query' AS v, 8 AS n",
+    )
+    if running:
+        capture()
+    capture.run(*(f"INSERT INTO {name} (id, v, n) VALUES (2, 'x', 200)" for name in names))
+    captured(capture, *(name.strip("`") for name in names))
+
+
+STATED = "SET SESSION binlog_format = 'STATEMENT'"
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_table_whose_columns_the_log_does_not_tell_is_learnt_and_read(capture: Capturing, running: bool) -> None:
+    """A session logs statements: a table of a query, what is made like it, and one that is gone when the columns are asked for."""
+    capture.run("CREATE TABLE a (id INT PRIMARY KEY, x INT, v VARCHAR(20))", "INSERT INTO a VALUES (1, 1, 'one'), (2, 2, 'two')")
+    capture.run("CREATE TABLE b (id INT PRIMARY KEY, v VARCHAR(20), n INT)", "INSERT INTO b VALUES (5, 'old', 5)")
+    capture.run("CREATE TABLE `odd name` LIKE b", "CREATE TABLE `日本 8` LIKE b", "INSERT INTO `日本 8` SELECT * FROM b")
+    capture()
+    for statement in (
+        "CREATE TABLE c (PRIMARY KEY (id)) SELECT id, v FROM a",
+        "CREATE OR REPLACE TABLE b (PRIMARY KEY (id)) AS SELECT v, id FROM a",
+        "create or replace table `odd name` (primary key (id)) select id, v from a",
+        "/*! CREATE OR REPLACE TABLE `日本 8` (PRIMARY KEY (id)) SELECT id, v FROM a */",
+        "CREATE TABLE d LIKE c",
+        "CREATE TABLE gone (PRIMARY KEY (id)) SELECT id, v FROM a",
+    ):
+        capture.run(STATED, statement)
+        if running:
+            capture()
+    capture.run(*(f"INSERT INTO {name} (id, v) VALUES (7, 'seven')" for name in ("b", "c", "d", "gone", "`odd name`", "`日本 8`")))
+    capture.run("ALTER TABLE c ADD COLUMN y INT FIRST", "UPDATE c SET v = 'altered', y = 8 WHERE id = 1", "DROP TABLE gone")
+    capture.run("RENAME TABLE d TO e", "UPDATE e SET v = 'renamed'")
+    captured(capture, "a", "b", "c", "e", "odd name", "日本 8", gone=("gone", "d"))
+    capture.run("INSERT INTO c (id, v, y) VALUES (9, 'nine', 9)", "DELETE FROM b WHERE id = 1")
+    captured(capture, "a", "b", "c", "e", "odd name", "日本 8", gone=("gone", "d"))
+
+
+def test_tables_of_a_session_and_executed_comments_change_no_other_table(capture: Capturing) -> None:
+    names = ("a", "b", "c", "d", "e")
+    capture.run(*(f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(20))" for name in names))
+    capture.run(*(f"INSERT INTO {name} VALUES (1, '{name}')" for name in names))
+    capture()
+    own = "(id INT PRIMARY KEY, z INT)"
+    capture.run(STATED, f"CREATE TEMPORARY TABLE a {own}", "INSERT INTO a VALUES (1, 1)", "DROP TABLE a")
+    capture.run(STATED, f"CREATE TEMPORARY TABLE b {own}", "ALTER TABLE b ADD COLUMN y INT FIRST", "TRUNCATE b")
+    capture.run(f"CREATE TEMPORARY TABLE c {own}", "RENAME TABLE c TO c2")
+    capture.run("/*!50001 RENAME TABLE d TO d2 */", "/*! ALTER TABLE d2 ADD COLUMN n INT FIRST */")
+    capture.run("ALTER TABLE e /*! ADD COLUMN n INT FIRST */")
+    capture.run(*(f"INSERT INTO {name} (id, v) VALUES (2, 'two')" for name in ("a", "b", "c", "d2", "e")))
+    captured(capture, "a", "b", "c", "d2", "e", gone=("d",))
+
+
+def test_a_view_is_no_table_by_any_name(capture: Capturing) -> None:
+    capture.run(*TWO, "CREATE VIEW v AS SELECT id FROM a")
+    capture()
+    capture.run("RENAME TABLE v TO w", "INSERT INTO a VALUES (3, 'x')")
+    captured(capture, "a", "b")
+    assert {event.table.partition(".")[2] for event in capture.events()} == {"a", "b"}
+
+
+def test_a_definition_that_the_parser_does_not_understand_is_learnt_where_the_table_has_another_then(capture: Capturing) -> None:
+    capture.run(*TWO)
+    capture()
+    capture.run("ALTER TABLE a ADD COLUMN ip INET6 FIRST", "INSERT INTO a (id, v) VALUES (3, 'x')", "ALTER TABLE a DROP COLUMN ip")
+    capture.run("INSERT INTO a VALUES (4, 'x')")
+    captured(capture, "a", "b")
