@@ -335,16 +335,18 @@ class EngineCapture(SourceCapture):
         self._reached("columns noted")
         return state
 
-    def _take_up(self, state: EngineState, offset: str) -> EngineState:
-        """Go on at the place where the connector is told the columns of tables. All before it is in the topic, but for theirs."""
+    def _take_up(self, state: EngineState, offset: str, parts: int) -> EngineState:
+        """Go on at the place where the connector is told the columns of tables. All before it is in the topic, but for theirs. ``parts``: of the
+        history until there.
+        """
         taken = [one for one in state.learnt if one.offset == offset]
-        self._states.add_history(state.history, "".join(one.lines for one in taken).encode())
+        self._states.add_history(parts, "".join(one.lines for one in taken).encode())
         self._reached("columns durable")
         names = [one.table for one in taken]
         # A transaction of two phases that is not ended there may have their rows, of which nothing was told.
         prepared = tuple((xid, tuple(dict.fromkeys((*tables, *names)))) for xid, tables in state.prepared)
         left = tuple(one for one in state.learnt if one not in taken)
-        state = replace(state, offset=offset, history=state.history + 1, learnt=left, prepared=prepared)
+        state = replace(state, offset=offset, history=parts + 1, learnt=left, prepared=prepared)
         self._states.save(state)
         self._reached("columns taken up")
         return state
@@ -392,6 +394,7 @@ class EngineCapture(SourceCapture):
         first = min((one.offset for one in state.learnt), key=place_of, default=None)
         more = {"snapshot.mode": "no_data"}
         with self._life_of(folder, "stream", path, state.offset, more, ear, without=without) as engine:
+            history = History(path, self._states, state.history)
             follower = Follower(
                 engine,
                 Effects(
@@ -406,7 +409,7 @@ class EngineCapture(SourceCapture):
                 self._connector,
                 self._producer,
                 self._states,
-                History(path, self._states, state.history),
+                history,
                 self._clock,
                 reached=self._reached,
                 tell=self._say,
@@ -430,7 +433,7 @@ class EngineCapture(SourceCapture):
                     self._captured = [*ear.captured(), *map(self._server.name_of, without)]
         if first is None or asked or stopped():
             return state, asked
-        return self._take_up(state, first), True
+        return self._take_up(state, first, history.parts), True
 
 
 def server_id_of(key: str, topic: str, life: str) -> int:

@@ -184,7 +184,7 @@ class Ear:
                 tables.removeTable(table)
 
     def _strange(self, names: Iterable[Name]) -> tuple[Name, ...]:
-        """Those of these tables that are captured, and whose columns the connector does not know."""
+        """The captured ones of these tables, whose columns the connector does not know."""
         return tuple(name for name in dict.fromkeys(names) if self.is_captured(*name) and not self._knows(name))
 
     def captured(self) -> list[tuple[str, str]]:
@@ -272,6 +272,10 @@ class Ear:
                 place = str(self._client.getBinlogFilename()), int(header.getPosition())
                 self._last = Heard(*place, size_bytes, self._now_ms(), statement, kind, strange)
                 self.heard.append(self._last)
+            if statement is not None and statement.told is not None:
+                _unwrapped(event.getData()).setSql(statement.told)
+            if statement is not None and statement.anew:
+                self._forget(statement)
         except BaseException as error:  # noqa: BLE001 - the client would log it; the capture's thread raises it
             self.failure = error
 
@@ -323,12 +327,7 @@ class Ear:
             sql = str(data.getSql())
             if sql in _BORDERS:
                 return Statement()
-            statement = statement_of(sql, str(data.getDatabase() or ""), of_session=of_session)
-            if statement.told is not None:
-                data.setSql(statement.told)
-            if statement.anew:
-                self._forget(statement)
-            return statement
+            return statement_of(sql, str(data.getDatabase() or ""), of_session=of_session)
         if kind == "MARIADB_GTID":
             return Statement("prepares")
         if kind == "XA_PREPARE":

@@ -135,7 +135,7 @@ def statement_of(sql: str, database: str, *, of_session: bool = False) -> Statem
             said = Statement()
         case _:  # what is not known may change rows
             return Statement("rows", tuple(dict.fromkeys(_names(tokens, database))), text=text)
-    if of_session and said.makes:
+    if of_session and said.makes and (words[0] != "CREATE" or "LIKE" in words):
         said = _unknown(said, tuple(dict.fromkeys((*said.tables, *said.makes))))
     return said if said.told is not None or opened == sql else replace(said, told=opened)
 

@@ -143,6 +143,7 @@ def test_what_is_made_anew_is_nothing_that_the_connector_knows(sql: str, is_new:
         ("CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (4))", False, ""),
         ("CREATE TABLE t LIKE a", False, ""),
         ("CREATE TABLE t LIKE a", True, "shop.t"),
+        ("CREATE OR REPLACE TABLE t (a INT)", True, ""),
         ("ALTER TABLE t ADD COLUMN y INT", True, "shop.t"),
         ("ALTER TABLE t RENAME TO u", True, "shop.t shop.u"),
         ("DROP TABLE t", True, ""),

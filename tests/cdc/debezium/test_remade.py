@@ -35,6 +35,7 @@ def test_a_table_whose_columns_the_log_does_not_tell_is_learnt_and_read(capture:
     """A session logs statements: a table of a query, what is made like it, and one that is gone when the columns are asked for."""
     capture.run("CREATE TABLE a (id INT PRIMARY KEY, x INT, v VARCHAR(20))", "INSERT INTO a VALUES (1, 1, 'one'), (2, 2, 'two')")
     capture.run("CREATE TABLE b (id INT PRIMARY KEY, v VARCHAR(20), n INT)", "INSERT INTO b VALUES (5, 'old', 5)")
+    capture.run("CREATE TABLE g LIKE b", "INSERT INTO g SELECT * FROM b")
     capture.run("CREATE TABLE `odd name` LIKE b", "CREATE TABLE `日本 8` LIKE b", "INSERT INTO `日本 8` SELECT * FROM b")
     capture()
     for statement in (
@@ -44,16 +45,17 @@ def test_a_table_whose_columns_the_log_does_not_tell_is_learnt_and_read(capture:
         "/*! CREATE OR REPLACE TABLE `日本 8` (PRIMARY KEY (id)) SELECT id, v FROM a */",
         "CREATE TABLE d LIKE c",
         "CREATE TABLE gone (PRIMARY KEY (id)) SELECT id, v FROM a",
+        "CREATE OR REPLACE TABLE g (PRIMARY KEY (id)) SELECT id, v FROM a",
     ):
         capture.run(STATED, statement)
         if running:
             capture()
     capture.run(*(f"INSERT INTO {name} (id, v) VALUES (7, 'seven')" for name in ("b", "c", "d", "gone", "`odd name`", "`日本 8`")))
-    capture.run("ALTER TABLE c ADD COLUMN y INT FIRST", "UPDATE c SET v = 'altered', y = 8 WHERE id = 1", "DROP TABLE gone")
+    capture.run("ALTER TABLE c ADD COLUMN y INT FIRST", "UPDATE c SET v = 'altered', y = 8 WHERE id = 1", "DROP TABLE gone, g")
     capture.run("RENAME TABLE d TO e", "UPDATE e SET v = 'renamed'")
-    captured(capture, "a", "b", "c", "e", "odd name", "日本 8", gone=("gone", "d"))
+    captured(capture, "a", "b", "c", "e", "odd name", "日本 8", gone=("gone", "d", "g"))
     capture.run("INSERT INTO c (id, v, y) VALUES (9, 'nine', 9)", "DELETE FROM b WHERE id = 1")
-    captured(capture, "a", "b", "c", "e", "odd name", "日本 8", gone=("gone", "d"))
+    captured(capture, "a", "b", "c", "e", "odd name", "日本 8", gone=("gone", "d", "g"))
 
 
 def test_tables_of_a_session_and_executed_comments_change_no_other_table(capture: Capturing) -> None:
