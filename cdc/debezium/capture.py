@@ -330,7 +330,9 @@ class EngineCapture(SourceCapture):
             if table not in refused
         ]
         read = tuple(dict.fromkeys((*state.pending, *there)))
-        state = replace(state, unknown=(), learnt=(*state.learnt, *tables), pending=read).with_stopped(refused)
+        # Rows that were read behind the statement outlast its truncate, and nothing tells what has become of them since.
+        emptied = tuple(dict.fromkeys((*state.emptied, *there)))
+        state = replace(state, unknown=(), learnt=(*state.learnt, *tables), pending=read, emptied=emptied).with_stopped(refused)
         self._states.save(state)
         self._reached("columns noted")
         return state
