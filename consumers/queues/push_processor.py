@@ -153,9 +153,10 @@ class PushProcessor(QueueProcessor[PushSchedule]):
                 await asyncio.sleep(_ACKS_GATHER_S)
                 await self._step(Mode.USUAL)
             else:
+                suspects_waited = self.schedule.suspects_wait
                 await self._step(Mode.USUAL)
-                if self.schedule.wants_solo(now_ms) and self._may_run_alone():
-                    self._woken.set()  # what had to be settled before found room in this step
+                if suspects_waited and self.schedule.wants_solo(now_ms) and self._may_run_alone():
+                    self._woken.set()  # there was room in this step, and no report of a run will wake the loop
             self._around.freed()
             await self._rest()
 

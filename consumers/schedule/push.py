@@ -46,8 +46,8 @@ class PushSchedule:
         self._earliest = 0
         self._waves = 0
         """The number of runs of suspects under way."""
-        self._wave_waits = False
-        """Whether the failure of one of them waits for room."""
+        self.suspects_wait = False
+        """Whether the failure of one of them waits for room. What is behind it in its message group waits, too."""
         self._hopeless = False
         """Whether a message that no longer runs was to be given up, and there was no room for its dead letter."""
         self._held = False
@@ -134,7 +134,7 @@ class PushSchedule:
 
     @property
     def _wants_solo_suspect(self) -> bool:
-        return self.tracked.wants_solo and not self._wave_waits
+        return self.tracked.wants_solo and not self.suspects_wait
 
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class PushSchedule:
         """The next step. The caller must carry it out, or give up the queue."""
         step = Step()
         self.tracked.fall_due(now_ms)
-        reported, self._reported, self._wave_waits = self._reported, {}, False
+        reported, self._reported, self.suspects_wait = self._reported, {}, False
         for run in reported:
             if run in self.running:
                 if run.failure is not None and (run.ended or run.timed_out_at is not None):
@@ -217,7 +217,7 @@ class PushSchedule:
             return False
         if mode is not Mode.DRAIN:
             self._reported[run] = None
-            self._wave_waits = self._wave_waits or run.wave
+            self.suspects_wait = self.suspects_wait or run.wave
             return True
         assert run.failure is not None, "only a failure takes room"
         if run.lane.marker is not None:

@@ -29,7 +29,7 @@ CHEAP = {
     "sluggish": [1],
     "overtaken": [15],
     "restores": [1],
-    "outage": [0, 2],
+    "outage": [0, 2, 7600012],
     "heals": [2],
     "alters": [2],
     "mixed": [2],
