@@ -242,7 +242,10 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "letters": {
-        "unseen": ("tests/consumers/test_redrive.py", "test_what_stands_in_a_file_that_cannot_be_read_is_not_written_again"),
+        "unseen": (
+            "tests/consumers/test_redrive_unreadable.py",
+            "test_what_stands_in_a_file_that_cannot_be_read_is_not_written_again",
+        ),
         "remembered": ("tests/consumers/test_redrive.py", "test_a_repetition_sends_what_came_since"),
         "name-of-queue": ("tests/consumers/test_dead_letters.py", "test_queues_and_topics_with_the_same_sequences_do_not_meet"),
         "sequences": (
