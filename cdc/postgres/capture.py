@@ -470,5 +470,7 @@ class Capture:
                 own_rows(schema, name),
             )
         )
-        values = {} if found is None else dict(zip(read, found, strict=True))
-        return None if found is None else tuple(values.get(place, UNCHANGED) for place in places)
+        if found is None:
+            return None
+        values = dict(zip(read, found, strict=True))
+        return tuple(values.get(place, UNCHANGED) for place in places)

@@ -416,13 +416,11 @@ async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths,
         try:
             await store.put(paths.settings, encode_record(record), mode=mode)
             return True
-        except Conflict:
+        except (Conflict, StoreUnavailable) as error:
             found = await read_record(store, paths)
-            return found is not None and found[0].write_id == record.write_id
-        except StoreUnavailable:
-            found = await read_record(store, paths)
-            if found is not None and found[0].write_id == record.write_id:
-                return True
+            is_there = found is not None and found[0].write_id == record.write_id
+            if is_there or isinstance(error, Conflict):
+                return is_there
         await asyncio.sleep(backoff.next_s())
 
 
