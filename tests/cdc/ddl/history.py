@@ -63,10 +63,6 @@ class History:
         """The tables that there ever were until a number of transactions had ended."""
         return set().union(*self.tables[:count])
 
-    def had_rows(self, name: str) -> bool:
-        """Whether a table ever had a row."""
-        return any(name in tables and tables[name].rows for tables in self.tables)
-
 
 def rows_of(found: pa.Table, columns: tuple[str, ...]) -> Rows:
     """The rows of a target, with the columns that the source has."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-from bson import Decimal128, Int64, ObjectId, json_util
+from bson import Decimal128, Int64, ObjectId, Timestamp, json_util
 from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure
 
@@ -51,6 +51,10 @@ class MongoDB:
         self._long: ClientSession | None = None
         self._held = set[str]()
         """The collections of the transaction that stays open: nothing is done to them but to their documents, as it would wait for its end."""
+        self._known: dict[str, Table] = {}
+        self._noted = Timestamp(0, 0)
+        self._before_it_lost: Table | None = None
+        """The capped collection before it took a document, while it has that and has not lost its first yet."""
         self._connect()
 
     def _connect(self) -> None:
@@ -78,9 +82,16 @@ class MongoDB:
     def _committed(self, note: Note) -> None:
         """Behind the newest operation of the log: the time that an answer names may lie before what `$out` has done."""
         own = {"op": {"$ne": "n"}, "ns": {"$not": {"$regex": "^(config|local)"}}}
-        newest = self._client["local"]["oplog.rs"].find_one(own, sort=[("$natural", -1)])
-        assert newest is not None
-        note((newest["ts"].time << 32) + newest["ts"].inc - 1)  # a place at that very time has it
+        newest, former = self._client["local"]["oplog.rs"].find(own).sort("$natural", -1).limit(2)
+        if (newest["op"], newest["ns"]) == ("d", "shop.capped") and former["ts"] > self._noted:
+            self._before_it_lost = self._known["shop_capped"]  # it is full: what it takes and what it loses are two entries
+            self._note(note, former["ts"])
+            self._before_it_lost = None
+        self._note(note, newest["ts"])
+
+    def _note(self, note: Note, time: Timestamp) -> None:
+        self._noted = time
+        note((time.time << 32) + time.inc - 1)  # a place at that very time has it
 
     def prepare(self) -> None:
         self._create("plain")
@@ -116,13 +127,16 @@ class MongoDB:
             self._end_long(note)
 
     def tables(self) -> dict[str, Table]:
-        return {
+        self._known = {
             "shop_" + name.replace("#", "~23").replace("`", "~60"): Table(
                 frozenset((("_id", _text(_key(one["_id"]))), ("document", _text(one))) for one in self._db[name].find()),
                 ("_id", "document"),
             )
             for name in self._names()
         }
+        if (former := self._before_it_lost) is not None:
+            self._known["shop_capped"] = Table(former.rows | self._known["shop_capped"].rows, former.columns)
+        return self._known
 
     def shown(self, found: pa.Table) -> pa.Table:
         """As JSON of one form."""
@@ -302,6 +316,11 @@ class MongoDB:
         self._db.command({"convertToCapped": self._some(note), "size": 100_000}, session=self._session)
         self._committed(note)
 
+    def one_more_than_full(self, note: Note) -> None:
+        self._made += 1
+        self._db["capped"].insert_one({"_id": f"more{self._made}"}, session=self._session)
+        self._committed(note)
+
     def images(self, note: Note) -> None:
         name = self._some(note)
         self._db.command({"collMod": name, "changeStreamPreAndPostImages": {"enabled": True}}, session=self._session)
@@ -317,8 +336,8 @@ class MongoDB:
         self._committed(note)
 
     KINDS: tuple[Callable[[Any, Note], None], ...] = (
-        make, rename, rename_and_make_anew, rename_over, drop, drop_and_make_anew, move_away, replace_by_query, to_capped, images, no_collections,
-        many,
+        make, rename, rename_and_make_anew, rename_over, drop, drop_and_make_anew, move_away, replace_by_query, to_capped,
+        one_more_than_full, images, no_collections, many,
     )  # fmt: skip
     OF_THE_DATABASE = (move_away, replace_by_query, to_capped)
     """They wait until nobody uses the database."""

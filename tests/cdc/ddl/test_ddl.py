@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from penstock.cdc.cuts.cut import Cut
 from tests.cdc.ddl.campaign import Campaign, source
 from tests.cdc.ddl.history import History, Table, difference
+from tests.cdc.ddl.mongodb import MongoDB
 from tests.cdc.ddl.source import Source
 
 pytestmark = [pytest.mark.slow]
@@ -52,6 +56,30 @@ def test_every_cut_and_the_end_equal_a_mongodb(tmp_path: Path) -> None:
     chance = random.Random(1)
     with source("mongodb", tmp_path, chance) as given:
         check(tmp_path, chance, given, 150)
+
+
+@pytest.mark.mongodb
+@pytest.mark.processes
+def test_a_full_collection_takes_a_document_before_it_loses_one(tmp_path: Path) -> None:
+    with source("mongodb", tmp_path, random.Random(1)) as given:
+        assert isinstance(given, MongoDB)
+        campaign = Campaign(given, tmp_path, random.Random(1))
+        given.prepare()
+        for _ in range(8):
+            given.one_more_than_full(campaign.note)
+    history = campaign.history
+    assert [len(tables["shop_capped"].rows) for tables in history.tables] == [6, 7, 6, 7, 6]
+    assert history.places == sorted(set(history.places))
+
+
+def test_a_table_may_have_no_target_where_it_has_no_row_now(tmp_path: Path) -> None:
+    row = frozenset({(("id", 1),)})
+    campaign = Campaign(cast(Source, None), tmp_path, random.Random(1))
+    (tmp_path / "capture.log").touch()
+    campaign.history.add(10, {"t": Table(row, ("id",))})
+    for rows, wrong in ((frozenset(), 0), (row, 1)):
+        campaign.without_target("t", Table(rows, ("id",)), Cut(1, 1, 1, 1, {}, {}, {}), Counter())
+        assert len(campaign.wrong) == wrong
 
 
 def test_the_judge_sees_what_is_missing_too_much_double_or_another_value() -> None:
