@@ -65,7 +65,7 @@ def test_a_full_collection_takes_a_document_before_it_loses_one(tmp_path: Path) 
         assert isinstance(given, MongoDB)
         campaign = Campaign(given, tmp_path, random.Random(1))
         given.prepare()
-        for _ in range(8):
+        for _ in range(3):
             given.one_more_than_full(campaign.note)
     history = campaign.history
     assert [len(tables["shop_capped"].rows) for tables in history.tables] == [6, 7, 6, 7, 6]
