@@ -86,6 +86,14 @@ class Receives:
             0 if holder is None else holder_hash(_checked("holder", holder), secret),
         )
 
+    def holder(self, name: str | None) -> int | None:
+        """A holder's name in cells. Raises `InvalidArgument` and `LimitExceeded`."""
+        return (
+            None
+            if name is None
+            else holder_hash(_checked("holder", name, "change_invisible_duration"), self._membership.record.secret)
+        )
+
     @asynccontextmanager
     async def one_by_one(self, receive: Receive | None) -> AsyncIterator[None]:
         """Let receives with one attempt id look and take one after the other."""

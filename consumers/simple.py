@@ -319,19 +319,35 @@ class SimpleConsumer(GroupMember):
         """Let the queue's cell forget a transaction that is noted as committed. Raises as `settle_for` does when nobody can tell."""
         _raise_first(await self._settle([(topic, queue, (), methodcaller("without_transactions", (transaction,)))]))
 
-    async def change_invisible_duration(self, receipt: ReceiptT, duration: Duration) -> ReceiptT:
+    async def change_invisible_duration(
+        self, receipt: ReceiptT, duration: Duration, *, holder: str | None = None, lets_go: bool = False
+    ) -> ReceiptT:
         """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt that
         is good from now on.
 
         An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. Messages of a
         message group that were received together become visible together: a change for one is a change for all. For a message that is not
-        the first, only an extension is accepted. Raises as `ack` does, and `InvalidArgument` or `LimitExceeded` for a duration out of range.
+        the first, only an extension is accepted.
+
+        ``holder`` makes it a renewal: only while the message is out to whom the receive named so. ``lets_go`` says that whoever holds the
+        message does nothing more about it: until it is handed out again, no `deliveries`, attempt id or renewal concerns it.
+
+        Raises as `ack` does, `ReceiptRefused` where the message is not out to the holder, and `InvalidArgument` or `LimitExceeded` for a
+        duration out of range.
         """
         invisible = checked_duration("duration", duration, most=INVISIBLE_MAX, operation="change_invisible_duration")
         handle = self._handle(receipt, "change_invisible_duration")
         now_ms = self._clock.wall_ms()
         due_ms = now_ms + _ms(invisible)
-        change = partial(changed_invisible_duration, handle=handle, due_ms=due_ms, now_ms=now_ms, known=self._known(handle))
+        change = partial(
+            changed_invisible_duration,
+            handle=handle,
+            due_ms=due_ms,
+            now_ms=now_ms,
+            known=self._known(handle),
+            holder=self._receives.holder(holder),
+            lets_go=lets_go,
+        )
         _raise_first(await self._settle([_one(handle, change)]))
         self._in_flight.change(_text(receipt), due_ms)
         return receipt

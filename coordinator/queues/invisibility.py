@@ -16,7 +16,15 @@ from ..groups.record import DeadLetterPolicy, GroupSettings
 from ..limits import LETTERS_MAX
 from .cell import Marker, QueueCell, State, Tries
 from .offsets import OffsetSet
-from .receipt_handle import AlreadySettled, DeadLettersWait, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated
+from .receipt_handle import (
+    AlreadySettled,
+    DeadLettersWait,
+    ReceiptAhead,
+    ReceiptExpired,
+    ReceiptHandle,
+    ReceiptOutdated,
+    ReceiptRefused,
+)
 
 _ACK = "ack"
 _CHANGE = "change_invisible_duration"
@@ -98,22 +106,38 @@ def _with_refused(cell: QueueCell, handle: ReceiptHandle, letters_max: int) -> Q
     return replace(cell, dead_letters=cell.dead_letters.with_refused(handle.offset, handle.attempt))
 
 
-def changed_invisible_duration(cell: QueueCell, handle: ReceiptHandle, *, due_ms: int, now_ms: int, known: int = 0) -> QueueCell:
+def changed_invisible_duration(
+    cell: QueueCell,
+    handle: ReceiptHandle,
+    *,
+    due_ms: int,
+    now_ms: int,
+    known: int = 0,
+    holder: int | None = None,
+    lets_go: bool = False,
+) -> QueueCell:
     """The cell with another end of the delivery, for all messages of its lane that are out with it.
 
     For a message that is not the first of them the end can only be put off. An extension is no retry. A delivery that ends now expires,
-    and counts as one.
+    and counts as one. ``holder``: only while the message is out to it. ``lets_go``: then it is out to no receive any more.
 
-    Raises as `acknowledged` does.
+    Raises as `acknowledged` does, and `ReceiptRefused` where it is not out to the holder.
     """
     _check_generation(max(cell.generation, known), handle, _CHANGE)
     if handle.lane is None:
         tries = _check_alone(cell, handle, now_ms, _CHANGE)
-        return cell.with_tries(handle.offset, replace(tries, due_ms=due_ms))
+        _check_holder(tries, handle, holder)
+        return cell.with_tries(handle.offset, _with_end(tries, due_ms, lets_go=lets_go))
     marker = _checked_marker(cell, handle, now_ms, _CHANGE)
-    if handle.offset != marker.head and due_ms < marker.tries.due_ms:
+    _check_holder(marker.tries, handle, holder)
+    is_first = handle.offset == marker.head
+    if not is_first and due_ms < marker.tries.due_ms:
         raise _ahead(marker, handle, _CHANGE, "they become visible together, so only the first one's end can come sooner")
-    return cell.with_marker(handle.lane, replace(marker, tries=replace(marker.tries, due_ms=due_ms)))
+    return cell.with_marker(handle.lane, replace(marker, tries=_with_end(marker.tries, due_ms, lets_go=lets_go and is_first)))
+
+
+def _with_end(tries: Tries, due_ms: int, *, lets_go: bool) -> Tries:
+    return replace(tries, due_ms=due_ms, receive=None if lets_go else tries.receive)
 
 
 def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
@@ -239,6 +263,17 @@ def _check_out(tries: Tries | None, handle: ReceiptHandle, now_ms: int, operatio
     if tries.due_ms <= now_ms:
         raise _expired(handle, operation, f"{(now_ms - tries.due_ms) / 1000:g} s too late")
     return tries
+
+
+def _check_holder(tries: Tries, handle: ReceiptHandle, holder: int | None) -> None:
+    if holder is not None and (tries.receive is None or tries.receive.holder != holder):
+        raise ReceiptRefused(
+            "the message is not out to this holder",
+            operation=_CHANGE,
+            object=handle.where,
+            expected="a holder that has not let it go",
+            observed="another holder" if tries.receive is not None and tries.receive.holder else "no holder",
+        )
 
 
 def _check_generation(generation: int, handle: ReceiptHandle, operation: str) -> None:

@@ -204,16 +204,16 @@ class Keeping:
 
     async def _renew_first(self, pooled: Pooled, together: Together) -> None:
         for handle in together:
-            if handle not in self._leases:  # settled meanwhile
+            if (client_id := self._leases.client_of(handle)) is None:  # settled meanwhile
                 continue
             due_s = self._clock.monotonic_s() + RENEWED_FOR_S
             try:
-                await pooled.consumer.change_invisible_duration(handle, RENEWED_FOR)
+                await pooled.consumer.change_invisible_duration(handle, RENEWED_FOR, holder=client_id)
             except AlreadySettled:  # beside this gateway
                 self._leases.end(handle)
                 for told in self.on_settled:
                     await told(pooled, handle)
-            except ReceiptRefused:  # or given to another
+            except ReceiptRefused:  # or let go, or given to another
                 self._leases.end(handle)
             else:
                 self._leases.renewed(handle, due_s)

@@ -65,6 +65,10 @@ class Leases:
     def __contains__(self, handle: str) -> bool:
         return handle in self._leases
 
+    def client_of(self, handle: str) -> str | None:
+        """The client that a message is out to. None: it is not renewed."""
+        return None if (lease := self._leases.get(handle)) is None else lease.client_id
+
     def clients(self) -> list[str]:
         """The clients that messages are out to."""
         return list(self._of_client)

@@ -118,11 +118,11 @@ class Settling:
     async def change_invisible_duration(
         self, request: pb.ChangeInvisibleDurationRequest, call: Call
     ) -> pb.ChangeInvisibleDurationResponse:
-        """Let a message become visible at another time. The handle stays as it is."""
+        """Let a message become visible at another time. The handle stays as it is. No gateway renews it any more."""
         group, topic, duration = group_of(request.group), topic_of(request.topic), changed_duration_of(request)
         async with self._pool.of(group, topic) as pooled:
             _handle(request.receipt_handle, pooled)
-            await pooled.consumer.change_invisible_duration(request.receipt_handle, duration)
+            await pooled.consumer.change_invisible_duration(request.receipt_handle, duration, lets_go=True)
         self._keeping.settled(request.receipt_handle)
         return pb.ChangeInvisibleDurationResponse(status=ok(), receipt_handle=request.receipt_handle)
 

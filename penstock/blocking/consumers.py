@@ -184,15 +184,23 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
         """
         return self._portal.run(lambda: self._core.ack_each(*receipts))
 
-    def change_invisible_duration(self, receipt: ReceiptT, duration: Duration) -> ReceiptT:
+    def change_invisible_duration(
+        self, receipt: ReceiptT, duration: Duration, *, holder: str | None = None, lets_go: bool = False
+    ) -> ReceiptT:
         """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt that
         is good from now on.
 
         An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. Messages of a
         message group that were received together become visible together: a change for one is a change for all. For a message that is not
-        the first, only an extension is accepted. Raises as `ack` does, and `InvalidArgument` or `LimitExceeded` for a duration out of range.
+        the first, only an extension is accepted.
+
+        ``holder`` makes it a renewal: only while the message is out to whom the receive named so. ``lets_go`` says that whoever holds the
+        message does nothing more about it: until it is handed out again, no `deliveries`, attempt id or renewal concerns it.
+
+        Raises as `ack` does, `ReceiptRefused` where the message is not out to the holder, and `InvalidArgument` or `LimitExceeded` for a
+        duration out of range.
         """
-        return self._portal.run(lambda: self._core.change_invisible_duration(receipt, duration))
+        return self._portal.run(lambda: self._core.change_invisible_duration(receipt, duration, holder=holder, lets_go=lets_go))
 
     def dead_letter(self, receipt: MessageView | str) -> None:
         """Give up a message, given as such or by its receipt handle, as if it had run out of attempts. Returns once that is durable.

@@ -35,7 +35,7 @@ class Consumer:
         self.asked = 0
         self.silent: Exception | None = None
 
-    async def change_invisible_duration(self, handle: str, duration: timedelta) -> None:
+    async def change_invisible_duration(self, handle: str, duration: timedelta, *, holder: str | None = None) -> None:
         if handle in self.fails:
             raise self.fails[handle]
         self.changes.append((handle, duration))

@@ -17,7 +17,7 @@ from penstock.gateway.protocol import rocketmq_pb2 as pb
 from penstock.log import MessageView
 from penstock.log.errors import PenstockError
 from tests.consumers.receiving import Member, push
-from tests.simulation.gateways.front import WAY_S, Connection, Life, Unreachable
+from tests.simulation.gateways.front import WAY_S, Connection, Life, TimedOut, Unreachable
 from tests.simulation.gateways.judge import Delivery
 from tests.simulation.process import Crashed
 
@@ -43,7 +43,9 @@ class SdkClient:
         self.is_push = is_push
         self.rng = world.scene.kernel.rng(f"client/{name}")
         self.keeps_attempts = self.rng.random() < 0.8
-        """Whether a receive that failed is repeated with its attempt id, as SDKs do but for old ones of Java."""
+        """Whether a receive whose connection broke is repeated with its attempt id, as SDKs do but for that for Java, up to 5.2.0. When the time
+        of a receive was over, all of them do so.
+        """
         self._connections: dict[str, Connection] = {}
         self._streams: dict[str, tuple[Connection, Callable[[], None]]] = {}
         self._numbers = itertools.count(1)
@@ -138,7 +140,7 @@ class SdkClient:
             if not task.done():
                 task.cancel()
         if not task.done():
-            raise Unreachable(life.name)
+            raise Unreachable(life.name) if process.crashed else TimedOut(life.name)
         return task.result()
 
     async def _announce(self) -> None:
@@ -165,10 +167,11 @@ class SdkClient:
         while True:
             while len(self._handling) >= BATCHES:
                 await asyncio.wait(self._handling, return_when=asyncio.FIRST_COMPLETED)
+            keeps_attempt = self.keeps_attempts
             try:
                 received = await self._receive(gateway, attempt)
-            except Unreachable:
-                received = None
+            except Unreachable as error:
+                received, keeps_attempt = None, keeps_attempt or isinstance(error, TimedOut)
             if received is not None:
                 life, messages = received
                 attempt = self._name(place)
@@ -180,7 +183,7 @@ class SdkClient:
                     gateway = self.rng.choice(gateways)
                 continue
             self.world.counts["receive again"] += 1
-            if not (self.is_push and self.keeps_attempts):
+            if not (self.is_push and keeps_attempt):
                 attempt = self._name(place)
             if self.rng.random() < 0.5 or self.world.gateways[gateway].life is None:
                 gateway = self.rng.choice(gateways)
@@ -219,6 +222,8 @@ class SdkClient:
             self._cut(gateway)
         if trouble < 0.2:
             self.world.counts["answer lost"] += 1
+            if early_s != wait_s:  # it was on its way
+                raise TimedOut(gateway)
             return None
         if frames[0].status.code not in (pb.OK, pb.MESSAGE_NOT_FOUND):
             return None

@@ -42,6 +42,10 @@ class Unreachable(Exception):
     """No gateway answered, or the connection was cut."""
 
 
+class TimedOut(Unreachable):
+    """The time that the client waits was over, though its connection may be good. The answer may be on its way."""
+
+
 class Lake(aio.Lake):
     """A lake over a simulated store and a simulated table."""
 
