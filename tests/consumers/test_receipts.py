@@ -12,7 +12,7 @@ from penstock.consumers.limits import Limits
 from penstock.consumers.schedule.receive import ReceiveSchedule
 from penstock.consumers.schedule.want import Want
 from penstock.coordinator.groups.record import DeadLetterPolicy, DeliveryOrder, GroupSettings
-from penstock.coordinator.queues.cell import QueueCell, State
+from penstock.coordinator.queues.cell import QueueCell, Receive, State
 from penstock.coordinator.queues.invisibility import acknowledged, changed_invisible_duration, expired, returned, without_caught_up
 from penstock.coordinator.queues.offsets import OffsetSet
 from penstock.coordinator.queues.receipt_handle import (
@@ -21,15 +21,17 @@ from penstock.coordinator.queues.receipt_handle import (
     ReceiptExpired,
     ReceiptHandle,
     ReceiptOutdated,
+    ReceiptRefused,
     is_genuine,
 )
+from penstock.coordinator.queues.receives import outstanding
 from penstock.log.errors import InvalidArgument
 from penstock.log.message.message import MessageView
 from tests.consumers.test_receive_schedule import GROUP, TOPIC, message
 
 
 def handed_out(
-    *groups: str | None, orderly: bool = True, receives: int = 1, most: int = 32
+    *groups: str | None, orderly: bool = True, receives: int = 1, most: int = 32, receive: Receive | None = None
 ) -> tuple[QueueCell, ReceiveSchedule, list[MessageView]]:
     """The cell of a queue with these messages, after so many receives, and what they gave."""
     order = DeliveryOrder.ORDERLY if orderly else DeliveryOrder.CONCURRENT
@@ -38,7 +40,7 @@ def handed_out(
     ready.load([message(offset, group) for offset, group in enumerate(groups)], OffsetSet(), len(groups))
     found: list[MessageView] = []
     for _ in range(receives):
-        step, given = ready.plan(0, [Want(most, 10_000)])
+        step, given = ready.plan(0, [Want(most, 10_000, receive)])
         cell = step.apply(cell)
         found += given[0]
     return cell, ready, found
@@ -137,6 +139,27 @@ def test_an_extension_is_no_retry_and_zero_is() -> None:
     step, ((again,),) = ready.plan(6, [Want(1, 20_000)])
     assert again.delivery_attempt == 2
     acknowledged(step.apply(cell), handle(again), now_ms=7)
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_what_its_holder_lets_go_is_out_to_nobody_who_could_renew_it(orderly: bool) -> None:
+    cell, _, (first, *_) = handed_out("a", "a", orderly=orderly, receive=Receive(attempt=5, holder=7))
+    with pytest.raises(ReceiptRefused, match=r"is not out to this holder .*observed: another holder"):
+        changed_invisible_duration(cell, handle(first), due_ms=50_000, now_ms=5, holder=8)
+    cell = changed_invisible_duration(cell, handle(first), due_ms=20_000, now_ms=5, holder=7)
+    cell = changed_invisible_duration(cell, handle(first), due_ms=8_000, now_ms=5, lets_go=True)
+    with pytest.raises(ReceiptRefused, match="observed: no holder"):
+        changed_invisible_duration(cell, handle(first), due_ms=50_000, now_ms=6, holder=7)
+    assert [lapse.offset for lapse in expired(cell, 8_000, GroupSettings()).lapses] == [0]
+    left = outstanding(cell, lambda receive: receive.holder == 7, 6)
+    assert (list(left.alone), list(left.lanes)) == ([] if orderly else [1], []), "what is out beside it still is"
+    acknowledged(cell, handle(first), now_ms=6)
+
+
+def test_a_message_behind_others_of_its_message_group_is_not_let_go_alone() -> None:
+    cell, _, (_, second) = handed_out("a", "a", receive=Receive(holder=7))
+    cell = changed_invisible_duration(cell, handle(second), due_ms=20_000, now_ms=5, lets_go=True)
+    changed_invisible_duration(cell, handle(second), due_ms=50_000, now_ms=6, holder=7)
 
 
 def test_only_the_first_of_a_message_group_becomes_visible_sooner() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.consumers.receives import Delivered
-from penstock.coordinator import AlreadySettled, DeliveryOrder, GroupSettings, ReceiptExpired
+from penstock.coordinator import AlreadySettled, DeliveryOrder, GroupSettings, ReceiptExpired, ReceiptRefused
 from penstock.gateway.clients.registry import Client, Clients
 from penstock.gateway.consuming.keeping import GIVEN_UP, ROUND_S, Keeping
 from penstock.gateway.consuming.leases import RENEW_BEFORE_S, RENEW_UNSEEN_MAX_S, RENEWED_FOR_S
@@ -31,13 +31,20 @@ class Consumer:
     def __init__(self) -> None:
         self.changes: list[tuple[str, timedelta]] = []
         self.fails: dict[str, Exception] = {}
+        self.let_go: set[str] = set()
         self.held: list[Delivered] = []
         self.asked = 0
         self.silent: Exception | None = None
 
-    async def change_invisible_duration(self, handle: str, duration: timedelta, *, holder: str | None = None) -> None:
+    async def change_invisible_duration(
+        self, handle: str, duration: timedelta, *, holder: str | None = None, lets_go: bool = False
+    ) -> None:
         if handle in self.fails:
             raise self.fails[handle]
+        if holder is not None and (holder != "c" or handle in self.let_go):
+            raise ReceiptRefused("it is not out to this holder")
+        if lets_go:
+            self.let_go.add(handle)
         self.changes.append((handle, duration))
 
     async def deliveries(self, *holders: str) -> list[Delivered]:
@@ -296,6 +303,28 @@ def test_what_another_gateway_gave_is_gone_on_with_once_for_each_connection() ->
         assert stage.consumer.changes == [("h0-7", RENEWED_FOR)], "20 s are left of it"
         await stage.polls("two")
         assert stage.consumer.asked == 2
+
+    run(play)
+
+
+def test_what_its_client_let_go_elsewhere_is_renewed_no_longer() -> None:
+    """Its client settles another message of the same receive here: that says nothing of the one that it let go."""
+
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        stage.held(message(7), message(8), message(9), left_s=20)
+        await stage.polls("one")
+        await stage.keeping.round()
+        assert [handle for handle, _ in stage.consumer.changes] == ["h0-7", "h0-8", "h0-9"]
+        stage.consumer.changes.clear()
+        stage.consumer.let_go.add("h0-7")
+        stage.keeping.settled("h0-8")
+        for _ in range(8):
+            stage.heard()
+            await stage.awake(25)
+        assert {handle for handle, _ in stage.consumer.changes} == {"h0-9"}
+        assert len(stage.keeping) == 1
 
     run(play)
 

@@ -124,6 +124,22 @@ def test_a_delivery_that_is_over_is_renewed_no_longer(over: PenstockError) -> No
     run(play)
 
 
+def test_a_client_that_lets_a_message_come_again_lets_it_go_at_every_gateway() -> None:
+    async def play() -> None:
+        stage, given = SettlingStage(), received(1)
+        stage.heard()
+        await stage.gave(given)
+        request = pb.ChangeInvisibleDurationRequest(
+            group=pb.Resource(name="billing"), topic=pb.Resource(name="orders"), receipt_handle=given.receipt_handle
+        )
+        request.invisible_duration.FromSeconds(45)
+        await stage.settling.change_invisible_duration(request, Call("ChangeInvisibleDuration", Metadata(client_id="c"), "one"))
+        assert stage.settles.let_go == {given.receipt_handle}
+        assert len(stage.keeping) == 0
+
+    run(play)
+
+
 def test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_given_up() -> None:
     async def play() -> None:
         stage = SettlingStage()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from penstock.consumers import simple
 from penstock.consumers.receives import Receives
 from penstock.coordinator.queues.receives import attempt_hash
 from penstock.gateway.clients.registry import Client, Clients
@@ -99,6 +100,20 @@ def _as_if_unnamed(original: Callable[..., Any]) -> Callable[..., Any]:
     return polled
 
 
+def _by_whoever(original: Callable[..., Any]) -> Callable[..., Any]:
+    def changed(*arguments: Any, **named: Any) -> Any:
+        return original(*arguments, **{**named, "holder": None})
+
+    return changed
+
+
+def _kept_hold_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    def changed(*arguments: Any, **named: Any) -> Any:
+        return original(*arguments, **{**named, "lets_go": False})
+
+    return changed
+
+
 UNMET = frozenset({"looked-again", "own-stop", "first-settled", "last-look"})
 """Guards whose moment came in none of a dozen seeds or more. Only their stand-ins notice that they are missing."""
 
@@ -180,6 +195,20 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(Leases, "doubt", lambda _: always(None)),
         scenario="steady",
         seeds=(44, 65, 19),
+        steps=STEPS,
+    ),
+    "let-go": Mutant(
+        guard="what a client lets come again is neither looked for nor renewed by any gateway",
+        rule="G1",
+        patch=attribute(simple, "changed_invisible_duration", _kept_hold_of),
+        scenario="concurrent",
+        steps=STEPS,
+    ),
+    "held": Mutant(
+        guard="a gateway renews what is out to its client, and not what that let go at another one",
+        rule="G1",
+        patch=attribute(simple, "changed_invisible_duration", _by_whoever),
+        scenario="concurrent",
         steps=STEPS,
     ),
     "goodbye": Mutant(
