@@ -29,7 +29,7 @@ class Answer:
     attempt_id: str
     place: Place
     peer: str
-    """The connection that it went by; empty: another gateway gave it."""
+    """The connection that it went by; empty: nothing that comes by it shows that it arrived, as where another gateway gave it."""
     handles: frozenset[str]
     is_whole: bool = False
     """Whether it was written to its end."""
@@ -100,9 +100,15 @@ class Answers:
         is_open = self._open.get(answer.client_id, OrderedDict()).get(answer.attempt_id) is answer
         return answer.handles if is_open else frozenset()
 
-    def doubtful(self, client_id: str) -> list[str]:
-        """The handles of all that this gateway gave a client and that may be lost, as its connection broke."""
-        return [handle for answer in self._open.get(client_id, OrderedDict()).values() if answer.peer for handle in answer.handles]
+    def doubtful(self, client_id: str, *, is_peer_shared: bool = False) -> list[str]:
+        """The handles of all that this gateway gave a client and that may be lost, as its connection broke.
+
+        ``is_peer_shared``: whether that was to a balancer, whose own connection goes on. What comes by that shows nothing of these any more.
+        """
+        given = [answer for answer in self._open.get(client_id, OrderedDict()).values() if answer.peer]
+        for answer in given if is_peer_shared else ():
+            answer.peer = ""
+        return [handle for answer in given for handle in answer.handles]
 
     def settled(self, handle: str) -> frozenset[str]:
         """The handles of the answer that has arrived, as the client settles one of its messages."""

@@ -163,7 +163,8 @@ class Keeping:
         if client.send is not None:
             self._streams[client.id] = client.send
         if before is not None and client.send is not before:
-            self._leases.doubt(self._answers.doubtful(client.id), self._clock.monotonic_s())
+            doubtful = self._answers.doubtful(client.id, is_peer_shared=self._is_moved_by_others)
+            self._leases.doubt(doubtful, self._clock.monotonic_s())
 
     def _add(
         self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], *, now_s: float, due_s: float, is_seen: bool

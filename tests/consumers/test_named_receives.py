@@ -15,7 +15,7 @@ from penstock.consumers import receives
 from penstock.consumers.receives import NAME_CHARS_MAX, Delivered
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.coordinator.queues.keeper import OwnershipLost
-from penstock.coordinator.queues.receipt_handle import ReceiptOutdated
+from penstock.coordinator.queues.receipt_handle import ReceiptOutdated, ReceiptRefused
 from penstock.log import MessageView
 from penstock.log.errors import InvalidArgument, LimitExceeded
 from tests.consumers.receiving import Member, Scene, bodies
@@ -84,6 +84,29 @@ def test_a_repeated_receive_gives_the_same_and_nothing_else(order: str) -> None:
             await one.ack(message)
         rest = await receive(one)
         assert not set(bodies(rest)) & {*bodies(first), *bodies(others)}, "all was settled, so this is a fresh receive"
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_its_holder_lets_go_is_not_found_nor_renewed_at_another_consumer(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one, two = scene.member("one"), scene.member("two")
+        await one.consume(delivery_order=order)
+        await two.consume()
+        await one.send("a1")
+        await scene.let_pass(2)
+        (first,) = await receive(one)
+        assert [found.messages for found in await deliveries(two)] == [(first,)]
+        await two.run(two.consumer.change_invisible_duration(first, THIRTY, holder="client"))
+        await one.run(one.consumer.change_invisible_duration(first, timedelta(seconds=5), lets_go=True))
+        with pytest.raises(ReceiptRefused, match="is not out to this holder"):
+            await two.run(two.consumer.change_invisible_duration(first, THIRTY, holder="client"))
+        assert (await deliveries(two), await receive(one)) == ([], [])
+        await scene.let_pass(6)
+        assert {message.delivery_attempt for member in (one, two) for message in await receive(member)} == {2}
 
     scene.play(script)
 

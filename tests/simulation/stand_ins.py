@@ -223,6 +223,14 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
             "tests/gateway/consuming/test_keeping.py",
             "test_what_was_written_whole_is_kept_for_two_minutes_when_its_connection_broke_behind_it",
         ),
+        "let-go": (
+            "tests/consumers/test_named_receives.py",
+            "test_what_its_holder_lets_go_is_not_found_nor_renewed_at_another_consumer",
+        ),
+        "held": (
+            "tests/consumers/test_named_receives.py",
+            "test_what_its_holder_lets_go_is_not_found_nor_renewed_at_another_consumer",
+        ),
         "goodbye": (
             "tests/gateway/consuming/test_keeping.py",
             "test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second",

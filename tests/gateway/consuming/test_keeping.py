@@ -463,6 +463,30 @@ def test_behind_a_balancer_another_connection_says_nothing_of_what_a_client_has(
     run(play)
 
 
+@pytest.mark.parametrize("settles", [False, True])
+def test_behind_a_balancer_what_was_on_its_way_as_the_stream_broke_shows_by_being_settled_alone(settles: bool) -> None:
+    """The balancer's own connection goes on, by which the client then asks for other messages."""
+
+    async def play() -> None:
+        stage = Stage(balanced=True)
+        stage.clients.changed(stage.heard())
+        await stage.gave(message(1), message(2))
+        stage.reconnects()
+        stage.asks("second", "one")
+        if settles:
+            stage.keeping.settled("h0-2")
+        for _ in range(12):
+            stage.heard()
+            await stage.awake(25)
+        renewals = len(stage.consumer.changes)
+        for _ in range(12):
+            stage.heard()
+            await stage.awake(25)
+        assert (len(stage.consumer.changes) > renewals) is settles
+
+    run(play)
+
+
 @pytest.mark.parametrize("shows", ["settles", "asks"])
 def test_what_a_client_has_is_renewed_though_its_stream_broke(shows: str) -> None:
     async def play() -> None:
