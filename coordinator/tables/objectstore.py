@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ...log.errors import ForeignObject, PenstockError
 from ...log.runtime.runtime import Runtime
+from ...log.runtime.shared import shared
 from ...log.stores.probe import probe_conditional_writes
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, StoredObject, Version
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
@@ -120,7 +121,7 @@ class ObjectStoreTable:
         """Return once the store is known to honour conditional writes. After a passing fault the check is made again."""
         check = self._check
         if check is None or (check.done() and (check.cancelled() or check.exception())):
-            check = self._check = asyncio.ensure_future(probe_conditional_writes(self._store, self._runtime))
+            check = self._check = shared(asyncio.ensure_future(probe_conditional_writes(self._store, self._runtime)))
         await asyncio.shield(check)
 
 

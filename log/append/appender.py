@@ -25,6 +25,7 @@ from ..limits import ENTRY_INLINE_BYTES_MAX, MIB, VALIDITY_ENTRIES
 from ..paths import TopicPaths
 from ..runtime.backoff import Backoff, pause
 from ..runtime.runtime import Runtime
+from ..runtime.shared import shared
 from ..stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from ..tail.tail import Tail
 from .compose import Composed, compose
@@ -171,8 +172,7 @@ class Appender:
 
     def _start_look(self) -> asyncio.Task[None]:
         if self._look is None or self._look.done():
-            self._look = asyncio.ensure_future(self._look_once())
-            self._look.add_done_callback(lambda look: look.cancelled() or look.exception())  # nobody may be waiting for it
+            self._look = shared(asyncio.ensure_future(self._look_once()))
         return self._look
 
     async def _look_once(self) -> None:

@@ -1,21 +1,54 @@
-"""Credentials that expire for all of a service and are renewed after a while: until then it refuses every call."""
+"""Credentials that expire for all of a service and are renewed after a while: until then it refuses what it allowed before."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 from penstock.log.errors import AccessLost, PermissionDenied
 from penstock.log.limits import REFUSAL_TIMEOUT
+from penstock.log.stores.refusals import Right, right_of
 from tests.simulation.faults import Call, Fault, FaultPlan, RandomFaults
+from tests.simulation.requests import SimService
 from tests.simulation.world import log_uniform
 
-_ANSWERED_S = 30.0
-"""After so long a call was answered, or nobody waits for it."""
+
+class Refusing(RandomFaults):
+    """Refuses each process only rights that it has used: without another, it would end, as after a false configuration."""
+
+    def __init__(self, now_s: Callable[[], float], others: FaultPlan | None) -> None:
+        super().__init__({}, random.Random)
+        self._now_s = now_s
+        self._others = others
+        self._used: dict[tuple[str, Right], float] = {}
+        """When each process used each right last."""
+
+    def stand_before(self, service: SimService[Any]) -> None:
+        """Hear what the service answers, and refuse calls in its place."""
+        service.heard, service.refuses = self.heard, self.refuses
+
+    def heard(self, call: Call) -> None:
+        """A process has got an answer."""
+        self._used[call.process, right_of(call.verb, call.key)] = self._now_s()
+
+    def refuses(self, call: Call) -> bool:
+        """Whether it refuses a call now."""
+        return self.active and (call.process, right_of(call.verb, call.key)) in self._used and self.is_refusing(call)
+
+    def is_refusing(self, call: Call) -> bool:
+        """Whether it refuses what it allowed before."""
+        raise NotImplementedError
+
+    def explains(self, process: str, error: PermissionDenied) -> bool:
+        """Whether a process may be told so: of what it used, and found refused for minutes."""
+        used_s = self._used.get((process, right_of(str(error.operation), str(error.object))), math.inf)
+        return isinstance(error, AccessLost) and self._now_s() - used_s >= REFUSAL_TIMEOUT.total_seconds()
 
 
-class Expiring(RandomFaults):
-    """Refuses now and then; what happens meanwhile else another plan decides."""
+class Expiring(Refusing):
+    """Refuses everything now and then; what happens meanwhile else another plan decides."""
 
     def __init__(
         self,
@@ -26,35 +59,18 @@ class Expiring(RandomFaults):
         for_s: tuple[float, float],
         others: FaultPlan | None,
     ) -> None:
-        super().__init__({}, random.Random)
-        self._rng, self._now_s, self._every_s, self._for_s, self._others = rng, now_s, every_s, for_s, others
+        super().__init__(now_s, others)
+        self._rng, self._every_s, self._for_s = rng, every_s, for_s
         self._begins_s = self._ends_s = 0.0
-        self._longest_s = 0.0
-        self._allowed: dict[tuple[str, str, str], float] = {}
-        """When each process was allowed each call for the first time, by verb and key."""
 
     def decide(self, call: Call) -> Fault | None:
         if self.refuses(call):
             return Fault.UNAVAILABLE
-        fault = self._others.decide(call) if self._others is not None and self.active else None
-        if fault is None:
-            self._allowed.setdefault((call.process, call.verb, call.key), self._now_s())
-        return fault
+        return self._others.decide(call) if self._others is not None and self.active else None
 
-    def refuses(self, call: Call) -> bool:
-        """Whether it refuses a call now."""
+    def is_refusing(self, call: Call) -> bool:
         now_s = self._now_s()
         while now_s >= self._ends_s:
             self._begins_s = self._ends_s + self._rng.expovariate(1 / self._every_s)
             self._ends_s = self._begins_s + log_uniform(self._rng, *self._for_s)
-        if not self.active or now_s < self._begins_s:
-            return False
-        self._longest_s = max(self._longest_s, now_s - self._begins_s)
-        return True
-
-    def explains(self, process: str, error: PermissionDenied) -> bool:
-        """Whether a process may be told so: of what it was never allowed, or of what has been refused for minutes."""
-        if isinstance(error, AccessLost):
-            return self._longest_s >= REFUSAL_TIMEOUT.total_seconds()
-        allowed_s = self._allowed.get((process, str(error.operation), str(error.object)))
-        return allowed_s is None or self._now_s() - allowed_s < _ANSWERED_S
+        return now_s >= self._begins_s

@@ -82,9 +82,9 @@ class SimService(Generic[M]):
         self.plan = plan
         self.network = network
         self.refuses: Callable[[Call], bool] = lambda _: False
+        """Whether what does not answer a call says that the caller has no right to it."""
         self.heard: Callable[[Call], None] = lambda _: None
         """Called when a caller has its answer."""
-        """Whether what does not answer a call says that the caller has no right to it."""
         self.calls: list[Call] = []
         """Every call that left a client."""
         self.counts = counts

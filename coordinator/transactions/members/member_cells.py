@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ....log.errors import LimitExceeded, NotWritten, PenstockError
 from ....log.runtime.runtime import Runtime
+from ....log.runtime.shared import shared
 from ...cells.cells import CellChanged, Cells
 from ...cells.document import Codec, Document
 from ...cells.keys import transactions_key
@@ -109,7 +110,7 @@ class MemberCells:
 
     def _ask(self, member: str, change: Change, group: str | None, until_s: float, *, grows: bool) -> _MemberChange:
         asked = _MemberChange(change, until_s=until_s, group=group, grows=grows)
-        asked.done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting for it any more
+        shared(asked.done)
         self._writes.add(member, asked)
         return asked
 

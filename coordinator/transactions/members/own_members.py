@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ....log.errors import PenstockError
 from ....log.runtime.runtime import Runtime
+from ....log.runtime.shared import shared
 from ..ids import new_member
 from ..limits import ROOM_BYTES
 from .member_cells import MemberCells
@@ -44,8 +45,7 @@ class OwnMembers:
             if is_usable(now_s, one.used_s) and not _failed(one.joined) and self._cells.size_bytes(one.id) < ROOM_BYTES:
                 return one.id
         member = new_member(self._runtime)
-        joining = asyncio.ensure_future(self._join(group, member))
-        joining.add_done_callback(lambda done: done.cancelled() or done.exception())  # those who wait for it are told
+        joining = shared(asyncio.ensure_future(self._join(group, member)))
         self._members.setdefault(group, []).append(_Member(member, joining, now_s))
         return member
 

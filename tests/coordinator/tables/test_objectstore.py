@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -23,6 +24,7 @@ from penstock.log.stores import (
     Version,
     scripted_faults,
 )
+from tests.lakes import TIMEOUT_S, Gate, ReadOnlyCredentials
 
 
 def run(store: ObjectStore, use: Callable[[ObjectStoreTable], Awaitable[None]]) -> None:
@@ -121,6 +123,27 @@ def test_after_a_fault_the_store_is_checked_again() -> None:
         await table.put("k", b"one", expected=None)
 
     run(store, use)
+
+
+def test_a_check_that_fails_when_nobody_waits_any_more_is_no_error_of_the_loop() -> None:
+    gate = Gate(ReadOnlyCredentials(MemoryStore()), lambda call: call.is_write)
+    gate.closed = True
+    told: list[dict[str, object]] = []
+
+    async def use() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        table = ObjectStoreTable(gate, runtime=Runtime())
+        putting = asyncio.ensure_future(table.put("k", b"one", expected=None))
+        await asyncio.to_thread(gate.held.wait, TIMEOUT_S)
+        check = table._check
+        assert check is not None
+        putting.cancel()
+        gate.open()
+        await asyncio.wait((putting, check))
+
+    asyncio.run(use())
+    gc.collect()
+    assert not told
 
 
 @pytest.mark.parametrize(

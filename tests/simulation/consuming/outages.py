@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import MutableSequence
+from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass
 from typing import Literal
 
 from penstock.coordinator.cells.keys import GROUPS, WORKERS, queue_key
-from penstock.log.stores.refusals import Right, right_of
 from tests.simulation.consuming.plot import TOPIC, Plot
-from tests.simulation.faults import WRITES, Call, Fault, FaultPlan, RandomFaults, possible
+from tests.simulation.expiring import Refusing
+from tests.simulation.faults import WRITES, Call, Fault, FaultPlan, possible
 from tests.simulation.world import log_uniform
 
 Service = Literal["store", "table"]
@@ -67,19 +67,15 @@ class Outage:
         return Outage(name, service, "" if refuses else part, only_writes, fault, refuses)
 
 
-class Failing(RandomFaults):
+class Failing(Refusing):
     """What is down of one service now; of the rest what another plan decides."""
 
-    def __init__(self, service: Service, down: MutableSequence[Outage], others: FaultPlan | None) -> None:
-        super().__init__({}, random.Random)
+    def __init__(
+        self, service: Service, down: MutableSequence[Outage], now_s: Callable[[], float], others: FaultPlan | None
+    ) -> None:
+        super().__init__(now_s, others)
         self._service = service
         self._down = down
-        self._others = others
-        self._used: set[tuple[str, Right]] = set()
-        """The rights that each process has used: without another, it would end, as after a false configuration."""
-
-    def heard(self, call: Call) -> None:
-        self._used.add((call.process, right_of(call.verb, call.key)))
 
     def decide(self, call: Call) -> Fault | None:
         if not self.active:
@@ -89,10 +85,8 @@ class Failing(RandomFaults):
                 return outage.fault
         return None if self._others is None else self._others.decide(call)
 
-    def refuses(self, call: Call) -> bool:
-        """Whether what makes this call fail is a refusal."""
-        refused = self.active and any(outage.refuses and outage.hits(self._service, call) for outage in self._down)
-        return refused and (call.process, right_of(call.verb, call.key)) in self._used
+    def is_refusing(self, call: Call) -> bool:
+        return any(outage.refuses and outage.hits(self._service, call) for outage in self._down)
 
 
 async def break_down(plot: Plot, down: MutableSequence[Outage], rng: random.Random, counts: Counter[str]) -> None:

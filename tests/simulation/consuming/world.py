@@ -125,11 +125,11 @@ class Consuming:
     async def _main(self) -> None:
         await self._as("founder", self._found)
         if self.plot.outages_every_s:
-            store, table = self._plans
-            failing_store, failing_table = Failing("store", self._down, store), Failing("table", self._down, table)
-            self._plans = (failing_store, failing_table)
-            self.store.refuses, self.table.refuses = failing_store.refuses, failing_table.refuses
-            self.store.heard, self.table.heard = failing_store.heard, failing_table.heard
+            store = Failing("store", self._down, lambda: self.now_s, self._plans[0])
+            table = Failing("table", self._down, lambda: self.now_s, self._plans[1])
+            store.stand_before(self.store)
+            table.stand_before(self.table)
+            self._plans = (store, table)
         self.store.plan, self.table.plan = self._plans
         for machine in self.machines:
             machine.start()

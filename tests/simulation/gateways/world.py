@@ -61,7 +61,8 @@ class Gateways:
         if expiring:
             rng, loop = self.kernel.rng("expiring"), self.kernel.loop
             plan = Expiring(rng, lambda: loop.now, every_s=15.0, for_s=(0.5, 10.0), others=self.plan)
-            self.plan, self.scene.table.refuses = plan, plan.refuses
+            plan.stand_before(self.scene.table)
+            self.plan = plan
         self.bodies = [f"{'abcdefgh'[self.rng.randrange(8)]}{n:03}" for n in range(MESSAGES)]
         self.has_troubles = False
         self.lives = itertools.count(1)

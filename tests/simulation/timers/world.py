@@ -90,7 +90,8 @@ class Timing:
         store, table = self._plans
         rng = self.kernel.rng("expiring")
         self._expiring = Expiring(rng, lambda: self.now_s, every_s=every_s, for_s=for_s, others=store)
-        self._plans, self.store.refuses = (self._expiring, table), self._expiring.refuses
+        self._expiring.stand_before(self.store)
+        self._plans = (self._expiring, table)
 
     def run(self) -> list[str]:
         self.kernel.run(self._main())

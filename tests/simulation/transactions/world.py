@@ -95,7 +95,7 @@ class Transacting:
         for service, plan in zip(services, self._plans, strict=True):
             rng = self.kernel.rng(f"expiring/{service.name}")
             made = Expiring(rng, lambda: self.now_s, every_s=every_s, for_s=for_s, others=plan)
-            service.refuses = made.refuses
+            made.stand_before(service)
             self._expiring.append(made)
         self._plans = (self._expiring[0], self._expiring[1])
 
@@ -331,7 +331,7 @@ class Transacting:
         self.counts[f"error: {error.kind}"] += 1
         if isinstance(error, ClockSkewError):
             return  # clocks step by hours here
-        if isinstance(error, PermissionDenied) and self._expiring and all(one.explains(who, error) for one in self._expiring):
+        if isinstance(error, PermissionDenied) and self._expiring and any(one.explains(who, error) for one in self._expiring):
             return
         if isinstance(error, InternalError | DataDamaged | CallError) and not isinstance(error, allowed):
             self.history.wrong.append(f"{self.now_s:.3f} s, {who}: {error.kind}: {error}")
