@@ -24,7 +24,7 @@ from .engine import Engine, offsets_file
 from .errors import DateUnreadable, HistoryLost, SourceReplaced, TableUnfollowed, binlog_lost, engine_error
 from .follow import Follower, boundary
 from .hearing import Ear
-from .history import History, lines_of
+from .history import History, has_known, lines_of
 from .lives import Parts, SourceCapture, SourceOptions
 from .outbox import table_of
 from .positions import FILE_BITS, POS_BITS, ROW_BITS, file_number, reading_of, rows_go_on_at
@@ -329,10 +329,12 @@ class EngineCapture(SourceCapture):
             for table, _ in state.unknown
             if table not in refused
         ]
-        read = tuple(dict.fromkeys((*state.pending, *there)))
-        # Rows that were read behind the statement outlast its truncate, and nothing tells what has become of them since.
-        emptied = tuple(dict.fromkeys((*state.emptied, *there)))
-        state = replace(state, unknown=(), learnt=(*state.learnt, *tables), pending=read, emptied=emptied).with_stopped(refused)
+        gone = [table for table, _ in state.unknown if table not in known and table not in refused]
+        history = self._states.history(state.history) if gone else b""
+        # Rows that were read behind the statement outlast its truncate, and nothing tells what has become of them since. Views had none.
+        emptied = (*there, *(table for table in gone if has_known(history, self._server.name_of(table))))
+        read, before = (tuple(dict.fromkeys((*noted, *emptied))) for noted in (state.pending, state.emptied))
+        state = replace(state, unknown=(), learnt=(*state.learnt, *tables), pending=read, emptied=before).with_stopped(refused)
         self._states.save(state)
         self._reached("columns noted")
         return state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from .state import EngineStates
 from .statements import Name, quoted_name
@@ -35,11 +36,15 @@ class History:
         return True
 
 
+def has_known(history: bytes, table: Name) -> bool:
+    """Whether the connector ever knew columns of a table."""
+    return bool(_said_of(table, _parsed(history)))
+
+
 def lines_of(history: bytes, table: Name, offset: str) -> str:
     """The lines of a history that say a table's columns, behind one by which the connector forgets what it knew of it. ``offset``: of that."""
-    names = {".".join(f'"{part}"' for part in parts) for parts in (table, [part.replace('"', '""') for part in table])}
-    lines = [(line, json.loads(line)) for line in history.decode().split("\n") if line]
-    said = [(line, one) for line, one in lines if any({of.get("id"), of.get("previousId")} & names for of in one["tableChanges"])]
+    lines = _parsed(history)
+    said = _said_of(table, lines)
     forgets = {
         "source": lines[0][1]["source"],
         "position": said[0][1]["position"] if said else json.loads(offset),
@@ -50,3 +55,12 @@ def lines_of(history: bytes, table: Name, offset: str) -> str:
     }
     first = json.dumps(forgets, separators=(",", ":"), ensure_ascii=False)
     return "".join(f"{line}\n" for line in (first, *(line for line, _ in said)))
+
+
+def _parsed(history: bytes) -> list[tuple[str, Any]]:
+    return [(line, json.loads(line)) for line in history.decode().split("\n") if line]
+
+
+def _said_of(table: Name, lines: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    names = {".".join(f'"{part}"' for part in parts) for parts in (table, [part.replace('"', '""') for part in table])}
+    return [(line, one) for line, one in lines if any({of.get("id"), of.get("previousId")} & names for of in one["tableChanges"])]

@@ -5,17 +5,20 @@ A process that has started Java keeps it to its end. Deep recursion and forks of
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 from click.testing import CliRunner
 
+from penstock.cdc import debezium
 from penstock.cdc.debezium.engine import Engine
 from penstock.cdc.debezium.errors import load_jpype
 from penstock.infra.cli import main
@@ -37,22 +40,28 @@ class Commands:
     def __init__(self, child: subprocess.Popen[str]) -> None:
         self._child = child
 
-    def __call__(self, arguments: Sequence[str]) -> Said:
-        return Said(*self._asked(list(arguments)))
+    def __call__(self, arguments: Sequence[str], at: Mapping[str, Callable[[], None]] | None = None) -> Said:
+        """``at``: what is done when a capture by the engine has come to a point between its steps for the first time, before it goes on."""
+        left = dict(at or {})
+        told = self._asked([list(arguments), [*left]])
+        while isinstance(told, str):
+            left.pop(told)()
+            told = self._asked("go on")
+        assert not left, (left, told)
+        return Said(*told)
 
     def left_behind(self) -> tuple[int, int]:
         """The Java threads and the engines that live in the child."""
         threads, engines = self._asked(None)
         return threads, engines
 
-    def _asked(self, question: object) -> list[Any]:
+    def _asked(self, question: object) -> Any:  # noqa: ANN401 - JSON
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         print(json.dumps(question), file=self._child.stdin, flush=True)
         line = self._child.stdout.readline()
         assert line, f"the process of the commands has ended with {self._child.wait()}"
-        found: list[Any] = json.loads(line)
-        return found
+        return json.loads(line)
 
 
 @contextmanager
@@ -71,14 +80,24 @@ def _serve() -> None:
         print(json.dumps(_answer(json.loads(line))), flush=True)
 
 
-def _answer(question: list[str] | None) -> list[object]:
+def _answer(question: tuple[list[str], list[str]] | None) -> list[object]:
     if question is None:
         jpype = load_jpype()
         jpype.java.lang.System.gc()
         gc.collect()
         engines = sum(isinstance(thing, Engine) for thing in gc.get_objects())
         return [int(jpype.java.lang.management.ManagementFactory.getThreadMXBean().getThreadCount()), engines]
-    result = CliRunner().invoke(main, question, env={"PENSTOCK_DATABASE_PASSWORD": PASSWORD})
+    arguments, points = question
+
+    def reached(point: str) -> None:
+        if point in points:
+            points.remove(point)
+            print(json.dumps(point), file=sys.__stdout__, flush=True)
+            assert sys.__stdin__ is not None
+            sys.__stdin__.readline()
+
+    with mock.patch.object(debezium, "EngineCapture", functools.partial(debezium.EngineCapture, reached=reached)):
+        result = CliRunner().invoke(main, arguments, env={"PENSTOCK_DATABASE_PASSWORD": PASSWORD})
     return [result.exit_code, result.output]
 
 

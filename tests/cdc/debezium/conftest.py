@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,14 @@ class Capturing:
         """In the test's database."""
         self.server.run(f"USE {self.database}", *statements)
 
-    def __call__(self, *options: str, code: int = 0, user: str = "penstock") -> str:
-        """What it prints."""
+    def __call__(
+        self, *options: str, code: int = 0, user: str = "penstock", at: Mapping[str, Sequence[str]] | None = None
+    ) -> str:
+        """What it prints. ``at``: statements that are run when it comes to a point between its steps first."""
         url = f"mariadb://{user}@127.0.0.1:{self.server.port}/{self.path or self.database}"
         where = ["--lake", self.lake, "--topic", TOPIC, "--once", "--json"]
-        result = self.commands(["capture", "mariadb", url, *where, *options])
+        meanwhile = {point: partial(self.run, *statements) for point, statements in (at or {}).items()}
+        result = self.commands(["capture", "mariadb", url, *where, *options], meanwhile)
         assert result.exit_code == code, result.output
         assert "Traceback" not in result.output
         return result.output

@@ -58,6 +58,31 @@ def test_a_table_whose_columns_the_log_does_not_tell_is_learnt_and_read(capture:
     captured(capture, "a", "b", "c", "e", "odd name", "日本 8", gone=("gone", "d", "g"))
 
 
+OF_A_QUERY = "(PRIMARY KEY (id)) SELECT id, v FROM a"
+
+
+def test_rows_that_were_read_behind_a_statement_that_tells_no_columns_go_with_it(capture: Capturing) -> None:
+    """A truncate at its place leaves them, and what becomes of them until the columns are known is not told."""
+    capture.run(*TWO[:2], "CREATE TABLE there LIKE a", "CREATE TABLE gone LIKE a")
+    remade = f"CREATE OR REPLACE TABLE there {OF_A_QUERY}", "DROP TABLE gone", f"CREATE TABLE gone {OF_A_QUERY}"
+    capture(at={"begun": (STATED, *remade), "rows done": ("DELETE FROM there WHERE id = 1", "DROP TABLE gone")})
+    captured(capture, "a", "there", gone=("gone",))
+
+
+@pytest.mark.thorough
+def test_a_table_that_is_gone_when_its_columns_are_asked_for_may_come_back(capture: Capturing) -> None:
+    capture.run(*TWO[:2], "CREATE TABLE back LIKE a", "CREATE VIEW v AS SELECT id FROM a")
+    capture(
+        at={
+            "begun": (STATED, f"CREATE OR REPLACE TABLE back {OF_A_QUERY}", "RENAME TABLE v TO w"),
+            "rows done": ("DROP TABLE back", "DROP VIEW w"),
+            "columns noted": ("CREATE TABLE back LIKE a", "INSERT INTO back VALUES (8, 'anew')"),
+        }
+    )
+    captured(capture, "a", "back")
+    assert {event.table.partition(".")[2] for event in capture.events()} == {"a", "back"}, "a view has none"
+
+
 def test_tables_of_a_session_and_executed_comments_change_no_other_table(capture: Capturing) -> None:
     names = ("a", "b", "c", "d", "e")
     capture.run(*(f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(20))" for name in names))
