@@ -96,7 +96,7 @@ class Cut:
     tables: Mapping[str, TableVersion]
     """The versions, by folder."""
     incomplete: Mapping[str, str] = field(default_factory=dict)
-    """Tables that are not in it, with the reasons: they stand still."""
+    """Tables that are not in it, by the folders that they have or would have, with the reasons: they stand still."""
     source_us: int | None = None
     """When the source committed the newest change that it has, as far as that is known."""
 

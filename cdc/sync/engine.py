@@ -515,12 +515,22 @@ class Engine:
             if source not in self._stopped and source not in self._left and wanted(self._options.tables, source):
                 known = exact or source in self._targets
                 yield Standing(name, self._progress[name].commits if known and name in self._progress else None)
+        names = dict(self._names)
         for source, left in self._left.items():
             if source not in self._stopped and wanted(self._options.tables, source):
-                yield Standing(self._names.get(source, named(source)), None, left.reason)
+                yield Standing(self._name(source, names, named(source)), None, left.reason)
         sources = self._stopped.sources
         for table, stops in self.stopped.items():
-            yield Standing(self._names.get(sources[table], table), None, stops[0].reason if stops else "it stands still")
+            yield Standing(self._name(sources[table], names, table), None, stops[0].reason if stops else "it stands still")
+
+    def _name(self, source: Source, names: dict[Source, str], otherwise: str) -> str:
+        """The name of a table's target, or, noted among these ``names``, that which it would have. ``otherwise``: where it can have none."""
+        if source not in names:
+            try:
+                names[source] = self._folders(source, {name: one for one, name in names.items()})[0]
+            except TargetRefused:
+                return otherwise
+        return names[source]
 
     @property
     def newest_cut(self) -> Cut | None:

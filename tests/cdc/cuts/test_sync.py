@@ -263,6 +263,31 @@ def test_a_table_that_stands_still_is_named_and_comes_back(tmp_path: Path) -> No
     assert rows(cut_of(tmp_path), "b") == {1: 2}
 
 
+@pytest.mark.parametrize(
+    ("rename", "names"),
+    [
+        (None, {"loose", "other.a"}),
+        ({"*": "{schema}_{table}"}, {"public_loose", "other_a"}),
+        ({"*": "{table}"}, {"loose", "other.a"}),
+        ({"*": "one"}, {"public.loose", "other.a"}),
+    ],
+)
+def test_a_table_of_which_nothing_came_is_named_as_its_target_would_be(
+    tmp_path: Path, rename: dict[str, str] | None, names: set[str]
+) -> None:
+    """Where that is another table's, by its name in the source."""
+    with shop(tmp_path) as source:
+        source.send(("a", 1, 1))
+        source.stop("loose")
+        source.stop("a", schema="other")
+        source.send(("a", 2, 2))
+        synced(tmp_path, rename=rename)
+    found = cut_of(tmp_path)
+    assert len(found) == 1
+    assert {*found.cut.incomplete} == names
+    assert all(reason.endswith("has no key") for reason in found.cut.incomplete.values())
+
+
 def test_a_table_that_was_added_later_is_not_in_earlier_cuts(tmp_path: Path) -> None:
     with shop(tmp_path) as source:
         source.send(("a", 1, 1))

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock
+from penstock.cdc.events.stopped import STOPPED
 from penstock.cdc.postgres.positions import base_of, split
 from penstock.spark import SyncRun, sync
 
@@ -29,19 +30,28 @@ class Source:
     def send(self, *changes: Change, whole: bool = True, more: bool = False) -> int:
         """The place where the transaction ends. Without ``whole`` nothing says that it does; with ``more`` it does not."""
         first = max(base_of(self.lsn), self._producer.last_sequence) + 1
-        rows = [_row(first + number, *change) for number, change in enumerate(changes)]
+        return self._send([_row(first + number, *change) for number, change in enumerate(changes)], whole=whole, more=more)
+
+    def stop(self, *tables: str, schema: str = "public") -> int:
+        """Say that tables are not captured any more."""
+        first = max(base_of(self.lsn), self._producer.last_sequence) + 1
+        return self._send([_row(first + number, table, None, None, schema, STOPPED) for number, table in enumerate(tables)])
+
+    def _send(self, rows: list[dict[str, Any]], *, whole: bool = True, more: bool = False) -> int:
         end = self.lsn + 64
         self._producer.send_batch(pa.Table.from_pylist(rows), through=base_of(end) if whole and not more else None).result()
         self.lsn = self.lsn if more else end
         return end
 
 
-def _row(position: int, table: str, key: int | None, value: int | None) -> dict[str, Any]:
+def _row(
+    position: int, table: str, key: int | None, value: int | None, schema: str = "public", said: str | None = None
+) -> dict[str, Any]:
     lsn, order = split(position)
     source = {
         "connector": "postgresql",
         "db": "d",
-        "schema": "public",
+        "schema": schema,
         "table": table,
         "ts_ms": lsn,
         "sequence": f'["{lsn}","{lsn}"]',
@@ -54,6 +64,8 @@ def _row(position: int, table: str, key: int | None, value: int | None) -> dict[
         "source": source,
         "transaction": {"id": "1", "total_order": order},
     }
+    if said is not None:
+        event |= {"op": "m", "message": {"prefix": said, "content": f"{table} has no key"}}
     body = json.dumps({"key": None if key is None else {"id": key}, "value": event}).encode()
     return {"body": body, "message_group": table if key is None else f"{table}-{key}", "sequence": position}
 

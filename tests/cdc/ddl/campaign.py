@@ -220,8 +220,6 @@ class Campaign:
             print("stopped:", folder, newest.incomplete[folder])
         elif not wanted.rows:  # those that it had may have gone before it was read
             seen["without a row in the end"] += 1
-        elif f"{folder.replace('_', '.', 1)} stands still" in self.said("capture", 0):
-            seen["never followed, as the capture says"] += 1
         else:
             self.wrong.append(f"in the end {folder} is not there, and nobody says why")
 
