@@ -158,13 +158,19 @@ def check_own(properties: Mapping[str, str]) -> None:
         )
 
 
+def as_written(patterns: str) -> str:
+    """Patterns that mean names as they are written: by themselves the connector's mind no case."""
+    return f"(?-i:{patterns})"
+
+
 def without_tables(properties: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
     """The properties with which the same is captured but for these tables."""
     names = "|".join(re.escape(table).replace(",", r"\,") for table in sorted(tables))
     if not names:
         return dict(properties)
+    names = as_written(names)
     if wanted := properties.get("table.include.list"):
-        patterns = (f"(?!(?:{names})$)(?:{pattern.strip()})" for pattern in re.split(r"(?<!\\),", wanted))
+        patterns = (f"(?!{names}$)(?:{pattern.strip()})" for pattern in re.split(r"(?<!\\),", wanted))
         return {**properties, "table.include.list": ",".join(patterns)}
     others = properties.get("table.exclude.list")
     return {**properties, "table.exclude.list": f"{others},{names}" if others else names}

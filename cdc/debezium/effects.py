@@ -154,8 +154,6 @@ class Effects:
     def _end(self, statement: Statement, heard: Heard, records: list[Record]) -> None:
         """Empty tables that are gone, or have other rows by a definition; and have those read."""
         gone = self._wanted(statement.tables)
-        if statement.databases:
-            gone += [table for table in self._captured() if table[0] in statement.databases]
         read = self._wanted(statement.read)
         self._again(read, heard, records, statement.text)
         self._empty([table for table in gone if table not in read], heard, records, len(read))

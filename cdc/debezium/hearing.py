@@ -265,6 +265,9 @@ class Ear:
                 return
             self._last, self._is_refused = None, False
             statement = self._statement(kind, event.getData(), of_session=bool(int(header.getFlags()) & _OF_SESSION))
+            if statement is not None and statement.databases:
+                gone = [table for table in self.captured() if table[0] in statement.databases]
+                statement = replace(statement, tables=(*statement.tables, *gone))  # it knows them no more when this takes effect
             if statement is None or statement.does != "nothing":
                 size_bytes = int(header.getEventLength())
                 named = () if statement is None else (*statement.tables, *statement.makes)

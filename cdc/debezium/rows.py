@@ -15,6 +15,7 @@ from ...log.errors import InvalidArgument, PenstockError
 from ...log.produce.producer import Producer
 from ...log.runtime.runtime import Clock
 from ..events.named_rows import send_events
+from .configuration import as_written
 from .engine import Engine
 from .errors import ConnectorStopped
 from .outbox import table_of
@@ -77,7 +78,7 @@ class RowsReader:
         prefix = "snapshot.select.statement.overrides"
         return state, {
             "snapshot.mode": "initial_only",
-            "snapshot.include.collection.list": ",".join(map(pattern_of, state.pending)),
+            "snapshot.include.collection.list": ",".join(as_written(pattern_of(table)) for table in state.pending),
             prefix: ",".join(queries),
             **{f"{prefix}.{table}": query for table, query in queries.items()},
         }

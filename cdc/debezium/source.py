@@ -41,6 +41,7 @@ class Server:
         self.where = f"{properties.get('database.hostname', 'localhost')}:{properties.get('database.port', '3306')}"
         self._open: Any = None
         self._characters: dict[str, Characters] = {}
+        self._case: bool | None = None
 
     def close(self) -> None:
         """End the connection."""
@@ -193,7 +194,14 @@ class Server:
 
     def _places(self, joined: str) -> list[tuple[str, str]]:
         places = [(str(database), str(name)) for database, name in self.ask(TABLES_QUERY, joined)]
-        return [place for place in places if ".".join(place) == joined] or places
+        same = [place for place in places if ".".join(place) == joined]
+        return same if same or self._minds_case() else places
+
+    def _minds_case(self) -> bool:
+        """Whether two tables may have names that differ by their case alone: what it says of names it compares without."""
+        if self._case is None:
+            self._case = self._variable("lower_case_table_names") == "0"
+        return self._case
 
     def characters(self, charset: str) -> Characters:
         """The characters of one of its sets, by their bytes: those of Unicode's first plane, as no set that is asked for has more."""

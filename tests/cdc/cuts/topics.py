@@ -57,7 +57,7 @@ def _row(
         "sequence": f'["{lsn}","{lsn}"]',
     }
     row = {"id": key, "v": value}
-    event = {
+    event: dict[str, Any] = {
         "before": None if value is not None or key is None else {"id": key},
         "after": None if value is None else row,
         "op": "t" if key is None else "d" if value is None else "c",

@@ -55,7 +55,7 @@ class Commands:
         threads, engines = self._asked(None)
         return threads, engines
 
-    def _asked(self, question: object) -> Any:  # noqa: ANN401 - JSON
+    def _asked(self, question: object) -> Any:
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         print(json.dumps(question), file=self._child.stdin, flush=True)

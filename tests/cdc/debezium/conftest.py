@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,7 @@ class Capturing:
         """In the test's database."""
         self.server.run(f"USE {self.database}", *statements)
 
-    def __call__(
-        self, *options: str, code: int = 0, user: str = "penstock", at: Mapping[str, Sequence[str]] | None = None
-    ) -> str:
+    def __call__(self, *options: str, code: int = 0, user: str = "penstock", at: Mapping[str, Sequence[str]] | None = None) -> str:
         """What it prints. ``at``: statements that are run when it comes to a point between its steps first."""
         url = f"mariadb://{user}@127.0.0.1:{self.server.port}/{self.path or self.database}"
         where = ["--lake", self.lake, "--topic", TOPIC, "--once", "--json"]

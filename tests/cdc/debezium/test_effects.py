@@ -255,11 +255,11 @@ def test_a_stopped_table_is_neither_read_nor_stopped_twice() -> None:
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        ({"a": "b"}, {"a": "b", "table.exclude.list": r"s\.a\,b|s\.t"}),
-        ({"table.exclude.list": "x"}, {"table.exclude.list": r"x,s\.a\,b|s\.t"}),
+        ({"a": "b"}, {"a": "b", "table.exclude.list": r"(?-i:s\.a\,b|s\.t)"}),
+        ({"table.exclude.list": "x"}, {"table.exclude.list": r"x,(?-i:s\.a\,b|s\.t)"}),
         (
             {"table.include.list": r"s.t, s\.a\,b"},
-            {"table.include.list": r"(?!(?:s\.a\,b|s\.t)$)(?:s.t),(?!(?:s\.a\,b|s\.t)$)(?:s\.a\,b)"},
+            {"table.include.list": r"(?!(?-i:s\.a\,b|s\.t)$)(?:s.t),(?!(?-i:s\.a\,b|s\.t)$)(?:s\.a\,b)"},
         ),
     ],
 )
@@ -304,8 +304,6 @@ DOTTED = (("odd.shop", "a.b"), ("odd.shop", "c"), ("odd", "shop.d"))
     ("statement", "emptied"),
     [
         (statement_of("DROP TABLE `a.b`, c", "odd.shop"), [("odd.shop", "a.b"), ("odd.shop", "c")]),
-        (statement_of("DROP DATABASE `odd.shop`", ""), [("odd.shop", "a.b"), ("odd.shop", "c")]),
-        (statement_of("DROP DATABASE odd", ""), [("odd", "shop.d")]),
         (Statement("commits", xid="x"), [("odd.shop", "a.b"), ("odd", "shop.d")]),
     ],
 )

@@ -98,6 +98,27 @@ def test_tables_of_a_session_and_executed_comments_change_no_other_table(capture
     captured(capture, "a", "b", "c", "d2", "e", gone=("d",))
 
 
+def test_tables_whose_names_differ_by_case_alone_are_read_and_learnt_apart(capture: Capturing) -> None:
+    capture.run(*TWO[:2], *(f"CREATE TABLE {name} LIKE a" for name in ("made", "MADE", "Gone")))
+    capture.run(*(f"INSERT INTO {name} VALUES (1, '{name}')" for name in ("made", "MADE", "Gone")))
+    capture()
+    capture.run("DROP TABLE Gone", STATED, f"CREATE TABLE GONE {OF_A_QUERY}", "DROP TABLE GONE", "CREATE TABLE gone LIKE a")
+    capture.run("UPDATE MADE SET v = 'other'", "INSERT INTO made VALUES (2, 'after')", "INSERT INTO gone VALUES (3, 'there')")
+    captured(capture, "a", "made", "MADE", "gone", gone=("Gone", "GONE"))
+    capture.run(STATED, "UPDATE made SET v = 'stated'")
+    captured(capture, "a", "made", "MADE", "gone", gone=("Gone", "GONE"))
+
+
+def test_the_tables_of_a_database_go_with_it(capture: Capturing) -> None:
+    capture.run(*TWO)
+    capture()
+    name = capture.database
+    capture.run(f"DROP DATABASE {name}", f"CREATE DATABASE {name}", f"USE {name}", *TWO[2:])
+    captured(capture, "b", gone=("a",))
+    capture.run(f"CREATE OR REPLACE DATABASE {name}", f"USE {name}", *TWO[:2])
+    captured(capture, "a", gone=("b",))
+
+
 def test_a_view_is_no_table_by_any_name(capture: Capturing) -> None:
     capture.run(*TWO, "CREATE VIEW v AS SELECT id FROM a")
     capture()
