@@ -14,6 +14,9 @@ from .session import LeaseLost, Member, Session
 
 __all__ = ["LeaseLost", "Member", "Worker"]
 
+LEFT_ALONE_S = 900.0
+"""How long a message is alone whose lease is lost, if it does not end before. A handler may run so long unless it is said otherwise."""
+
 
 class Worker:
     """The worker of one open lake. Its heartbeat begins with the first member and ends with the last.
@@ -33,6 +36,8 @@ class Worker:
         self._traffic_s = runtime.clock.monotonic_s()
         self._alone: list[object] = []
         """The one that runs alone, then those that wait to; first come, first served."""
+        self._left: asyncio.TimerHandle | None = None
+        """Runs while the one that is alone has left, and its message is still in flight."""
         self._moved = asyncio.Event()
         self.quiet_listeners: list[Callable[[], None]] = []
         """Callbacks for the time when somebody wants to run alone, so that granted messages that have not begun are taken back, and for
@@ -102,6 +107,8 @@ class Worker:
         self.in_flight -= messages
         if self.in_flight < 0:
             raise InternalError("more messages finished than were started", operation="finish", observed=self.in_flight)
+        if self._left is not None and not self.in_flight:
+            self._end_alone()
         self._moved.set()
 
     @property
@@ -118,6 +125,8 @@ class Worker:
         Yields whether that succeeded. It does not when the member ended, or something was still running after ``patience_s``, or
         ``unless`` holds, which is asked whenever something finished. Then the others go on. By default it waits as long as it takes,
         and everybody else waits too.
+
+        Who leaves while its message is in flight, as its lease is lost, is alone until that message is finished, or for `LEFT_ALONE_S`.
         """
         mine = object()  # queues of one member run alone too, one after the other
         self._alone.append(mine)
@@ -132,14 +141,26 @@ class Worker:
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience_s):
                     await self._until(lambda: over() or (self._alone[0] is mine and not self.in_flight))
-            yield not over() and self._alone[0] is mine and not self.in_flight
+            succeeded = not over() and self._alone[0] is mine and not self.in_flight
+            yield succeeded
         finally:
             ended.cancel()
-            self._alone.remove(mine)
-            self._moved.set()
-            self._tell_quiet()
+            if succeeded and self.in_flight:
+                self._left = asyncio.get_running_loop().call_later(LEFT_ALONE_S, self._end_alone)
+            else:
+                self._alone.remove(mine)
+                self._tell_quiet()
+
+    def _end_alone(self) -> None:
+        """End the time of who left while its message was in flight."""
+        assert self._left is not None, "somebody left"
+        self._left.cancel()
+        self._left = None
+        del self._alone[0]
+        self._tell_quiet()
 
     def _tell_quiet(self) -> None:
+        self._moved.set()
         for tell in list(self.quiet_listeners):
             tell()
 

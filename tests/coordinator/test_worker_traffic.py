@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from penstock.coordinator.workers.lease import IDLE_AFTER_S, LEASE_IDLE_S
-from penstock.coordinator.workers.worker import Member, Worker
+from penstock.coordinator.workers.worker import LEFT_ALONE_S, LeaseLost, Member, Worker
 from penstock.log.errors import InternalError
 from tests.coordinator.stage import Stage
 
@@ -142,5 +142,45 @@ def test_one_runs_alone() -> None:
     async def _ask(worker: Worker, member: Member) -> bool:
         async with worker.alone(member) as granted:
             return granted
+
+    stage.play(script)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_who_loses_its_lease_is_alone_until_its_handler_ends(ends: bool) -> None:
+    """Or for so long as a handler may run."""
+    stage = Stage()
+
+    async def script() -> None:
+        process = stage.process("w")
+        worker = stage.worker(process)
+        first, second = [await process.run(worker.join("billing")) for _ in range(2)]
+        told: list[bool] = []
+        worker.quiet_listeners.append(lambda: told.append(worker.quiet))
+
+        async def lose() -> None:
+            async with worker.alone(first) as granted:
+                assert granted
+                worker.started(1)
+                raise LeaseLost("the lease is over")
+
+        async def life() -> None:
+            with pytest.raises(LeaseLost):
+                await lose()
+            assert worker.quiet
+            with pytest.raises(InternalError, match="must run alone"):
+                worker.started(1)
+            async with worker.alone(second, patience_s=2) as granted:
+                assert not granted
+            assert worker.quiet
+            if ends:
+                worker.finished(1)
+            else:
+                await asyncio.sleep(LEFT_ALONE_S)
+            assert told[-1] is False
+            assert not worker.quiet
+            worker.started(1)
+
+        await process.run(life())
 
     stage.play(script)
