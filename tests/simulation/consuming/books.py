@@ -41,6 +41,8 @@ class Queue:
     """Of an offset since it was granted."""
     oks: set[tuple[int, int, int]] = field(default_factory=set)
     """(offset, generation, epoch) that a handler did in time."""
+    overdue: set[tuple[int, int, int]] = field(default_factory=set)
+    """Of these, those whose owner may have given up the handler before it succeeded."""
     strikes: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Of (offset, generation): what may count against it."""
     given_up: set[tuple[int, int]] = field(default_factory=set)

@@ -280,6 +280,8 @@ class _Judge:
             if place < ended.succeeded:
                 if in_time:
                     queue.oks.add((token.offset, generation, token.epoch))
+                    if took_s > _TIMED * self._history.timeout_s:
+                        queue.overdue.add((token.offset, generation, token.epoch))
                 else:
                     self._counts["end: too late"] += 1
             elif place == ended.succeeded:
@@ -418,7 +420,7 @@ class _Judge:
             if (offset, generation) in queue.by_letter:
                 self._blame("C8", f"{queue.line}: offset {offset} is a dead letter twice in generation {generation}")
             queue.by_letter.add((offset, generation))
-            if (offset, generation, cell.epoch) in queue.oks:
+            if (offset, generation, cell.epoch) in queue.oks - queue.overdue:
                 self._blame("C8", f"{queue.line}: offset {offset} is a dead letter, and its owner's handler had succeeded")
             policies = {settings.dead_letter_policy for settings in self._in_force(group)}
             if policies == {DeadLetterPolicy.PARK} and (offset, generation) not in queue.given_up:
