@@ -11,6 +11,7 @@ import pytest
 import penstock
 from penstock import InvalidArgument, Message, RetryPolicy, TopicNotFound
 from penstock.consumers import Fate, GroupTrace, Trace
+from penstock.consumers.dead_letters.redrive_cell import RedriveCell
 from penstock.coordinator.cells.keys import queue_key
 from penstock.coordinator.queues.codec import decode_cell, encode_cell
 from penstock.coordinator.queues.spills import WaitingRows, with_spilled
@@ -169,6 +170,31 @@ def test_a_dead_letter_and_its_way_back(lake: penstock.Lake) -> None:
     assert letter.redrive == "sent"
     assert (found.places[2].redriven_from, in_group(found, place=2).fate) == (0, Fate.FRESH)
     assert in_group(found).fate is Fate.DEAD_LETTER
+
+
+@pytest.mark.parametrize("is_passed_over", [False, True])
+def test_a_dead_letter_is_on_its_way_back_until_that_is_durable_also_where_a_redrive_passed_it_over(
+    lake: penstock.Lake, is_passed_over: bool
+) -> None:
+    fill(lake, "a")
+    known = ids(lake)
+    with consuming(lake, Heard(lambda _: FAILURE), max_attempts=1):
+        until_settled(lake)
+
+    async def begin() -> None:
+        """A redrive gives it a sequence. Perhaps it cannot write it then, and writes another one."""
+        begun = RedriveCell(lake._core, "billing", (await lake._core.topic("%DLQ%billing")).life)
+        await begun.read()
+        await begun.give([0, 1], earliest=0)
+        if is_passed_over:
+            await begun.bury({(1, 1)})
+        assert begun.cell.dead_letters.kept == (((0, 0),) if is_passed_over else ())
+        await begun.close()
+
+    lake._portal.run(begin)
+    letter = lake.trace(known["a0"]).places[1].dead_letter
+    assert letter is not None
+    assert letter.redrive == "on its way"
 
 
 def test_a_property_of_the_name_does_not_make_a_message_one_that_was_sent_back(lake: penstock.Lake) -> None:

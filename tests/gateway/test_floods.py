@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from typing import Any
+from zlib import compress
 
 import grpc
 import pytest
@@ -62,19 +63,20 @@ def test_what_grpc_packed_is_not_unpacked() -> None:
     asyncio.run(main())
 
 
+def packed_body() -> pb.Message:
+    """A message of 4 MiB, in some KiB."""
+    properties = pb.SystemProperties(message_id="A1", body_encoding=pb.GZIP)
+    return pb.Message(topic=named("orders"), body=compress(bytes(4 * MIB)), system_properties=properties)
+
+
 def test_packed_bodies_are_unpacked_up_to_what_a_request_may_have() -> None:
     """Each is within the topic's limit, and a thousand times smaller on its way."""
-    from zlib import compress
-
-    packed = compress(bytes(4 * MIB))
-    properties = pb.SystemProperties(message_id="A1", body_encoding=pb.GZIP)
-    one = pb.Message(topic=named("orders"), body=packed, system_properties=properties)
 
     async def main() -> None:
         async with gateway() as served, channel_to(served) as channel:
-            status = (await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[one] * 9))).status
+            status = (await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[packed_body()] * 9))).status
             assert status.code == pb.PAYLOAD_TOO_LARGE
-            assert (await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[one]))).status.code == pb.OK
+            assert (await ask(channel, "SendMessage", pb.SendMessageRequest(messages=[packed_body()]))).status.code == pb.OK
 
     asyncio.run(main())
 
@@ -101,7 +103,10 @@ def test_what_a_principal_has_on_its_way_is_bounded() -> None:
                 status = (await shop.ask("SendMessage", message("orders", "A1"))).status
                 assert (status.code, "of shop" in status.message) == (pb.TOO_MANY_REQUESTS, True)
                 assert (await other.ask("SendMessage", message("orders", "A1"))).status.code == pb.OK
-            assert (await shop.ask("SendMessage", message("orders", "A1"))).status.code == pb.OK
+            with served.calls.shares.taken(calls.REQUESTS, "shop", calls.REQUESTS.each - 3 * MIB):
+                status = (await shop.ask("SendMessage", pb.SendMessageRequest(messages=[packed_body()]))).status
+                assert (status.code, "of shop" in status.message) == (pb.TOO_MANY_REQUESTS, True), "it counts as unpacked"
+                assert (await shop.ask("SendMessage", message("orders", "A1"))).status.code == pb.OK
             assert served.calls.shares.held(calls.REQUESTS) == 0
 
     asyncio.run(main())
