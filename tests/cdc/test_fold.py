@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.cdc.choice.tables import Policy
 from penstock.cdc.events.sources import Source
+from penstock.cdc.events.stopped import STOPPED
 from penstock.cdc.events.types import exact_json
 from penstock.cdc.events.unavailable import PLACEHOLDER as MARKER
 from penstock.cdc.fold.fold import Fold, Plan
@@ -191,6 +192,18 @@ def test_an_empty_body_is_a_tombstone_and_what_is_too_much_for_a_reader_stops_it
     }
     assert {key: net.values[1] for key, net in folded.nets[source]} == {(1,): "1", (7,): "9" * 5_000, (8,): "a pair: \U0001f600"}
     assert folded.ignored == 1
+
+
+@pytest.mark.parametrize("is_told_again", [False, True])
+def test_the_word_of_the_latest_position_counts_on_whether_a_table_is_captured(is_told_again: bool) -> None:
+    """A capture that goes on from before tells its words again, behind later ones."""
+    read_anew, stands_still = event("t", "t", None, at=3), event("m", "t", None, at=5)
+    stands_still["value"]["message"] = {"prefix": STOPPED, "content": "it has no key"}
+    fold = Fold(Plan({}))
+    for offset, one in enumerate([stands_still, read_anew] if is_told_again else [read_anew, stands_still]):
+        fold.add(0, offset, json.dumps(one).encode())
+    (left,) = fold.result().left.values()
+    assert left.reason == "it has no key"
 
 
 @pytest.mark.parametrize("body", [b" ", b"[" * 5_000, b"[" * 5_000 + b"]" * 5_000, b"9" * 5_000, b"9" * 5_000 + b"x", b"\xff"])

@@ -127,11 +127,8 @@ def test_what_was_appended_a_month_ago_into_a_file_that_cannot_be_read_is_not_ap
             for day in range(32):
                 await asyncio.sleep(DAY_S)
                 await (await lake.producer("orders", name=f"other-{day}", copies=True)).close()
-            topic = await lake.topic("orders")
-            delta = DeltaLog(lake.store, topic.paths, topic.record.table, topic.runtime)
-            await Publisher(lake.store, topic.paths, topic.record, topic.runtime, delta=delta).publish_once()
-        tables = [info.key for info in await scene.store.list("topics/orders/") if info.key.endswith(".parquet")]
-        files = {key: (await scene.store.get(key)).data for key in tables if "/log/" not in key}
+            await published(lake)
+        files = {key: (await scene.store.get(key)).data for key in await tables_of(scene)}
         assert files
         for key in files:
             await scene.store.delete(key)
@@ -147,6 +144,52 @@ def test_what_was_appended_a_month_ago_into_a_file_that_cannot_be_read_is_not_ap
         assert await scene.come(late_s=None) == [0, 0]
 
     scene.play(script)
+
+
+def test_what_was_appended_a_month_ago_is_found_though_a_file_beside_it_cannot_be_read() -> None:
+    scene = Scene("a month, unreadable beside")
+
+    async def script() -> None:
+        await scene.send(0, 0)
+        async with scene.lake() as lake:
+            player = Player(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+            await player.begin()
+            for _ in range(20):
+                await asyncio.sleep(await player.step() and 0.1)
+            await player.close()  # it died: nothing was settled
+            await published(lake)
+            for day in range(32):
+                await asyncio.sleep(DAY_S)
+                await (await lake.producer("orders", name=f"other-{day}", copies=True)).close()
+        first = await tables_of(scene)
+        async with scene.lake() as lake:
+            other = await lake.producer("orders", name="other", copies=True)
+            await other.send(Message(b"x", delay=timedelta(0)), sequence=1)
+            await other.close()
+            await published(lake)
+        (beside,) = await tables_of(scene) - first
+        await scene.store.delete(beside)
+        async with scene.lake() as lake:
+            player = Player(lake, timer_cells(lake), *await lake.timer_log("orders"), SMALL)
+            await player.begin()
+            await player.step()
+            assert player.statistics.fired == 2
+            await player.close()
+
+    scene.play(script)
+
+
+async def published(lake: Lake) -> None:
+    """Move what the topic holds into its table."""
+    topic = await lake.topic("orders")
+    delta = DeltaLog(lake.store, topic.paths, topic.record.table, topic.runtime)
+    await Publisher(lake.store, topic.paths, topic.record, topic.runtime, delta=delta).publish_once()
+
+
+async def tables_of(scene: Scene) -> set[str]:
+    """The files of the topic's table."""
+    keys = {info.key for info in await scene.store.list("topics/orders/") if info.key.endswith(".parquet")}
+    return {key for key in keys if "/log/" not in key}
 
 
 def test_retention_spares_what_waits_in_the_timer_log_however_old_it_is() -> None:

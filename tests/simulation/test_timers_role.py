@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
@@ -11,12 +12,13 @@ from penstock import ConsumeResult, aio
 from penstock.consumers.metrics import MemoryMetrics
 from penstock.consumers.statistics import TIMERS_LATE, TIMING_MESSAGES, timer_samples
 from penstock.coordinator.cells.cells import Cells
+from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.rebalance.roles import Players
 from penstock.coordinator.tables.objectstore import ObjectStoreTable
-from penstock.coordinator.timers.role import TIMERS
+from penstock.coordinator.timers.role import TIMERS, Timers
 from penstock.coordinator.timers.young_topics import YOUNG_S, YoungTopics, told
 from penstock.coordinator.workers.lease import BEATS_PER_LEASE, LEASE_S, MARGIN
-from penstock.log import Message, MessageView, PenstockError, RetryError, TopicSettings
+from penstock.log import AccessLost, Message, MessageView, PenstockError, PermissionDenied, RetryError, TopicSettings
 from penstock.log.message.message_type import MessageType
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore
@@ -298,6 +300,52 @@ def test_who_lets_go_counts_what_waits_and_how_late_it_was() -> None:
             assert 0 <= (metrics.value(TIMERS_LATE, topic="orders") or 0) < 1000
 
     kernel.run(work())
+
+
+class Refusing:
+    """A coordination in which nobody can take a part: each claim fails with the next of these."""
+
+    def __init__(self, lake: aio.Lake, *errors: PenstockError) -> None:
+        self.cells = lake.coordination.cells
+        self.errors = list(errors)
+
+    async def claim(self) -> None:
+        raise self.errors.pop(0)
+
+
+def _stand_in_refused(*errors: PenstockError, age_s: float = 0.0) -> tuple[list[str], int]:
+    """What is reported while these keep a process from standing in for a topic of this age, and how many are left when it ends."""
+    kernel = Kernel("standing in, refused", shuffle=False)
+    reported: list[str] = []
+    left: list[int] = []
+
+    async def work() -> None:
+        process = kernel.process("sender")
+        async with aio.connect(store=MemoryStore(clock=process.clock), runtime=process.runtime, maintenance=False) as lake:
+            refusing, stop = Refusing(lake, *errors), asyncio.Event()
+            made_ms = process.clock.wall_ms() - int(age_s * 1000)
+            try:
+                await Timers(lake).stand_in(
+                    cast("Coordination", refusing), "orders", made_ms, stop, on_error=lambda _, error: reported.append(error.kind)
+                )
+            except PermissionDenied as error:
+                reported.append(f"ended by {error.kind}")
+            left.append(len(refusing.errors))
+
+    kernel.run(work())
+    return reported, left[0]
+
+
+def test_who_was_never_allowed_to_stand_in_does_not_try_again() -> None:
+    errors = [RetryError("no answer"), AccessLost("expired", operation="put"), PermissionDenied("no right", operation="put")]
+    assert _stand_in_refused(*errors, RetryError("no answer")) == (["retry", "access_lost", "ended by permission_denied"], 1)
+
+
+def test_nobody_stands_in_for_a_topic_that_all_players_know_by_now() -> None:
+    errors = [RetryError("no answer")] * 1_000
+    assert _stand_in_refused(*errors, age_s=YOUNG_S) == ([], 1_000)
+    reported, left = _stand_in_refused(*errors)
+    assert 0 < len(reported) == 1_000 - left < 1_000, "it is known meanwhile"
 
 
 def test_what_could_not_be_told_is_told_again_but_only_as_long_as_it_is_news() -> None:
