@@ -9,6 +9,8 @@ import random
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -53,8 +55,8 @@ class MongoDB:
         """The collections of the transaction that stays open: nothing is done to them but to their documents, as it would wait for its end."""
         self._known: dict[str, Table] = {}
         self._noted = Timestamp(0, 0)
-        self._before_it_lost: Table | None = None
-        """The capped collection before it took a document, while it has that and has not lost its first yet."""
+        self._between: dict[str, Table] | None = None
+        """The collections at a time of the log amid what one command does."""
         self._connect()
 
     def _connect(self) -> None:
@@ -84,9 +86,10 @@ class MongoDB:
         own = {"op": {"$ne": "n"}, "ns": {"$not": {"$regex": "^(config|local)"}}}
         newest, former = self._client["local"]["oplog.rs"].find(own).sort("$natural", -1).limit(2)
         if (newest["op"], newest["ns"]) == ("d", "shop.capped") and former["ts"] > self._noted:
-            self._before_it_lost = self._known["shop_capped"]  # it is full: what it takes and what it loses are two entries
+            before, after = self._known["shop_capped"], self._read()  # it is full: what it takes and what it loses are two entries
+            self._between = {**after, "shop_capped": replace(before, rows=before.rows | after["shop_capped"].rows)}
             self._note(note, former["ts"])
-            self._before_it_lost = None
+            self._between = None
         self._note(note, newest["ts"])
 
     def _note(self, note: Note, time: Timestamp) -> None:
@@ -102,6 +105,8 @@ class MongoDB:
 
     def _create(self, name: str, **options: Any) -> None:
         images = {"enabled": self._chance.random() < 0.9}
+        if not options and self._chance.random() < 0.1:
+            options = {"clusteredIndex": {"key": {"_id": 1}, "unique": True}}
         self._db.create_collection(name, session=self._session, changeStreamPreAndPostImages=images, **options)
 
     @contextmanager
@@ -127,16 +132,17 @@ class MongoDB:
             self._end_long(note)
 
     def tables(self) -> dict[str, Table]:
-        self._known = {
-            "shop_" + name.replace("#", "~23").replace("`", "~60"): Table(
+        self._known = self._read() if self._between is None else self._between
+        return self._known
+
+    def _read(self) -> dict[str, Table]:
+        return {
+            _folder(name): Table(
                 frozenset((("_id", _text(_key(one["_id"]))), ("document", _text(one))) for one in self._db[name].find()),
                 ("_id", "document"),
             )
             for name in self._names()
         }
-        if (former := self._before_it_lost) is not None:
-            self._known["shop_capped"] = Table(former.rows | self._known["shop_capped"].rows, former.columns)
-        return self._known
 
     def shown(self, found: pa.Table) -> pa.Table:
         """As JSON of one form."""
@@ -177,7 +183,7 @@ class MongoDB:
         collection, session = self._db[name], long or self._session
         number = self._chance.choice(KEYS_OF_LONG if long else KEYS)
         of = {"_id": self._chance.choice(IDS[:-1] if long else IDS)(number)}
-        drawn = self._chance.randrange(3 if name == "capped" else 7)
+        drawn = self._chance.randrange(3 if name == "capped" else 9)
         if drawn < 2:
             value = self._chance.randrange(10**6)
             collection.update_one(
@@ -190,6 +196,12 @@ class MongoDB:
             collection.update_one(with_list, {"$unset": {"in": 1}, "$set": {"list.0": "first"}}, session=session)
         elif drawn == 4:
             collection.replace_one(of, {"only": number}, upsert=True, session=session)
+        elif drawn == 5:
+            collection.update_one(of, [{"$set": {"n": {"$size": {"$ifNull": ["$list", []]}}}}, {"$unset": "a"}], session=session)
+        elif drawn == 6:
+            collection.find_one_and_update(
+                of, {"$push": {"list": {"$each": [number, number + 1], "$slice": -3}}, "$rename": {"n": "m"}}, session=session
+            )
         else:
             collection.delete_one(of, session=session)
 
@@ -308,6 +320,42 @@ class MongoDB:
         self._client.admin.command(names, session=self._session)
         self._committed(note)
 
+    def move_here(self, note: Note) -> None:
+        """From a database that is not captured, perhaps over a collection that is there."""
+        self._made += 1
+        away, over = f"come{self._made}", self._chance.random() < 0.4
+        self._client["elsewhere"][away].insert_many([{"_id": make(number)} for number in (1, 3, 5) for make in IDS[2:5]])
+        names = {"renameCollection": f"elsewhere.{away}", "to": f"shop.{self._some(note) if over else self._fresh()}"}
+        self._client.admin.command({**names, "dropTarget": over}, session=self._session)
+        self._committed(note)
+
+    def drop_all(self, note: Note) -> None:
+        """The database, one collection after the other. Seldom."""
+        if self._chance.random() < 0.7:
+            return
+        self._client.drop_database("shop")
+        drops = {"ts": {"$gt": self._noted}, "ns": "shop.$cmd", "o.drop": {"$exists": True}}
+        for entry in list(self._client["local"]["oplog.rs"].find(drops).sort("$natural", 1)):
+            self._between = {name: table for name, table in self._known.items() if name != _folder(entry["o"]["drop"])}
+            self._note(note, entry["ts"])
+        self._between = None
+        self._committed(note)
+        self._create("capped", capped=True, size=100_000, max=6)
+        self._db.create_collection("lookedup")
+        self._committed(note)
+        self._new(note, "plain")
+
+    def time_series(self, note: Note) -> None:
+        """No changes of it are told. Its name may be an ordinary collection's later."""
+        name = self._fresh()
+        self._db.create_collection(name, timeseries={"timeField": "at"}, session=self._session)
+        self._db[name].insert_one({"at": datetime.now(UTC), "n": 1})
+        if self._chance.random() < 0.6:
+            self._db.drop_collection(name, session=self._session)
+            self._committed(note)
+            self._new(note, name)
+        self._committed(note)
+
     def replace_by_query(self, note: Note) -> None:
         self._db["plain"].aggregate([{"$set": {"out": 1}}, {"$out": self._some(note)}], session=self._session)
         self._committed(note)
@@ -323,7 +371,9 @@ class MongoDB:
 
     def images(self, note: Note) -> None:
         name = self._some(note)
-        self._db.command({"collMod": name, "changeStreamPreAndPostImages": {"enabled": True}}, session=self._session)
+        self._db.command(
+            {"collMod": name, "changeStreamPreAndPostImages": {"enabled": self._chance.random() < 0.7}}, session=self._session
+        )
         self._change(name)
         self._committed(note)
 
@@ -336,11 +386,15 @@ class MongoDB:
         self._committed(note)
 
     KINDS: tuple[Callable[[Any, Note], None], ...] = (
-        make, rename, rename_and_make_anew, rename_over, drop, drop_and_make_anew, move_away, replace_by_query, to_capped,
-        one_more_than_full, images, no_collections, many,
+        make, rename, rename_and_make_anew, rename_over, drop, drop_and_make_anew, move_away, move_here, drop_all, time_series,
+        replace_by_query, to_capped, one_more_than_full, images, no_collections, many,
     )  # fmt: skip
-    OF_THE_DATABASE = (move_away, replace_by_query, to_capped)
+    OF_THE_DATABASE = (move_away, move_here, drop_all, replace_by_query, to_capped)
     """They wait until nobody uses the database."""
+
+
+def _folder(name: str) -> str:
+    return "shop_" + name.replace("#", "~23").replace("`", "~60")
 
 
 def _key(value: Any) -> Any:

@@ -16,7 +16,8 @@ import pyarrow as pa
 from tests.cdc.ddl.history import Table
 from tests.cdc.ddl.postgres_ddl import IN_LONG, KINDS, publish_all, publish_less
 from tests.cdc.ddl.postgres_rows import START
-from tests.cdc.ddl.postgres_session import PUBLICATION, Making, Name, Session
+from tests.cdc.ddl.postgres_session import LOCK_TIMEOUT, PUBLICATION, Making, Name, Session
+from tests.cdc.ddl.postgres_ties import TIES
 from tests.cdc.ddl.source import Note
 from tests.postgres_server import PostgresServer, find_postgres
 from tests.servers import die_with_parent
@@ -24,7 +25,7 @@ from tests.servers import die_with_parent
 KEYS, KEYS_OF_LONG = range(120), range(10_000, 10_030)
 PUBLICATIONS = {
     "all": "FOR ALL TABLES",
-    "tables": "FOR TABLE plain, whole, pair, indexed, parts, ONLY parent, ONLY child, other.away",
+    "tables": "FOR TABLE plain, whole, pair, indexed, parts, ONLY parent, ONLY child, typed, owner, referrer, other.away",
     "schema": "FOR TABLES IN SCHEMA public",
 }
 MANY = """
@@ -53,6 +54,8 @@ class Postgres:
         psycopg.errors.DeadlockDetected,
         psycopg.errors.InvalidColumnReference,
         psycopg.errors.ObjectInUse,
+        psycopg.errors.InvalidTableDefinition,
+        psycopg.errors.UnsafeNewEnumValueUsage,
     )
     doing = ""
 
@@ -120,12 +123,21 @@ class Postgres:
             return ended
         session = self._session
         session.forget()
-        if self._chance.random() < 0.12:
-            kind = self._chance.choice(KINDS)
+        if self._chance.random() < 0.008:
+            return self._maintain()
+        if self._chance.random() < 0.16:
+            kind = self._chance.choice(KINDS + TIES)
             what = self.doing = kind.__name__
+            within = self._chance.choice(("", "", "", "", "RELEASE", "ROLLBACK TO"))
+            if within:
+                session.do("SAVEPOINT around")
             kind(session)
             for _ in range(self._chance.choice((0, 0, 1, 3))):
                 session.change_rows()
+            if within:
+                session.do(f"{within} around")
+                session.change_rows()
+                what += f" within a savepoint: {within}"
         elif self._chance.random() < 0.003:
             what = self.doing = "many rows"
             schema, name = session.some()
@@ -138,6 +150,15 @@ class Postgres:
             return "rolled back"
         self._commit(note)
         return what
+
+    def _maintain(self) -> str:
+        """What is done to files alone, outside of transactions."""
+        schema, name = self._chance.choice(sorted(self._session.captured().values()))
+        self.rollback()
+        how = self._chance.choice(("VACUUM (FULL)", "VACUUM (FREEZE)", "REINDEX TABLE", "REINDEX TABLE CONCURRENTLY"))
+        with psycopg.connect(self._server.dsn, autocommit=True, options=LOCK_TIMEOUT) as connection, suppress(*self.refused):
+            connection.execute(f'{how} "{schema}"."{name}"'.encode())
+        return how
 
     def _change_rows(self) -> str:
         for _ in range(self._chance.choice((1, 1, 1, 2, 5, 20))):
@@ -154,7 +175,13 @@ class Postgres:
         before = self._place()
         if self._chance.random() < 0.7:
             self._session.do("SET LOCAL synchronous_commit = local")
-        self._session.connection.commit()
+        if self._chance.random() < 0.05:
+            self._session.connection.execute("COMMIT AND CHAIN")
+            with suppress(*self.refused):  # what it begins is given up
+                self._session.change_rows()
+            self.rollback()
+        else:
+            self._session.connection.commit()
         note(before)
 
     def _place(self) -> int:

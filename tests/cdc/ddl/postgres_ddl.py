@@ -147,7 +147,7 @@ def identity_again(session: Session) -> None:
 def key_anew(session: Session) -> None:
     """A migration: without a key for a moment, in which a row comes."""
     schema, name = session.some()
-    if constraint := _primary(session, schema, name):
+    if constraint := primary_of(session, schema, name):
         session.do(f'ALTER TABLE "{schema}"."{name}" DROP CONSTRAINT "{constraint}"')
         session.do(
             f'INSERT INTO "{schema}"."{name}" (id, a) SELECT max(id) + 1, \'keyless\' FROM "{schema}"."{name}" WHERE id < 9999'
@@ -159,13 +159,13 @@ def key_anew(session: Session) -> None:
 def key_of_two(session: Session) -> None:
     """A key of other columns. Seldom: a target has one key for good, and its table stands still."""
     schema, name = session.some()
-    if session.chance.random() < 0.3 and (constraint := _primary(session, schema, name)):
+    if session.chance.random() < 0.3 and (constraint := primary_of(session, schema, name)):
         session.do(f'UPDATE "{schema}"."{name}" SET n = coalesce(n, 0)')
         session.do(f'ALTER TABLE "{schema}"."{name}" DROP CONSTRAINT "{constraint}", ADD PRIMARY KEY (id, n)')
         session.run(ROWS_OF["id"][1], schema, name)
 
 
-def _primary(session: Session, schema: str, name: str) -> str | None:
+def primary_of(session: Session, schema: str, name: str) -> str | None:
     query = (
         "SELECT conname FROM pg_constraint WHERE conrelid = to_regclass(format('%%I.%%I', %s::text, %s::text)) AND contype = 'p'"
     )

@@ -22,6 +22,16 @@ CREATE TABLE parts_high PARTITION OF parts FOR VALUES FROM (80) TO (MAXVALUE);
 CREATE TABLE parent (id int PRIMARY KEY, a text, n bigint);
 CREATE TABLE child (extra int, PRIMARY KEY (id)) INHERITS (parent);
 CREATE TABLE other.away (id int PRIMARY KEY, a text, n bigint);
+CREATE TYPE mood AS ENUM ('low', 'high');
+CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+CREATE TABLE typed (id int PRIMARY KEY, a text, n bigint, mood mood, much positive);
+CREATE TABLE owner (id int PRIMARY KEY, a text, n bigint);
+CREATE TABLE referrer (
+    id int PRIMARY KEY, a text, n bigint, owner int REFERENCES owner ON UPDATE CASCADE ON DELETE CASCADE
+);
+INSERT INTO typed SELECT g, 't', g, 'high', g FROM generate_series(1, 20) g;
+INSERT INTO owner SELECT g, 'owner', g FROM generate_series(1, 30) g;
+INSERT INTO referrer SELECT g, 'refers', g, g / 2 FROM generate_series(2, 60) g;
 INSERT INTO plain SELECT g, 'p' || g, g, repeat(md5(g::text), 90) FROM generate_series(1, 30) g;
 INSERT INTO whole SELECT g, 'w' || g, g, repeat(md5(g::text), 90) FROM generate_series(1, 30) g;
 INSERT INTO pair SELECT 'k' || g / 3, g % 3, 'x', g FROM generate_series(1, 30) g;

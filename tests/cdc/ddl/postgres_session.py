@@ -19,10 +19,13 @@ PUBLICATION = "penstock"
 LOCK_TIMEOUT = "-c lock_timeout=300ms"
 """One thread plays all sessions: none waits for another one for ever."""
 
+FIXED = ("parts", "parent", "child", "typed", "owner", "referrer")
+"""What the names of tables begin with that stay."""
+
 OWN = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'"
 _CAPTURED = f"""
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE {OWN} AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+WHERE {OWN} AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
     AND (EXISTS (SELECT FROM pg_publication WHERE puballtables) OR c.oid IN (SELECT prrelid FROM pg_publication_rel)
         OR n.oid IN (SELECT pnnspid FROM pg_publication_namespace))
     AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate
@@ -108,7 +111,7 @@ class Session:
         found = [
             one
             for one in self.captured().values()
-            if self.key(one) == "id" and not one[1].startswith(("parts", "parent", "child")) and one not in self.avoided
+            if self.key(one) == "id" and not one[1].startswith(FIXED) and one not in self.avoided
         ]
         return self.chance.choice(sorted(found)) if found else self.new()
 
