@@ -196,6 +196,8 @@ def _held(entry: Captured, life: Life | None, reason: str) -> Captured:
     """The table as it stands still, with the life that it has by then: another one brings it back."""
     if life is not None and (life.published or life.oid == entry.oid):
         entry = lived(entry, life)
+    else:
+        entry = replace(entry, published=0)  # it may come back with all that it had
     return replace(entry, is_read=False, is_told=True, held=reason)
 
 
@@ -225,7 +227,7 @@ def _why_gone(entry: Captured, life: Life | None, by_oid: Mapping[int, Life], pu
         reason = f"the table was renamed to {'.'.join(there.named)}"
         return f"{reason}; another one has its name, and is not captured: {again}" if life is not None else reason
     if life is None:
-        return "the table was dropped, or is a part of another one now"
+        return "the table was dropped, or is unlogged or a part of another one now"
     if life.oid != entry.oid:
         return f"the table was dropped; another one has its name, and is not captured: {again}"
     return f"the publication {publication} does not have the table any more: {again}"

@@ -104,7 +104,7 @@ def test_a_table_that_is_another_or_comes_again_is_read_anew_behind_a_truncate(k
 @pytest.mark.parametrize(
     ("now", "wanted", "why", "kept"),
     [
-        ([], {NAME: None}, "was dropped", LIFE),
+        ([], {NAME: None}, "was dropped", replace(LIFE, published=0)),
         (
             [replace(LIFE, published=0)],
             {NAME: None},
@@ -118,7 +118,7 @@ def test_a_table_that_is_another_or_comes_again_is_read_anew_behind_a_truncate(k
             [replace(LIFE, name="b"), replace(LIFE, oid=70, published=0)],
             {NAME: None},
             "was renamed to public.b; another one has its name",
-            LIFE,
+            replace(LIFE, published=0),
         ),
     ],
 )
@@ -131,6 +131,13 @@ def test_a_table_that_is_gone_stops_once(now: list[Life], wanted: dict[tuple[str
         "nothing has become of it since"
     )
     assert not plan_of([held], now, wanted).stopped, "it is told already"
+
+
+@pytest.mark.parametrize("meanwhile", [[], [replace(LIFE, name="b")], [replace(LIFE, name="b"), replace(LIFE, oid=70, published=0)]])
+def test_a_table_that_was_not_there_for_a_while_comes_back_as_it_was(meanwhile: list[Life]) -> None:
+    (held,) = plan_of([KNOWN], meanwhile).tables
+    assert held.held is not None
+    assert comes(held, LIFE), "unlogged for a while, or by another name"
 
 
 def test_a_new_table_is_read_if_it_is_published() -> None:
