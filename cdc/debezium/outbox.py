@@ -147,11 +147,14 @@ class RecordOutbox:
         """The number of the boundary, if the topic equals the source there once so many of the held records are in it."""
         if boundary is None or self._whole_from is None or boundary.number < self._whole_from or boundary.number <= self._sent:
             return None
-        if not count:
-            is_told = is_between(self._sent) and is_of_same_reading(self._sent, boundary.number)
-            if self._heartbeat is None or self._held or is_told:
-                return None
+        if not count and (self._held or not self.lacks_place(boundary)):
+            return None
         return boundary.number
+
+    def lacks_place(self, boundary: Boundary) -> bool:
+        """Whether a heartbeat is to say that the topic equals the source, as soon as it does at a boundary like this."""
+        is_told = is_between(self._sent) and is_of_same_reading(self._sent, boundary.number)
+        return self._heartbeat is not None and not is_told
 
     def settle(self, *, wait: bool = False) -> None:
         """Look which batches are durable by now, or wait until all are. Raises the error of a batch that is not."""

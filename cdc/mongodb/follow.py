@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,8 @@ from .server import MongoServer
 _SAVE_S, _TELL_S, _SIGNALS_S, _GATHER_S = 1.0, 1.0, 5.0, 0.1
 _REST_S = 60.0
 """A place that is stored so late, where the log has nothing of the database: other databases let its time go on."""
+_NEXT_ENTRY_S = 21.0
+"""A server looks every ten seconds whether its log rests, and then writes an entry of no database."""
 _GATHERED_MAX, _GATHERED_BYTES_MAX, _LOOKED_UP_MAX = 2000, 4 * 1024 * 1024, 100
 log = logging.getLogger("penstock.cdc.mongodb")
 _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d", "drop": "t", "rename": "t"}
@@ -83,6 +86,7 @@ class ChangeFollower:
         now_s = clock.monotonic_s()
         self._saved_s = self._told_s = self._flushed_s = now_s
         self._signals_s = now_s - _SIGNALS_S
+        self._all_told_s = math.inf
         self._told = (0, 0)
         self._saved_events = 0
         self._gathered: list[tuple[_Change, Record | None]] = []
@@ -137,7 +141,7 @@ class ChangeFollower:
                         state = self._read_next(state, now_s, list(filter(None, map(self._asked_for, tables))), empty=False)
                         self._states.forget_signals(asked)
                         return state, True
-                if until is not None and self._told_until >= until:
+                if until is not None and self._told_until >= until and self._may_end(now_s):
                     break
             return self._save(self._finish(state, self._clock.monotonic_s()), None), False
         except SourceUnavailable:
@@ -145,6 +149,11 @@ class ChangeFollower:
             raise
         finally:
             stream.close()
+
+    def _may_end(self, now_s: float) -> bool:
+        """Whether everything that was to be told is. The place behind it may only come with the log's next entry, be it another database's."""
+        self._all_told_s = min(self._all_told_s, now_s)
+        return not self._outbox.lacks_place(self._boundary) or now_s - self._all_told_s >= _NEXT_ENTRY_S
 
     def _asked_for(self, table: str) -> str | None:
         """The collection that a signal names; None where none is captured, for changes would not follow what is read of it."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.cdc.debezium.outbox import Boundary, RecordOutbox
 from penstock.cdc.mongodb import follow, rows, server
 from penstock.cdc.mongodb.documents import key_of
 from penstock.cdc.mongodb.server import MongoServer
@@ -111,6 +112,38 @@ def test_no_cut_lies_between_a_rename_and_the_reading_of_the_new_name(
     assert ids(synced(capture, tmp_path / "into")) == {"old": ["2"], "new": ["3"]}
     capture("--heartbeat")
     assert ids(synced(capture, tmp_path / "into")) == {"old": [], "new": ["2"]}
+
+
+def test_the_end_is_a_cut_where_the_log_s_newest_entry_is_another_database_s(
+    capture: Capturing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, beside = capture.db, f"{capture.db.name}_beside"
+
+    def another_entry() -> None:
+        with capture.server.client() as client:
+            client[beside].b.insert_one({})
+
+    def lacks_place(self: RecordOutbox, boundary: Boundary) -> bool:
+        if not lacked:
+            another_entry()
+        lacked.append(lacks(self, boundary))
+        return lacked[-1]
+
+    db.a.insert_one({"_id": 1})
+    capture("--heartbeat")
+    db.a.insert_one({"_id": 2})
+    another_entry()
+    lacked, lacks = list[bool](), RecordOutbox.lacks_place
+    monkeypatch.setattr(RecordOutbox, "lacks_place", lacks_place)
+    capture("--heartbeat")
+    assert ids(synced(capture, tmp_path / "into")) == {"a": ["1", "2"]}
+    assert lacked[0]
+    assert not lacked[-1]
+    before = capture.events()
+    assert json.loads(capture("--heartbeat"))["events"] == 0, "it is told already"
+    assert capture.events() == before
+    with capture.server.client() as client:
+        client.drop_database(beside)
 
 
 def test_nothing_comes_twice_and_a_signal_reads_again(capture: Capturing) -> None:
