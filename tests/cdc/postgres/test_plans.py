@@ -133,7 +133,9 @@ def test_a_table_that_is_gone_stops_once(now: list[Life], wanted: dict[tuple[str
     assert not plan_of([held], now, wanted).stopped, "it is told already"
 
 
-@pytest.mark.parametrize("meanwhile", [[], [replace(LIFE, name="b")], [replace(LIFE, name="b"), replace(LIFE, oid=70, published=0)]])
+@pytest.mark.parametrize(
+    "meanwhile", [[], [replace(LIFE, name="b")], [replace(LIFE, name="b"), replace(LIFE, oid=70, published=0)]]
+)
 def test_a_table_that_was_not_there_for_a_while_comes_back_as_it_was(meanwhile: list[Life]) -> None:
     (held,) = plan_of([KNOWN], meanwhile).tables
     assert held.held is not None
