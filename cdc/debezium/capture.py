@@ -252,7 +252,7 @@ class EngineCapture(SourceCapture):
         """Learn the tables and a place in the log that fits them. None: it was told to stop."""
         path = folder / "beginning.history"
         path.unlink(missing_ok=True)
-        ear = Ear(self._connector.domain, self._clock.wall_ms)
+        ear = self._ear()
         with self._life_of(folder, "begin", path, None, {"snapshot.mode": "no_data", "max.batch.size": "1"}, ear) as engine:
             while not stopped():
                 batch = engine.next(_BEGIN_LOOK_S)
@@ -264,6 +264,9 @@ class EngineCapture(SourceCapture):
                 if batch is None and engine.ended:
                     raise self._ended(engine)
         return None
+
+    def _ear(self) -> Ear:
+        return Ear(self._connector.domain, self._clock.wall_ms, lowers_names=self._server.lowers_names())
 
     def _begin(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
         """Learn the tables and a place in the log that fits them: the beginning of all that follows."""
@@ -393,7 +396,7 @@ class EngineCapture(SourceCapture):
             )
         # Whatever was read from tables, by this process or earlier ones, is of before.
         whole_from = self._server.end()
-        ear = Ear(self._connector.domain, self._clock.wall_ms)
+        ear = self._ear()
         without = [one.table for one in state.learnt]
         first = min((one.offset for one in state.learnt), key=place_of, default=None)
         more = {"snapshot.mode": "no_data"}

@@ -89,9 +89,10 @@ class Heard(NamedTuple):
 class Ear:
     """Listens to one life of the engine. What it hears lies in `heard`, in the order of the log, before any record behind it comes out."""
 
-    def __init__(self, domain: str, now_ms: Callable[[], int]) -> None:
-        """``domain``: of the connector's metrics."""
+    def __init__(self, domain: str, now_ms: Callable[[], int], *, lowers_names: bool) -> None:
+        """``domain``: of the connector's metrics. ``lowers_names``: whether the server has the names of tables in small letters."""
         jpype = self._jpype = load_jpype()
+        self._lowers_names = lowers_names
         self._domain, self._now_ms = domain, now_ms
         self.heard: deque[Heard] = deque()
         self.failure: BaseException | None = None
@@ -191,6 +192,8 @@ class Ear:
         """The captured tables whose columns the connector knows, as databases and names."""
         tables = self._schema.tableIds()
         names = [(str(table.catalog()), str(table.table())) for table in tables]
+        if self._lowers_names:  # the connector keeps a database as a statement has it
+            names = [*dict.fromkeys((database.lower(), table.lower()) for database, table in names)]
         return [name for name in names if self.is_captured(*name)]
 
     def _listen(self, engine: Any) -> None:  # noqa: ANN401 - Java's
@@ -330,7 +333,8 @@ class Ear:
             sql = str(data.getSql())
             if sql in _BORDERS:
                 return Statement()
-            return statement_of(sql, str(data.getDatabase() or ""), of_session=of_session)
+            statement = statement_of(sql, str(data.getDatabase() or ""), of_session=of_session)
+            return statement.lowered() if self._lowers_names else statement
         if kind == "MARIADB_GTID":
             return Statement("prepares")
         if kind == "XA_PREPARE":

@@ -41,7 +41,7 @@ class Server:
         self.where = f"{properties.get('database.hostname', 'localhost')}:{properties.get('database.port', '3306')}"
         self._open: Any = None
         self._characters: dict[str, Characters] = {}
-        self._case: bool | None = None
+        self._case: str | None = None
 
     def close(self) -> None:
         """End the connection."""
@@ -195,12 +195,16 @@ class Server:
     def _places(self, joined: str) -> list[tuple[str, str]]:
         places = [(str(database), str(name)) for database, name in self.ask(TABLES_QUERY, joined)]
         same = [place for place in places if ".".join(place) == joined]
-        return same if same or self._minds_case() else places
+        return same if same or self._case_of_names() == "0" else places
 
-    def _minds_case(self) -> bool:
-        """Whether two tables may have names that differ by their case alone: what it says of names it compares without."""
+    def lowers_names(self) -> bool:
+        """Whether it has the names of tables in small letters. It logs statements as they came nevertheless."""
+        return self._case_of_names() == "1"
+
+    def _case_of_names(self) -> str:
+        """What it does with the case of tables' names. Two may differ by it alone where this is 0."""
         if self._case is None:
-            self._case = self._variable("lower_case_table_names") == "0"
+            self._case = self._variable("lower_case_table_names") or "0"
         return self._case
 
     def characters(self, charset: str) -> Characters:

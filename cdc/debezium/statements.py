@@ -44,6 +44,15 @@ class Statement:
     text: str = ""
     """Its beginning, for people."""
 
+    def lowered(self) -> Statement:
+        """The same, of names in small letters."""
+        tables, read, makes, unknown = (
+            tuple(dict.fromkeys((database.lower(), table.lower()) for database, table in names))
+            for names in (self.tables, self.read, self.makes, self.unknown)
+        )
+        databases = tuple(database.lower() for database in self.databases)
+        return replace(self, tables=tables, read=read, databases=databases, makes=makes, unknown=unknown)
+
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|\#[^\n]*|--(?=\s|$)[^\n]*|/\*(?!M?!).*?\*/|/\*M?!\d*|\*/)"""

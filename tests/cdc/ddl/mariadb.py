@@ -162,16 +162,27 @@ class MariaDB:
     def finish(self, note: Note) -> None:
         while self._prepared:
             with suppress(Refused):
-                self.end_prepared(note)
-        before = self._place()  # behind a TRUNCATE or CREATE TABLE no end is told before the next transaction
+                self.end_prepared(lambda before: note(self.begins(before)))
+        before = self.place()  # behind a TRUNCATE or CREATE TABLE no end is told before the next transaction
         self._execute(self._rows, "REPLACE INTO shop.plain (id, a) VALUES (1000, 'the end')")
-        note(before)
+        note(self.begins(before))
 
     # --- What there is --------------------------------------------------------------------------------------------------------------
 
-    def _place(self) -> int:
+    def place(self) -> int:
         ((file, position, *_),) = self._ask("SHOW MASTER STATUS")
         return (file_number(file) << 40) + int(position)
+
+    def begins(self, before: int) -> int:
+        """Where the first transaction at or behind a place begins: the server writes events of its own before it, whenever it likes."""
+        number, position = divmod(before, 1 << 40)
+        for file, *_ in self._ask("SHOW BINARY LOGS"):
+            if (this := file_number(file)) >= number:
+                first = position if this == number else 4
+                for _, pos, kind, *_ in self._ask(f"SHOW BINLOG EVENTS IN '{file}' FROM {first} LIMIT 20"):
+                    if kind == "Gtid":
+                        return (this << 40) + int(pos)
+        return before
 
     def _ask(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._looking.cursor() as cursor:
@@ -182,7 +193,8 @@ class MariaDB:
         columns = dict[str, list[str]]()
         for table, column in self._ask(
             "SELECT c.table_name, c.column_name FROM information_schema.columns c JOIN information_schema.tables t"
-            " USING (table_schema, table_name) WHERE table_schema = %s AND t.table_type = 'BASE TABLE'",
+            " ON BINARY c.table_schema = BINARY t.table_schema AND BINARY c.table_name = BINARY t.table_name"
+            " WHERE BINARY c.table_schema = %s AND t.table_type = 'BASE TABLE'",
             schema,
         ):
             columns.setdefault(table, []).append(column)
@@ -212,7 +224,7 @@ class MariaDB:
                 (MariaDB.log_statements, MariaDB.prepare_and_part, MariaDB.end_prepared, MariaDB.one_phase, MariaDB.of_aria)
             )
         self.doing = kind.__name__
-        kind(self, note)
+        kind(self, lambda before: note(self.begins(before)))
         return self.doing
 
     def _execute(self, connection: Any, statement: str, values: Mapping[str, object] | None = None) -> None:
@@ -240,7 +252,7 @@ class MariaDB:
         self._execute(connection, statement.format(**names), values)
 
     def _together(self, note: Note, connection: Any, count: int) -> None:
-        before = self._place()
+        before = self.place()
         self._execute(connection, "START TRANSACTION")
         for number in range(count):
             if number == 1 and self._chance.random() < 0.2:
@@ -260,7 +272,7 @@ class MariaDB:
     def of_aria(self, note: Note) -> None:
         """A table that knows no transactions."""
         for _ in range(3):
-            before = self._place()
+            before = self.place()
             self._change(self._rows, {"aria": self._columns()["aria"]})
             note(before)
 
@@ -285,12 +297,12 @@ class MariaDB:
 
     def end_prepared(self, note: Note) -> None:
         if self._prepared:
-            before, name = self._place(), self._prepared.pop(self._chance.randrange(len(self._prepared)))
+            before, name = self.place(), self._prepared.pop(self._chance.randrange(len(self._prepared)))
             self._execute(self._rows, f"XA {self._chance.choice(('COMMIT', 'COMMIT', 'ROLLBACK'))} '{name}'")
             note(before)
 
     def one_phase(self, note: Note) -> None:
-        before = self._place()
+        before = self.place()
         self._in_branch("XA COMMIT '{}' ONE PHASE", ("plain", "watched"))
         note(before)
 
@@ -311,7 +323,7 @@ class MariaDB:
             statement = re.sub(r"(?<!{)\b[A-Z]+\b", lambda word: word[0].lower(), statement)
         self._execute(session, f"USE {default}")
         self._execute(session, f"SET SESSION sql_mode = '{'ANSI_QUOTES' if mark == chr(34) else ''}'")
-        before = self._place()
+        before = self.place()
         try:
             self._execute(session, shape.format(statement.format(**texts)))
         finally:
@@ -345,13 +357,13 @@ class MariaDB:
         return name
 
     def _fill(self, note: Note, name: str, text: str) -> None:
-        before = self._place()
+        before = self.place()
         self._execute(self._rows, f"INSERT INTO shop.{_quoted(name)} (id, a, n) {_TEN} i, '{text}', i FROM g")
         note(before)
 
     def _altered(self, note: Note, name: str) -> None:
         """A row more, so that the log has one of the new form."""
-        before = self._place()
+        before = self.place()
         self._change(self._rows, {name: self._columns()[name]})
         note(before)
 
@@ -460,7 +472,7 @@ class MariaDB:
     def change_key(self, note: Note) -> None:
         name = self._new(note)
         self._say(note, "ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (id, n)", t=name)
-        before = self._place()
+        before = self.place()
         self._execute(self._rows, f"INSERT INTO shop.{_quoted(name)} (id, a, n) VALUES (3, 'second of this id', 77)")
         note(before)
 
@@ -499,7 +511,7 @@ class MariaDB:
         name, session = self._some(note), self._chance.choice((self._rows, self._statements))
         quoted = _quoted(name)
         self._execute(session, "USE shop")
-        before = self._place()
+        before = self.place()
         for statement in (
             f"CREATE TEMPORARY TABLE {quoted} {_IDS}",
             f"INSERT INTO {quoted} VALUES (1, 'temporary', 1)",
@@ -522,7 +534,7 @@ class MariaDB:
         if self._chance.random() < 0.3:
             self.finish(note)  # a prepared transaction holds its tables
             for statement in ("DROP DATABASE shop", "CREATE DATABASE shop", *START):
-                before = self._place()
+                before = self.place()
                 self._execute(self._rows, statement)
                 note(before)
 

@@ -12,8 +12,10 @@ import pytest
 from penstock.cdc.cuts.cut import Cut
 from tests.cdc.ddl.campaign import Campaign, source
 from tests.cdc.ddl.history import History, Table, difference
+from tests.cdc.ddl.mariadb import MariaDB
 from tests.cdc.ddl.mongodb import MongoDB
 from tests.cdc.ddl.source import Source
+from tests.mariadb_server import mariadb_server
 
 pytestmark = [pytest.mark.slow]
 
@@ -80,6 +82,19 @@ def test_a_table_may_have_no_target_where_it_has_no_row_now(tmp_path: Path) -> N
     for rows, wrong in ((frozenset(), 0), (row, 1)):
         campaign.without_target("t", Table(rows, ("id",)), Cut(1, 1, 1, 1, {}, {}, {}), Counter())
         assert len(campaign.wrong) == wrong
+
+
+@pytest.mark.mariadb
+def test_a_transaction_begins_behind_what_the_server_writes_by_itself() -> None:
+    with mariadb_server() as server:
+        given = MariaDB(server, random.Random(1))
+        given.prepare()
+        before = given.place()
+        server.run("FLUSH BINARY LOGS")
+        empty = given.place()
+        server.run("INSERT INTO shop.swap VALUES (1, 'x', 1)")
+        assert before < empty <= given.begins(before) == given.begins(empty) < given.place()
+        assert given.begins(given.place()) == given.place()
 
 
 def test_the_judge_sees_what_is_missing_too_much_double_or_another_value() -> None:
