@@ -11,13 +11,17 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from .state import Captured
+from .state import Captured, TableColumn
 from .tables import IS_TABLE, identity_of, key_of, quoted
 
 Name = tuple[str, str]
 """Schema and table."""
 
 _BY_SCHEMA = "(SELECT s.oid FROM pg_publication_namespace s, publication p WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace),"
+
+
+_FILLED = """(a.atthasdef OR a.attidentity <> '' OR a.atthasmissing OR (c.relkind = 'p' AND EXISTS (SELECT FROM tree t, pg_attribute x
+            WHERE t.root = c.oid AND x.attrelid = t.oid AND x.attname = a.attname AND x.atthasmissing)))::int"""
 
 
 def lives_query(version: int) -> str:
@@ -38,7 +42,10 @@ SELECT n.nspname::text, c.relname::text, c.oid::int8,
     l.leaves, c.relreplident::text, {key_of("c", identity_of("c"))},
     coalesce((SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = c.oid AND {identity_of("c")}), 0)::int8,
     (SELECT (i.indkey::int2[])[0:i.indnkeyatts - 1] FROM pg_index i WHERE i.indrelid = c.oid AND {identity_of("c")}),
-    coalesce((SELECT p.xmin::text::int8 FROM publication p), 0)
+    coalesce((SELECT p.xmin::text::int8 FROM publication p), 0), c.relfilenode::int8,
+    ARRAY(SELECT concat_ws(' ', a.attnum, a.xmin, a.atttypid::int8, a.atttypmod, {_FILLED},
+            CASE WHEN a.attgenerated = '' THEN a.attname::text ELSE '' END)
+        FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN leaves l ON l.root = c.oid
 WHERE {IS_TABLE.replace("%", "%%")} AND NOT c.relispartition AND (%(oids)s::int8[] IS NULL OR c.oid = ANY(%(oids)s::int8[]))
 """  # noqa: S608 - of constants
@@ -76,6 +83,11 @@ class Life:
     """The numbers of the key's columns, in rising order. A name may be given to another column, and a number never."""
     settings: int
     """The transaction that set which changes the publication has, and by whose name those of partitions; 0: there is none."""
+    file: int = 0
+    """The number of its file; 0: it has partitions."""
+    columns: tuple[TableColumn, ...] = ()
+    filled: frozenset[int] = frozenset()
+    """The numbers of columns of which rows may have got a value when the column was added."""
 
     @property
     def named(self) -> Name:
@@ -85,8 +97,9 @@ class Life:
 
 def life_of(row: Sequence[Any]) -> Life:
     """A table from a row of `lives_query`."""
-    schema, name, oid, published, leaves, identity, key, index, numbers, settings = row
+    schema, name, oid, published, leaves, identity, key, index, numbers, settings, file, found = row
     has_key = identity != "n"
+    columns = [one.split(" ", 5) for one in found]
     return Life(
         schema,
         name,
@@ -98,13 +111,25 @@ def life_of(row: Sequence[Any]) -> Life:
         index if has_key else 0,
         tuple(sorted(numbers or ())) if has_key else (),
         settings,
+        file,
+        tuple(
+            TableColumn(int(number), int(changed), int(of), int(modifier), name)
+            for number, changed, of, modifier, _, name in columns
+        ),
+        frozenset(int(one[0]) for one in columns if one[4] == "1"),
     )
+
+
+_TEXTS = frozenset({25, 1043})
+"""The OIDs of text and varchar, whose values are the same."""
 
 
 class Since(Enum):
     """The fate of a table since it was looked at."""
 
     SAME = "same"
+    ALTERED = "altered"
+    """It has other columns, and its rows have nothing that the stream did not tell."""
     GROWN = "grown"
     """It has new partitions, which may have come with rows."""
     OTHER = "other"
@@ -119,9 +144,27 @@ def since(known: Captured, now: Life) -> Since:
         return Since.OTHER
     if now.numbers and known.numbers != now.numbers:  # the values that tell rows apart now were told of no row that was there
         return Since.OTHER
-    if known.leaves == now.leaves:
-        return Since.SAME
-    return Since.GROWN if {*known.leaves} <= {*now.leaves} else Since.OTHER
+    if not {*known.leaves} <= {*now.leaves} or _has_untold_values(known, now):
+        return Since.OTHER
+    if known.leaves != now.leaves:
+        return Since.GROWN
+    return Since.SAME if {*now.columns} <= {*known.columns} else Since.ALTERED
+
+
+def _has_untold_values(known: Captured, now: Life) -> bool:
+    """Whether a statement gave rows that were there values that no event tells: those of a default, of ``USING``, or of another column's name."""
+    before = {column.number: column for column in known.columns}
+    names, is_rewritten = {column.name for column in known.columns}, known.file != now.file
+    for column in now.columns if before else ():
+        was = before.get(column.number)
+        if was is None:
+            untold = column.number in now.filled or is_rewritten or column.name in names
+        else:
+            is_retyped = was.type != column.type and not {was.type, column.type} <= _TEXTS
+            untold = was.name != column.name or is_retyped or (is_rewritten and was.changed != column.changed)
+        if untold and column.name:
+            return True
+    return False
 
 
 def comes(held: Captured | None, now: Life) -> bool:
@@ -145,6 +188,8 @@ def lived(known: Captured, now: Life) -> Captured:
         index=now.index,
         numbers=now.numbers,
         settings=now.settings,
+        file=now.file,
+        columns=now.columns,
     )
 
 
@@ -180,6 +225,7 @@ def planned(known: Iterable[Captured], now: Iterable[Life], wanted: Mapping[Name
             reason = _why_gone(entry, life, by_oid, publication)
         elif entry.held is None and (fate := since(entry, life)) is not Since.OTHER and entry.is_read:
             grown |= {name: _new_leaves(entry, life)} if fate is Since.GROWN else {}
+            entry = _altered(entry, life) if fate is Since.ALTERED else entry
         elif (reason := wanted[name]) is None and (entry.held is not None or since(entry, life) is not Since.SAME):
             entry = replace(lived(entry, life), is_read=False, is_told=True, held=None)
         if reason is not None and entry.held is None:
@@ -190,6 +236,13 @@ def planned(known: Iterable[Captured], now: Iterable[Life], wanted: Mapping[Name
             tables[name] = replace(lived(Captured(*name), life), held=problem)
             stopped |= {} if problem is None else {name: problem}
     return Plan(tuple(tables.values()), stopped, grown, lives.values())
+
+
+def _altered(entry: Captured, now: Life) -> Captured:
+    """The table with the columns that it has now. Those that are gone are kept: rows may still have values by their names."""
+    numbers = {column.number for column in now.columns}
+    gone = (column for column in entry.columns if column.number not in numbers)
+    return replace(entry, file=now.file, columns=(*now.columns, *gone))
 
 
 def _held(entry: Captured, life: Life | None, reason: str) -> Captured:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -23,6 +23,19 @@ _NAMES_ONLY = 1
 """The format of releases that kept the names of tables that were read, and nothing else of them."""
 _TAKE_OVERS_MAX = 5
 """How often a state is read again that an earlier process wrote meanwhile."""
+
+
+class TableColumn(NamedTuple):
+    """A column of a table. Its number is never another's."""
+
+    number: int
+    changed: int
+    """The transaction that changed its definition last."""
+    type: int
+    """The OID of its type."""
+    modifier: int
+    name: str
+    """Empty: its values are generated, and no event has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,10 @@ class Captured:
     """The numbers of the key's columns."""
     settings: int = 0
     """The transaction that set what the publication tells of its tables."""
+    file: int = 0
+    """The number of its file, which changes when its rows are written anew; 0: it has partitions."""
+    columns: tuple[TableColumn, ...] = ()
+    """The columns that it has and had; none in what an earlier release kept."""
     is_read: bool = False
     """Whether its rows are in the topic, or were not wanted, so that its changes follow."""
     is_told: bool = False
@@ -259,6 +276,8 @@ class _CapturedForm(Stored, frozen=True):
     is_read: bool
     is_told: bool
     held: str | None
+    file: Number = 0
+    columns: tuple[TableColumn, ...] = ()
 
 
 class _Form(Stored, frozen=True):

@@ -427,3 +427,55 @@ def test_without_a_snapshot_what_the_stream_does_not_tell_is_read(database: Data
     capture(*never)
     assert tables(capture)["public.t"] == source(database, "t")
     assert {*stopped(capture)} == {"public.n"}
+
+
+WIDE = """
+CREATE TABLE t (id int PRIMARY KEY, v text, w text, n varchar(20), g int GENERATED ALWAYS AS (id * 2) STORED);
+INSERT INTO t (id, v, w, n) VALUES (1, 'a', 'A', 'one'), (2, 'b', 'B', 'two'); CREATE TABLE u (id int PRIMARY KEY, v text)
+"""
+
+
+@when
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE t ADD COLUMN d int NOT NULL DEFAULT 7;;ALTER TABLE t ALTER COLUMN d DROP DEFAULT",
+        pytest.param("ALTER TABLE t ADD COLUMN d text DEFAULT md5(random()::text)", marks=pytest.mark.thorough),
+        pytest.param("ALTER TABLE t ADD COLUMN d serial", marks=pytest.mark.thorough),
+        "ALTER TABLE t ALTER COLUMN v TYPE text USING upper(v)",
+        "ALTER TABLE t RENAME COLUMN v TO x",
+        pytest.param(
+            "ALTER TABLE t RENAME v TO x;;ALTER TABLE t RENAME w TO v;;ALTER TABLE t RENAME x TO w", marks=pytest.mark.thorough
+        ),
+        "ALTER TABLE t DROP COLUMN v;;ALTER TABLE t ADD COLUMN v text",
+        "ALTER TABLE t ALTER COLUMN g DROP EXPRESSION",
+    ],
+)
+def test_values_that_a_statement_gave_rows_are_read(database: Database, capture: Capturing, when: str, change: str) -> None:
+    database.run(WIDE)
+    capture()
+    changed(when, capture, f"INSERT INTO t (id, v) VALUES (3, 'c');;{change};;UPDATE t SET n = 'three' WHERE id = 3")
+    rows = {key: {**row, "g": row.get("g", key[0] * 2)} for key, row in tables(capture)["public.t"].items()}
+    assert rows == source(database, "t")
+    assert stopped(capture) == {}
+
+
+@when
+def test_values_that_a_statement_gave_rows_of_partitions_are_read(database: Database, capture: Capturing, when: str) -> None:
+    database.run(PARTS)
+    capture()
+    changed(when, capture, "ALTER TABLE t ADD COLUMN d int NOT NULL DEFAULT 7;;ALTER TABLE t ALTER COLUMN d DROP DEFAULT")
+    assert tables(capture)["public.t"] == source(database, "t")
+
+
+@when
+def test_columns_that_bring_no_values_have_nothing_read_again(database: Database, capture: Capturing, when: str) -> None:
+    database.run(WIDE)
+    capture()
+    harmless = "ADD COLUMN d int", "ALTER n SET DEFAULT 'x'", "ALTER n TYPE varchar(40)", "ALTER n TYPE text", "DROP COLUMN w"
+    changed(when, capture, ";;".join(f"ALTER TABLE t {one}" for one in harmless))
+    changed(when, capture, "VACUUM FULL t;;UPDATE t SET d = 8 WHERE id = 2")
+    assert not [event for event in capture.events() if event.op == "t"]
+    assert tables(capture)["public.t"][2,]["d"] == 8
+    changed(when, capture, "ALTER TABLE t RENAME COLUMN d TO e")
+    assert {key: row["e"] for key, row in tables(capture)["public.t"].items()} == {(1,): None, (2,): 8}

@@ -12,7 +12,7 @@ import pytest
 from penstock.cdc.postgres.captured import CapturedTables
 from penstock.cdc.postgres.lives import Life, Since, comes, life_of, lived, planned, since
 from penstock.cdc.postgres.pgoutput import Column, Relation
-from penstock.cdc.postgres.state import Captured, CaptureState, Chunk
+from penstock.cdc.postgres.state import Captured, CaptureState, Chunk, TableColumn
 
 LIFE = Life("public", "a", 7, 8, ((9, 10, 3), (11, 12, 4)), "d", ("id",), 13, (1,), 5)
 KNOWN = replace(lived(Captured("public", "a"), LIFE), is_read=True)
@@ -42,6 +42,41 @@ def test_the_fate_of_a_table(now: dict[str, Any], fate: Since) -> None:
     assert since(KNOWN, replace(LIFE, **now)) is fate
 
 
+ID, V = TableColumn(1, 700, 23, -1, "id"), TableColumn(2, 701, 1043, 24, "v")
+FILES = replace(LIFE, leaves=(), file=50, columns=(ID, V))
+
+
+@pytest.mark.parametrize(
+    ("now", "fate"),
+    [
+        ({"file": 51}, Since.SAME),
+        ({"columns": (ID,)}, Since.SAME),
+        ({"columns": (ID, V._replace(changed=800))}, Since.ALTERED),
+        ({"columns": (ID, V._replace(changed=800)), "file": 51}, Since.OTHER),
+        ({"columns": (ID, V._replace(changed=800, modifier=44))}, Since.ALTERED),
+        ({"columns": (ID, V._replace(changed=800, type=25))}, Since.ALTERED),
+        ({"columns": (ID, V._replace(changed=800, type=26))}, Since.OTHER),
+        ({"columns": (ID, V._replace(changed=800, name="w"))}, Since.OTHER),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w"))}, Since.ALTERED),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "filled": frozenset({3})}, Since.OTHER),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "")), "filled": frozenset({3})}, Since.ALTERED),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "file": 51}, Since.OTHER),
+        ({"columns": (ID, TableColumn(3, 800, 1043, 24, "v"))}, Since.OTHER),
+        ({"columns": (ID, V._replace(changed=800, modifier=44)), "leaves": ((9, 10, 3),)}, Since.GROWN),
+    ],
+)
+def test_the_fate_of_a_table_by_its_columns(now: dict[str, Any], fate: Since) -> None:
+    known = replace(lived(Captured("public", "a"), FILES), is_read=True)
+    altered = replace(FILES, **now)
+    assert since(known, altered) is fate
+    assert since(replace(known, columns=()), altered) in (Since.ALTERED, Since.GROWN), "an earlier release kept none"
+    if fate is Since.ALTERED:
+        (entry,) = plan_of([known], [altered]).tables
+        assert since(entry, altered) is Since.SAME
+        again = replace(altered, columns=(*altered.columns[:1], TableColumn(9, 900, 1043, 24, "v")))
+        assert since(entry, again) is Since.OTHER, "rows may still have values by the name of a column that is gone"
+
+
 @pytest.mark.parametrize(
     ("now", "new"),
     [
@@ -59,10 +94,13 @@ def test_a_table_that_stopped_comes_again_once_it_has_what_it_lacked(now: dict[s
 
 
 def test_a_table_without_an_identity_has_no_key() -> None:
-    row = ("public", "a", 7, 8, None, "n", ["id", "b"], 13, [2, 1], 5)
+    row = ("public", "a", 7, 8, None, "n", ["id", "b"], 13, [2, 1], 5, 9, ["1 700 23 -1 0 id", "2 701 1043 24 1 a b"])
     none, has = life_of(row), life_of((*row[:5], "d", *row[6:]))
     assert (none.key, none.index, none.numbers) == ((), 0, ())
     assert (has.key, has.index, has.numbers) == (("id", "b"), 13, (1, 2))
+    assert has.file == 9
+    assert {*has.filled} == {2}
+    assert has.columns == (TableColumn(1, 700, 23, -1, "id"), TableColumn(2, 701, 1043, 24, "a b"))
 
 
 def plan_of(known: Sequence[Captured], now: Sequence[Life], wanted: dict[tuple[str, str], str | None] | None = None) -> Any:
