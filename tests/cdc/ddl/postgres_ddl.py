@@ -102,19 +102,55 @@ def add_column(session: Session) -> None:
     session.do(f'UPDATE "{schema}"."{name}" SET {column} = n % 1000 WHERE id % 2 = 0')
 
 
+def fill_column(session: Session) -> None:
+    """With a new column that has a default: one for all rows, which may go at once, or one for each."""
+    (schema, name), column = session.some(), f"c{session.making.number()}"
+    session.do(
+        f'ALTER TABLE "{schema}"."{name}" ADD {column} int NOT NULL DEFAULT {session.chance.choice(("7", "random() * 1000"))}'
+    )
+    if session.chance.random() < 0.5:
+        session.do(f'ALTER TABLE "{schema}"."{name}" ALTER {column} DROP NOT NULL, ALTER {column} DROP DEFAULT')
+
+
 def drop_column(session: Session) -> None:
-    table = session.some()
-    added = [one for one in session.columns()[table] if one.startswith("c")]
-    if added:
-        session.do(f'ALTER TABLE "{table[0]}"."{table[1]}" DROP "{session.chance.choice(added)}"')
+    if added := _added(session):
+        table, column = added
+        session.do(f'ALTER TABLE {table} DROP "{column}"')
+
+
+def drop_and_add_column(session: Session) -> None:
+    """By the same name."""
+    if added := _added(session):
+        table, column = added
+        session.do(f'ALTER TABLE {table} DROP "{column}"')
+        session.do(f'ALTER TABLE {table} ADD "{column}" bigint')
+
+
+def rename_column(session: Session) -> None:
+    if added := _added(session):
+        table, column = added
+        session.do(f'ALTER TABLE {table} RENAME "{column}" TO c{session.making.number()}')
+
+
+def use_column(session: Session) -> None:
+    """With other values."""
+    if added := _added(session):
+        table, column = added
+        session.do(f'ALTER TABLE {table} ALTER "{column}" TYPE bigint USING "{column}" + 1')
 
 
 def widen_column(session: Session) -> None:
+    if added := _added(session):
+        table, column = added
+        session.do(f'ALTER TABLE {table} ALTER "{column}" TYPE bigint')
+        session.do(f'UPDATE {table} SET "{column}" = 5000000000 WHERE id % 3 = 0')
+
+
+def _added(session: Session) -> tuple[str, str] | None:
+    """A table, and a column that it got later."""
     table = session.some()
     added = [one for one in session.columns()[table] if one.startswith("c")]
-    if added:
-        session.do(f'ALTER TABLE "{table[0]}"."{table[1]}" ALTER "{added[0]}" TYPE bigint')
-        session.do(f'UPDATE "{table[0]}"."{table[1]}" SET "{added[0]}" = 5000000000 WHERE id % 3 = 0')
+    return (f'"{table[0]}"."{table[1]}"', session.chance.choice(added)) if added else None
 
 
 def change_identity(session: Session) -> None:
@@ -261,11 +297,11 @@ def another_partition(session: Session) -> None:
 
 KINDS: tuple[Callable[[Session], None], ...] = (
     rename, rename_and_make_anew, swap, drop_and_make_anew, drop, drop, make, make, move, move, rename_schema, truncate, truncate_two,
-    rewrite, add_column, drop_column, widen_column, change_identity, change_identity, identity_again, key_anew, key_of_two,
-    out_of_publication, into_publication, publish_less_for_a_moment, truncate_partition, detach_and_attach, partition_alone,
-    partition_alone, another_partition,
+    rewrite, add_column, fill_column, drop_column, drop_and_add_column, rename_column, use_column, widen_column, change_identity,
+    change_identity, identity_again, key_anew, key_of_two, out_of_publication, into_publication, publish_less_for_a_moment,
+    truncate_partition, detach_and_attach, partition_alone, partition_alone, another_partition,
 )  # fmt: skip
 IN_LONG: tuple[Callable[[Session], None], ...] = (
-    rename, rename_and_make_anew, drop_and_make_anew, make, move, truncate, add_column, change_identity, key_anew,
+    rename, rename_and_make_anew, drop_and_make_anew, make, move, truncate, add_column, fill_column, rename_column, change_identity, key_anew,
 )  # fmt: skip
 """What a transaction that stays open does, too."""
