@@ -267,8 +267,8 @@ def test_a_snapshot_again_empties_tables_that_have_no_rows_any_more(database: Da
 def test_columns_that_come_and_go_show_in_the_next_event(database: Database, capture: Capturing) -> None:
     database.run("CREATE TABLE a (id int PRIMARY KEY, v text)")
     capture()
-    database.run("INSERT INTO a VALUES (1, 'x'); ALTER TABLE a ADD n numeric DEFAULT 1.50; INSERT INTO a VALUES (2, 'y')")
-    database.run("ALTER TABLE a DROP v; INSERT INTO a VALUES (3)")
+    database.run("INSERT INTO a VALUES (1, 'x'); ALTER TABLE a ADD n numeric; INSERT INTO a VALUES (2, 'y', 1.50)")
+    database.run("ALTER TABLE a DROP v; INSERT INTO a VALUES (3, 1.50)")
     capture()
     assert [one["after"] for one in capture.values()] == [
         {"id": 1, "v": "x"},
