@@ -127,6 +127,7 @@ class PushConsumer(GroupMember):
             dispatcher=self._dispatcher,
             room=self._owner.room,
             failures=self._failures,
+            consume_timeout_s=options.consume_timeout.total_seconds(),
             freed=self._owner.freed,
             on_expired=options.on_expired,
             limits=Limits(

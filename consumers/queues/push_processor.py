@@ -36,6 +36,7 @@ class PushContext(ProcessorContext):
 
     dispatcher: Dispatcher
     failures: FailureLog
+    consume_timeout_s: float
 
 
 class PushProcessor(QueueProcessor[PushSchedule]):
@@ -218,7 +219,10 @@ class PushProcessor(QueueProcessor[PushSchedule]):
         """Run one suspect with nothing else in flight in this process, so that a death shows which message caused it."""
         self._stop()
         async with self._around.worker.alone(
-            self._around.member, patience_s=self._patience_s, unless=lambda: self._draining
+            self._around.member,
+            patience_s=self._patience_s,
+            unless=lambda: self._draining,
+            left_s=self._around.consume_timeout_s,
         ) as alone:
             if not alone:
                 pause_s = max(_ALONE_AGAIN_S, self._patience_s)  # a handler takes long: let the others go on meanwhile

@@ -14,9 +14,6 @@ from .session import LeaseLost, Member, Session
 
 __all__ = ["LeaseLost", "Member", "Worker"]
 
-LEFT_ALONE_S = 900.0
-"""How long a message is alone whose lease is lost, if it does not end before. A handler may run so long unless it is said otherwise."""
-
 
 class Worker:
     """The worker of one open lake. Its heartbeat begins with the first member and ends with the last.
@@ -118,7 +115,12 @@ class Worker:
 
     @asynccontextmanager
     async def alone(
-        self, member: Member, *, patience_s: float | None = None, unless: Callable[[], bool] = lambda: False
+        self,
+        member: Member,
+        *,
+        patience_s: float | None = None,
+        unless: Callable[[], bool] = lambda: False,
+        left_s: float = 0.0,
     ) -> AsyncIterator[bool]:
         """Keep all others from starting anything, and wait until nothing is in flight in this process.
 
@@ -126,9 +128,10 @@ class Worker:
         ``unless`` holds, which is asked whenever something finished. Then the others go on. By default it waits as long as it takes,
         and everybody else waits too.
 
-        Who leaves while its message is in flight, as its lease is lost, is alone until that message is finished, or for `LEFT_ALONE_S`.
+        Who leaves while its message is in flight, as its lease is lost, is alone until that message is finished, for ``left_s`` at most.
         """
         mine = object()  # queues of one member run alone too, one after the other
+        succeeded = False
         self._alone.append(mine)
         self._tell_quiet()
 
@@ -146,7 +149,7 @@ class Worker:
         finally:
             ended.cancel()
             if succeeded and self.in_flight:
-                self._left = asyncio.get_running_loop().call_later(LEFT_ALONE_S, self._end_alone)
+                self._left = asyncio.get_running_loop().call_later(left_s, self._end_alone)
             else:
                 self._alone.remove(mine)
                 self._tell_quiet()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from penstock.coordinator.workers.lease import IDLE_AFTER_S, LEASE_IDLE_S
-from penstock.coordinator.workers.worker import LEFT_ALONE_S, LeaseLost, Member, Worker
+from penstock.coordinator.workers.worker import LeaseLost, Member, Worker
 from penstock.log.errors import InternalError
 from tests.coordinator.stage import Stage
 
@@ -132,6 +132,12 @@ def test_one_runs_alone() -> None:
             async with worker.alone(first, patience_s=2) as granted:
                 assert not granted
             assert not worker.quiet
+            given_up = asyncio.ensure_future(_ask(worker, second))
+            await asyncio.sleep(1)
+            given_up.cancel()
+            await asyncio.wait((given_up,))
+            assert given_up.cancelled()
+            assert not worker.quiet
             waiting = asyncio.ensure_future(_ask(worker, second))
             await asyncio.sleep(1)
             second.end(None)
@@ -159,7 +165,7 @@ def test_who_loses_its_lease_is_alone_until_its_handler_ends(ends: bool) -> None
         worker.quiet_listeners.append(lambda: told.append(worker.quiet))
 
         async def lose() -> None:
-            async with worker.alone(first) as granted:
+            async with worker.alone(first, left_s=60) as granted:
                 assert granted
                 worker.started(1)
                 raise LeaseLost("the lease is over")
@@ -176,7 +182,7 @@ def test_who_loses_its_lease_is_alone_until_its_handler_ends(ends: bool) -> None
             if ends:
                 worker.finished(1)
             else:
-                await asyncio.sleep(LEFT_ALONE_S)
+                await asyncio.sleep(60)
             assert told[-1] is False
             assert not worker.quiet
             worker.started(1)
