@@ -25,8 +25,10 @@ from .server import MongoServer
 
 log = logging.getLogger("penstock.cdc.mongodb")
 
-_OF_THE_SERVER = re.compile(r"system\.|tmp\.agg_out\.|tmp[A-Za-z0-9]{5}\.(convertToCapped|renameCollection)\.")
-"""The server's own collections, and those that it makes for a while, for $out and the like: they become others by a rename."""
+_OF_THE_SERVER = re.compile(r"system\.|tmp\.agg_out\.|tmp[A-Za-z0-9]{5}\.(convertToCapped\.|renameCollection$)")
+"""The server's own collections, and those that it makes for a while, for $out and the like: they become others by a rename. So does a collection
+that comes from another database.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,6 +27,8 @@ _ENDED = (43, 50, 175, 237)
 """CursorNotFound, MaxTimeMSExpired, QueryPlanKilled (its collection was dropped or renamed), CursorKilled."""
 _TOO_LARGE = 10334
 _NO_REPLICAS = 40573
+_NO_SESSIONS = "Sessions are not supported"
+"""The driver takes a server that has only just started for one of another kind."""
 _WHERE_FROM = "a user's password comes from PENSTOCK_DATABASE_PASSWORD"
 
 
@@ -97,6 +99,8 @@ def translation(error: Any, where: str) -> PenstockError:  # noqa: ANN401 - PyMo
         )
     if code == _NO_REPLICAS:
         return no_replica_set(where)
+    if isinstance(error, errors.ConfigurationError) and _NO_SESSIONS in observed:
+        return SourceUnavailable("the server does not take part in its replica set yet", **facts)
     if isinstance(error, errors.ConfigurationError | errors.InvalidURI):
         return InvalidArgument("the driver refuses the URL", hint=_WHERE_FROM, **facts)
     if isinstance(error, errors.ConnectionFailure) or error.has_error_label("ResumableChangeStreamError"):

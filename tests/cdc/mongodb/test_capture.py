@@ -397,8 +397,12 @@ def test_collections_that_the_server_makes_for_a_while_are_no_tables(capture: Ca
     capture("--heartbeat")
     list(capture.db.a.aggregate([{"$match": {"_id": 1}}, {"$out": "chosen"}]))
     capture.db.command("convertToCapped", "a", size=1_000_000)
+    with capture.server.client() as client:
+        client[f"{capture.db.name}_beside"].come.insert_one({"_id": 4})
+        client.admin.command({"renameCollection": f"{capture.db.name}_beside.come", "to": f"{capture.db.name}.came"})
+    capture.db.a.insert_one({"_id": 3})
     capture("--heartbeat")
-    assert ids(synced(capture, tmp_path / "into")) == {"a": ["0", "1", "2"], "chosen": ["1"]}
+    assert ids(synced(capture, tmp_path / "into")) == {"a": ["0", "1", "2", "3"], "chosen": ["1"], "came": ["4"]}
 
 
 def test_a_signal_of_a_view_reads_nothing_and_what_comes_behind_goes_on(capture: Capturing) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from penstock.cdc.mongodb.errors import OplogLost, translation
 from penstock.cdc.postgres import SourceUnavailable
 from penstock.infra.cli import main
-from penstock.log.errors import InternalError, LimitExceeded, PermissionDenied
+from penstock.log.errors import InternalError, InvalidArgument, LimitExceeded, PermissionDenied
 from tests.cdc.mongodb.conftest import Capturing
 from tests.cdc.mongodb.test_capture import ids, synced
 from tests.mongodb_server import mongodb_server
@@ -171,6 +171,16 @@ def test_what_the_driver_says(code: int, kind: type[Exception]) -> None:
     error = translation(OperationFailure("not allowed", code), "db:27017/shop")
     assert type(error) is kind
     assert "not allowed" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [("Sessions are not supported by this MongoDB deployment", SourceUnavailable), ("unknown option", InvalidArgument)],
+)
+def test_a_server_that_begins_is_no_wrong_url(said: str, kind: type[Exception]) -> None:
+    from pymongo.errors import ConfigurationError
+
+    assert type(translation(ConfigurationError(said), "db:27017/shop")) is kind
 
 
 def test_two_captures_of_one_source_and_another_choice(capture: Capturing) -> None:
