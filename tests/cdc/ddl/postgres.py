@@ -55,6 +55,7 @@ class Postgres:
         psycopg.errors.InvalidColumnReference,
         psycopg.errors.ObjectInUse,
         psycopg.errors.InvalidTableDefinition,
+        psycopg.errors.DatatypeMismatch,
         psycopg.errors.UnsafeNewEnumValueUsage,
     )
     doing = ""

@@ -268,7 +268,7 @@ def truncate_partition(session: Session) -> None:
 def detach_and_attach(session: Session) -> None:
     session.do("ALTER TABLE parts DETACH PARTITION parts_mid")
     session.do("DROP TABLE parts_mid")
-    session.do("CREATE TABLE parts_mid (id int PRIMARY KEY, a text, n bigint, big text)")
+    session.do("CREATE TABLE parts_mid (LIKE parts INCLUDING ALL)")
     session.do("INSERT INTO parts_mid SELECT g, 'attached', g FROM generate_series(40, 60) g")
     session.do("ALTER TABLE parts ATTACH PARTITION parts_mid FOR VALUES FROM (40) TO (80)")
 

@@ -34,6 +34,35 @@ def truncate_cascade(session: Session) -> None:
         session.do(f"INSERT INTO {name} (id, a, n) SELECT g, 'behind', g FROM generate_series(1, 100, 9) g")
 
 
+def alter_family(session: Session) -> None:
+    """The columns of a table and of its parts, or of those that inherit from it."""
+    table = session.chance.choice(("parts", "parent"))
+    added, drawn = [one for one in session.columns()["public", table] if one.startswith("c")], session.chance.random()
+    if not added or drawn < 0.3:
+        default = session.chance.choice(("", " DEFAULT 7", " DEFAULT random() * 1000"))
+        session.do(f"ALTER TABLE {table} ADD c{session.making.number()} int{default}")
+    else:
+        change = session.chance.choice(
+            ("DROP {c}", "RENAME {c} TO c{new}", "ALTER {c} TYPE bigint USING {c} + 1", "ALTER {c} DROP DEFAULT")
+        )
+        session.do(f"ALTER TABLE {table} {change.format(c=session.chance.choice(added), new=session.making.number())}")
+    session.run(ROWS_OF["id"][1], "public", table)
+
+
+def swap_columns(session: Session) -> None:
+    """One gets the name of the other, which gets its name or goes."""
+    table = session.some()
+    added = [one for one in session.columns()[table] if one.startswith("c")]
+    if len(added) < 2:
+        return
+    one, other = session.chance.sample(added, 2)
+    of = f'ALTER TABLE "{table[0]}"."{table[1]}"'
+    session.do(f"{of} DROP {one}" if session.chance.random() < 0.5 else f"{of} RENAME {one} TO between")
+    session.do(f"{of} RENAME {other} TO {one}")
+    if "between" in session.columns()[table]:
+        session.do(f"{of} RENAME between TO {other}")
+
+
 # --- Types ----------------------------------------------------------------------------------------------------------------------------
 
 
@@ -167,6 +196,7 @@ def made_by_query(session: Session) -> None:
 
 
 TIES: tuple[Callable[[Session], None], ...] = (
-    refer, refer, truncate_cascade, another_label, use_labels, rename_label, column_of_domain, schema_anew, move_partition, unlogged,
-    logged, filtered_for_a_moment, key_by_another_index, rename_key, inherit, copy, merge, made_by_query,
+    refer, truncate_cascade, alter_family, alter_family, swap_columns, another_label, use_labels, rename_label, column_of_domain,
+    schema_anew, move_partition, unlogged, logged, filtered_for_a_moment, key_by_another_index, rename_key, inherit, copy, merge,
+    made_by_query,
 )  # fmt: skip
