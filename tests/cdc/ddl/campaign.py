@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -37,6 +38,8 @@ from tests.tree import ROOT
 from tests.waiting import wait_until
 
 PATIENCE_S = 240.0
+BETWEEN_CUTS, CUT_S = 20, 15.0
+"""After how many transactions a cut is waited for, and how long: none may come where somebody is away."""
 MAIN = [sys.executable, "-c", "from penstock.infra.cli import main; main(prog_name='penstock')"]
 KINDS = ("postgres", "mariadb", "mongodb")
 
@@ -45,8 +48,8 @@ KINDS = ("postgres", "mariadb", "mongodb")
 def source(kind: str, folder: Path, chance: random.Random, *, publication: str = "all", slow: bool = False) -> Iterator[Source]:
     """A database of one kind, until the block ends."""
     if kind == "postgres":
-        with postgres_server() as server:
-            yield Postgres(server, chance, folder, publication=publication, slow=slow)
+        with postgres_server() as server, closing(Postgres(server, chance, folder, publication=publication, slow=slow)) as tables:
+            yield tables
     elif kind == "mongodb":
         with mongodb_server() as documents, closing(MongoDB(documents, chance)) as made:
             yield made
@@ -124,9 +127,12 @@ class Campaign:
         self.end()
 
     def _rounds(self, processes: dict[str, subprocess.Popen[bytes]], transactions: int) -> None:
-        next_kill, said = self.chance.randrange(30, 150), 0
+        next_kill, said, next_cut = self.chance.randrange(30, 150), 0, BETWEEN_CUTS
         while self.committed < transactions:
             self.transact()
+            if self.committed >= next_cut:
+                next_cut = self.committed + BETWEEN_CUTS
+                self._await_cut()
             if self.committed > said + 250:
                 said = self.committed
                 print(f"{said} transactions", flush=True)
@@ -152,6 +158,18 @@ class Campaign:
                     if code not in (0, -signal.SIGKILL, 128 + signal.SIGTERM, -signal.SIGTERM):
                         self.wrong.append(f"{name} ended with {code}: {self.said(name)}")
                     processes[name] = start()
+
+    def _await_cut(self) -> None:
+        """Rest until a cut comes, for a while."""
+        before, until_s = self._newest(), time.monotonic() + CUT_S
+        while self._newest() == before and time.monotonic() < until_s:
+            self._rest.wait(0.1)
+
+    def _newest(self) -> int:
+        try:
+            return kept_cuts(self.into).cuts[-1].number
+        except NoCut:
+            return 0
 
     def end(self) -> None:
         """Let everything come to its end."""

@@ -72,6 +72,11 @@ class Postgres:
         """The name of a transaction that stayed open until it was prepared."""
         self._known: dict[str, Table] = {}
 
+    def close(self) -> None:
+        self._session.connection.close()
+        if self._long is not None:
+            self._close()
+
     def capture(self) -> tuple[str, ...]:
         return ("postgres", self._server.dsn, "--publication", PUBLICATION)
 
