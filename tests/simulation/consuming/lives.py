@@ -93,12 +93,16 @@ class _LivesWitness(Witness):
             for queue, generation in enumerate(position.generations):
                 self._life_of[queue, generation] = position.life
 
+    def life_of(self, queue: int, cell: QueueCell) -> int | None:
+        """The topic's life that a cell is of."""
+        return self._life_of.get((queue, cell.generation))
+
     def _saw_cell(self, key: str, body: bytes) -> None:
         line = self._lines[key]
         before = self.cells.get(line, QueueCell())
         super()._saw_cell(key, body)
         after = self.cells[line]
-        self._told.events.append(_Wrote(line, before, after, self._life_of.get((line[2], after.generation))))
+        self._told.events.append(_Wrote(line, before, after, self.life_of(line[2], after)))
 
 
 class Lives(Consuming):
@@ -108,7 +112,7 @@ class Lives(Consuming):
         super().__init__(seed, *args, **more)
         self._told = _Told()
         lines: list[Line] = [(GROUP, TOPIC, queue) for queue in range(self.plot.queues)]
-        self.witness = _LivesWitness(self._told, self.history, self.kernel.loop, lines, self.store.memory)
+        self.witness = self._witness = _LivesWitness(self._told, self.history, self.kernel.loop, lines, self.store.memory)
         self.table.memory = self.witness
         self._outage = _Outage(self._plans[0])
         self.behave = self._behave
@@ -163,7 +167,7 @@ class Lives(Consuming):
                 left.append(f"queue {queue}: {cell.dead_letters}")
             if not count:
                 continue
-            if cell is None or self.witness.is_behind((GROUP, TOPIC, queue)):
+            if cell is None or self.witness.is_behind((GROUP, TOPIC, queue)) or self._witness.life_of(queue, cell) != self._life:
                 left.append(f"queue {queue} was not taken in this life: {cell}")
             elif cell.settled.floor < count or cell.tries or cell.markers:
                 left.append(f"queue {queue}: {cell}")
