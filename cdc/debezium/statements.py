@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 Name = tuple[str, str]
@@ -90,6 +91,25 @@ _NOTHING = {
 }
 _XA = {"START": "prepares", "BEGIN": "prepares", "PREPARE": "prepared", "COMMIT": "commits", "ROLLBACK": "rolls back"}
 _PARTITIONS = {"TRUNCATE", "DROP", "EXCHANGE", "CONVERT"}
+_ADDS_NO_COLUMN = {
+    *(
+        "INDEX",
+        "KEY",
+        "UNIQUE",
+        "PRIMARY",
+        "FOREIGN",
+        "FULLTEXT",
+        "SPATIAL",
+        "CONSTRAINT",
+        "CHECK",
+        "PARTITION",
+        "PERIOD",
+        "SYSTEM",
+        "VECTOR",
+    ),
+}
+_VALUES = {"NOT", "AUTO_INCREMENT", "SERIAL", "TIMESTAMP", "AS"}
+"""The words besides DEFAULT of a new column that rows that were there have a value of. The server gives what is NOT NULL one of its own."""
 _BETWEEN_NAMES = ("TO", "IF", "EXISTS", "WAIT", "NOWAIT", "RESTRICT", "CASCADE")
 _TEXT_MAX = 120
 
@@ -249,7 +269,7 @@ def _is_of_a_query(verbs: list[str]) -> bool:
 
 def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, text: str) -> Statement:
     """What an ALTER TABLE does."""
-    tables = [table]
+    tables, changes = [table], False
     depth = 0
     for place, word in enumerate(verbs):
         depth += (word == "(") - (word == ")")
@@ -258,14 +278,18 @@ def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, t
         following = verbs[place + 1 : place + 3]
         if word == "RENAME" and following[:1] and following[0] not in ("COLUMN", "INDEX", "KEY"):
             named = _name_at(rest, place + 1 + (following[0] in ("TO", "AS", "=")), database)
-            tables += [named[0]] if named else []
+            if named is not None:
+                return Statement("ends", tuple(dict.fromkeys((table, named[0]))), (named[0],), makes=(named[0],), text=text)
         elif _changes_rows(verbs, place):
             tables += _tables_behind(rest, verbs, place, database)
-        else:
-            continue
-        read = tuple(dict.fromkeys(tables[1:] if word == "RENAME" else tables))
-        return Statement("ends", tuple(dict.fromkeys(tables)), read, makes=read, text=text)
-    return Statement("redefined", (table,), makes=(table,), text=text)
+            changes = True
+        changes = changes or _gives_values(verbs[place:])
+    every = tuple(dict.fromkeys(tables))
+    return (
+        Statement("ends", every, every, makes=every, text=text)
+        if changes
+        else Statement("redefined", every, makes=every, text=text)
+    )
 
 
 def _changes_rows(verbs: list[str], place: int) -> bool:
@@ -277,6 +301,23 @@ def _changes_rows(verbs: list[str], place: int) -> bool:
             return True
         case [verb, *_]:
             return verb in ("IMPORT", "DISCARD") and "TABLESPACE" in verbs
+    return False
+
+
+def _gives_values(action: list[str]) -> bool:
+    """Whether an action gives rows that were there values of a column, of which no event tells: a default, a conversion, or another's name."""
+    match action:
+        case ["MODIFY" | "CHANGE", *_] | ["RENAME", "COLUMN", *_]:
+            return True
+        case ["ADD", *added] if not _ADDS_NO_COLUMN & {*added[:1]}:
+            depth, ends = 0, len(added)
+            for place, word in enumerate(added):
+                depth += (word == "(") - (word == ")")
+                if word == "," and not depth:
+                    ends = place
+                    break
+            words = added[:ends]
+            return bool(_VALUES & {*words}) or any(one == "DEFAULT" and value != "NULL" for one, value in pairwise(words))
     return False
 
 

@@ -132,6 +132,8 @@ class Since(Enum):
     """It has other columns, and its rows have nothing that the stream did not tell."""
     GROWN = "grown"
     """It has new partitions, which may have come with rows."""
+    FILLED = "filled"
+    """A statement may have given its rows values of columns that the stream did not tell. It may have grown, too."""
     OTHER = "other"
     """Rows may have come or gone without a word in the stream."""
 
@@ -144,27 +146,31 @@ def since(known: Captured, now: Life) -> Since:
         return Since.OTHER
     if now.numbers and known.numbers != now.numbers:  # the values that tell rows apart now were told of no row that was there
         return Since.OTHER
-    if not {*known.leaves} <= {*now.leaves} or _has_untold_values(known, now):
+    filled = _filled(known, now)
+    if not {*known.leaves} <= {*now.leaves} or filled & {*now.numbers}:
         return Since.OTHER
+    if filled:
+        return Since.FILLED
     if known.leaves != now.leaves:
         return Since.GROWN
     return Since.SAME if {*now.columns} <= {*known.columns} else Since.ALTERED
 
 
-def _has_untold_values(known: Captured, now: Life) -> bool:
-    """Whether a statement gave rows that were there values that no event tells: those of a default, of ``USING``, or of another column's name."""
-    before = {column.number: column for column in known.columns}
-    names, is_rewritten = {column.name for column in known.columns}, known.file != now.file
-    for column in now.columns if before else ():
+def _filled(known: Captured, now: Life) -> set[int]:
+    """The columns of which a statement may have given rows values without an event: those of a default, of ``USING``, or of another's name."""
+    if known.columns == now.columns or not known.columns:
+        return set()
+    before, names = {column.number: column for column in known.columns}, {column.name for column in known.columns}
+    is_rewritten = known.file != now.file
+
+    def is_filled(column: TableColumn) -> bool:
         was = before.get(column.number)
         if was is None:
-            untold = column.number in now.filled or is_rewritten or column.name in names
-        else:
-            is_retyped = was.type != column.type and not {was.type, column.type} <= _TEXTS
-            untold = was.name != column.name or is_retyped or (is_rewritten and was.changed != column.changed)
-        if untold and column.name:
-            return True
-    return False
+            return column.number in now.filled or is_rewritten or column.name in names
+        is_retyped = was.type != column.type and not {was.type, column.type} <= _TEXTS
+        return was.name != column.name or is_retyped or (is_rewritten and was.changed != column.changed)
+
+    return {column.number for column in now.columns if column.name and is_filled(column)}
 
 
 def comes(held: Captured | None, now: Life) -> bool:
@@ -193,6 +199,13 @@ def lived(known: Captured, now: Life) -> Captured:
     )
 
 
+def altered(known: Captured, now: Life) -> Captured:
+    """The same, of one whose rows were not emptied. Columns that are gone are kept: rows may have values by their names."""
+    numbers = {column.number for column in now.columns}
+    gone = (column for column in known.columns if column.number not in numbers)
+    return replace(lived(known, now), columns=(*now.columns, *gone))
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The tables of a capture, and what is to be done for them."""
@@ -201,8 +214,8 @@ class Plan:
     """What the state is to have; a table that is to be read is `Captured.is_missing`."""
     stopped: Mapping[Name, str]
     """The tables that stop now, with the reasons: nobody was told yet."""
-    grown: Mapping[Name, tuple[int, ...]]
-    """The new partitions of tables that are read."""
+    grown: Mapping[Name, tuple[int | None, ...]]
+    """What is read besides of tables whose changes are followed: new partitions, or, by None, all."""
     lives: Collection[Life]
     """The tables of the catalogue."""
 
@@ -217,15 +230,17 @@ def planned(known: Iterable[Captured], now: Iterable[Life], wanted: Mapping[Name
     """Compare the tables of a capture with the catalogue. ``wanted``: those to be captured, and why one cannot be read now."""
     lives = {life.named: life for life in now}
     by_oid = {life.oid: life for life in lives.values()}
-    tables, stopped, grown = dict[Name, Captured](), dict[Name, str](), dict[Name, tuple[int, ...]]()
+    tables, stopped, grown = dict[Name, Captured](), dict[Name, str](), dict[Name, tuple[int | None, ...]]()
     for entry in _adopted(known, lives):
         name, life = entry.named, lives.get(entry.named)
         reason = None
         if life is None or name not in wanted or not life.published:
             reason = _why_gone(entry, life, by_oid, publication)
         elif entry.held is None and (fate := since(entry, life)) is not Since.OTHER and entry.is_read:
-            grown |= {name: _new_leaves(entry, life)} if fate is Since.GROWN else {}
-            entry = _altered(entry, life) if fate is Since.ALTERED else entry
+            if fate is Since.ALTERED:
+                entry = altered(entry, life)
+            elif fate is not Since.SAME:
+                grown[name] = (None,) if fate is Since.FILLED else _new_leaves(entry, life)
         elif (reason := wanted[name]) is None and (entry.held is not None or since(entry, life) is not Since.SAME):
             entry = replace(lived(entry, life), is_read=False, is_told=True, held=None)
         if reason is not None and entry.held is None:
@@ -236,13 +251,6 @@ def planned(known: Iterable[Captured], now: Iterable[Life], wanted: Mapping[Name
             tables[name] = replace(lived(Captured(*name), life), held=problem)
             stopped |= {} if problem is None else {name: problem}
     return Plan(tuple(tables.values()), stopped, grown, lives.values())
-
-
-def _altered(entry: Captured, now: Life) -> Captured:
-    """The table with the columns that it has now. Those that are gone are kept: rows may still have values by their names."""
-    numbers = {column.number for column in now.columns}
-    gone = (column for column in entry.columns if column.number not in numbers)
-    return replace(entry, file=now.file, columns=(*now.columns, *gone))
 
 
 def _held(entry: Captured, life: Life | None, reason: str) -> Captured:

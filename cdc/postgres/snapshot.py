@@ -19,7 +19,7 @@ from .captured import CapturedTables
 from .catalog import Catalog, begin_reading
 from .envelopes import Envelopes, Event
 from .errors import load_psycopg, translated
-from .lives import Life, Name, Since, lived, since
+from .lives import Life, Name, Since, altered, since
 from .outbox import Outbox, table_of
 from .pgoutput import Begin
 from .positions import after as after_position
@@ -82,18 +82,19 @@ class Snapshot:
                 return
             self._finished(entry)
 
-    def read_grown(self, table: SourceTable, leaves: Sequence[int], life: Life, slot_lsn: int) -> None:
-        """Send the rows that new partitions of a table have come with."""
+    def read_grown(self, table: SourceTable, leaves: Sequence[int | None], life: Life, slot_lsn: int) -> None:
+        """Send the rows of new partitions of a table, or, for None, all. Those that the topic has stay."""
         self._envelopes.begin(Begin(0, 0, 0))
         entry = self._tables.entry(table.named)
+        now = altered(entry, life)
         for leaf in leaves:
-            for _, made in self._chunks(table, entry, None, slot_lsn, leaf=leaf):
+            for _, made in self._chunks(table, now, None, slot_lsn, leaf=leaf, adds=True):
                 if self._stopped():
                     return
                 self._send(made, None)
             if self._tables.has_changed:
                 return
-        self._tables.replace(entry, lived(entry, life))
+        self._tables.replace(entry, now)
         self._reached("partitions done")
 
     def tell_stopped(self, reasons: Mapping[Name, str]) -> None:
@@ -119,7 +120,14 @@ class Snapshot:
         self._reached("table done")
 
     def _chunks(
-        self, table: SourceTable, entry: Captured, after: tuple[str, ...] | None, slot_lsn: int, *, leaf: int | None = None
+        self,
+        table: SourceTable,
+        entry: Captured,
+        after: tuple[str, ...] | None,
+        slot_lsn: int,
+        *,
+        leaf: int | None = None,
+        adds: bool = False,
     ) -> Iterator[tuple[list[tuple[str, ...]], list[Event]]]:
         """The keys and the events of each chunk, of the whole table or of one of its partitions. Nothing is read of a table that is not any
         more what the state says.
@@ -136,7 +144,7 @@ class Snapshot:
             shape = self._envelopes.table(table.schema, table.name, columns, table.key)
             names = shape.columns
             ordered_by = [names.index(name) for name in table.key]
-            if (self._tables.known.renewing or entry.is_told) and after is None and leaf is None:
+            if (self._tables.known.renewing or entry.is_told) and after is None and not adds:
                 events, position = [self._envelopes.truncated(shape, slot_lsn, position)], after_position(position)
             last = after
             with _rows_named(table.qualified, lambda: last), connection.cursor().copy(_query(source, names, after, where)) as copy:
@@ -165,9 +173,7 @@ class Snapshot:
             source = replace(table, schema=names[0], name=names[1])
         found = begin_reading(connection, source.schema, source.name)
         lives = self._catalog.lives(self._publication, [entry.oid]) if found is not None else []
-        is_same = (
-            bool(lives) and lives[0].key == table.key and since(entry, lives[0]) is (Since.SAME if leaf is None else Since.GROWN)
-        )
+        is_same = bool(lives) and lives[0].key == table.key and since(entry, lives[0]) is Since.SAME
         if found is None or found[0] != (entry.oid if leaf is None else leaf) or not is_same:
             self._tables.has_changed = True
             return None

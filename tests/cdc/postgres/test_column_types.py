@@ -123,7 +123,7 @@ def test_types_are_kept_once_for_each_form_of_a_table(database: Database, captur
     capture()
     names = named(capture)
     assert len(kept(capture)) == len(set(names)) == 2
-    assert names[-1] == one.name != names[-2]
+    assert names[-1] == one.name
 
 
 def test_events_have_the_types_of_their_own_time(database: Database, capture: Capturing, tmp_path: Path) -> None:
@@ -246,12 +246,15 @@ def test_a_source_that_becomes_wider_goes_on_after_the_line_that_its_table_says(
     capture()
     applied(capture, into)
     database.run("ALTER TABLE a ALTER id TYPE bigint, ALTER n TYPE bigint, ALTER v TYPE text, ALTER m TYPE numeric(7, 3)")
-    database.run("ALTER TABLE a ALTER at TYPE timestamp; INSERT INTO a VALUES (2, 5, 'abcdef', 2.5, NULL)")
+    database.run("INSERT INTO a VALUES (2, 5, 'abcdef', 2.5, NULL)")
     capture()
     assert not applied(capture, into).stopped, "what fits is applied"
-    database.run("INSERT INTO a VALUES (3000000000, 5000000000, 'x', 1234.125, '2026-11-22 03:04:05')")
+    database.run(
+        "ALTER TABLE a ALTER at TYPE timestamp; INSERT INTO a VALUES (3000000000, 5000000000, 'x', 1234.125, '2026-11-22 03:04:05')"
+    )
     capture()
-    ((stop,),) = applied(capture, into).stopped.values()
+    (stops,) = applied(capture, into).stopped.values()
+    (stop,) = (stop for stop in stops if "does not fit int" in stop.reason)
     assert "does not fit int. The source's column calls for bigint, the target's has int: penstock sync" in stop.reason
     penstock(*stop.reason.rpartition(": penstock ")[2].split(), "--lake", capture.lake, "--yes")
     assert not applied(capture, into).stopped

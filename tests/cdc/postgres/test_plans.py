@@ -52,16 +52,19 @@ FILES = replace(LIFE, leaves=(), file=50, columns=(ID, V))
         ({"file": 51}, Since.SAME),
         ({"columns": (ID,)}, Since.SAME),
         ({"columns": (ID, V._replace(changed=800))}, Since.ALTERED),
-        ({"columns": (ID, V._replace(changed=800)), "file": 51}, Since.OTHER),
+        ({"columns": (ID, V._replace(changed=800)), "file": 51}, Since.FILLED),
         ({"columns": (ID, V._replace(changed=800, modifier=44))}, Since.ALTERED),
         ({"columns": (ID, V._replace(changed=800, type=25))}, Since.ALTERED),
-        ({"columns": (ID, V._replace(changed=800, type=26))}, Since.OTHER),
-        ({"columns": (ID, V._replace(changed=800, name="w"))}, Since.OTHER),
+        ({"columns": (ID, V._replace(changed=800, type=26))}, Since.FILLED),
+        ({"columns": (ID, V._replace(changed=800, name="w"))}, Since.FILLED),
         ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w"))}, Since.ALTERED),
-        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "filled": frozenset({3})}, Since.OTHER),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "filled": frozenset({3})}, Since.FILLED),
         ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "")), "filled": frozenset({3})}, Since.ALTERED),
-        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "file": 51}, Since.OTHER),
-        ({"columns": (ID, TableColumn(3, 800, 1043, 24, "v"))}, Since.OTHER),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "file": 51}, Since.FILLED),
+        ({"columns": (ID, TableColumn(3, 800, 1043, 24, "v"))}, Since.FILLED),
+        ({"columns": (ID._replace(changed=800, type=20), V), "file": 51}, Since.OTHER),
+        ({"columns": (ID._replace(changed=800, name="key"), V)}, Since.OTHER),
+        ({"columns": (ID, V._replace(changed=800, name="w")), "leaves": ((9, 10, 3),)}, Since.FILLED),
         ({"columns": (ID, V._replace(changed=800, modifier=44)), "leaves": ((9, 10, 3),)}, Since.GROWN),
     ],
 )
@@ -70,11 +73,14 @@ def test_the_fate_of_a_table_by_its_columns(now: dict[str, Any], fate: Since) ->
     altered = replace(FILES, **now)
     assert since(known, altered) is fate
     assert since(replace(known, columns=()), altered) in (Since.ALTERED, Since.GROWN), "an earlier release kept none"
+    if fate is Since.FILLED:
+        plan = plan_of([known], [altered])
+        assert (plan.tables, plan.grown) == ((known,), {NAME: (None,)})
     if fate is Since.ALTERED:
         (entry,) = plan_of([known], [altered]).tables
         assert since(entry, altered) is Since.SAME
         again = replace(altered, columns=(*altered.columns[:1], TableColumn(9, 900, 1043, 24, "v")))
-        assert since(entry, again) is Since.OTHER, "rows may still have values by the name of a column that is gone"
+        assert since(entry, again) is Since.FILLED, "rows may still have values by the name of a column that is gone"
 
 
 @pytest.mark.parametrize(
