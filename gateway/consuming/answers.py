@@ -1,8 +1,8 @@
 """Whether a push consumer got what it was given: the answers of receives, until that is known. Pure.
 
-A connection may break with an answer on its way. Most SDKs then repeat the receive with its attempt id, and get the messages again. The SDK
-for Java does so only when its time was over; otherwise it asks with a new attempt id, and its former answer is lost. Without this the
-gateway would keep these messages from others as long as the client lives.
+A connection may break with an answer on its way, or the client's time may be over. Most SDKs then repeat the receive with its attempt id, and
+get the messages again. The SDK for Java does so only when its time was over, and that for Go never: they ask with a new attempt id, and the
+former answer is lost. Without this the gateway would keep these messages from others as long as the client lives.
 
 An answer that broke off before its end is of no use to any SDK. One that was written whole may have arrived or not when its connection
 breaks behind it: a new attempt id says nothing then, as the client asks in the same way for the messages behind those that it handles.
@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 
 from .leases import Place
 
+WAY_S: Final = 3.0
+"""How long an answer may be on its way. SDKs wait so much longer than they let a poll last."""
 _OPEN_MAX: Final = 64
 """The answers of one client that are remembered. Of the oldest beyond nothing more is learnt."""
 
@@ -31,10 +33,18 @@ class Answer:
     peer: str
     """The connection that it went by; empty: nothing that comes by it shows that it arrived, as where another gateway gave it."""
     handles: frozenset[str]
+    until_s: float = float("inf")
+    """How long its client waits for it, by this process's monotonic clock."""
     is_whole: bool = False
     """Whether it was written to its end."""
     is_broken_off: bool = False
     """Whether it ended before that."""
+    is_late: bool = False
+    """Whether its client may have stopped waiting before it arrived, and goes on by a connection that is good."""
+
+    def written(self, now_s: float) -> None:
+        """Note that it was written to its end."""
+        self.is_whole, self.is_late = True, now_s > self.until_s - WAY_S
 
 
 class Shown(NamedTuple):
@@ -46,13 +56,16 @@ class Shown(NamedTuple):
     """Those that it has not, and does not ask for again."""
     left: list[str]
     """Those that may be lost, as they were written to another connection than it has now."""
+    late: list[str]
+    """Those that may be lost, as it may have stopped waiting before they arrived."""
 
 
 class Answers:
     """The answers to clients, as long as it is open whether they arrived.
 
     One did when the client settles one of its messages, or asks for more by the same connection, by which answers come in order. It did not
-    when it broke off, and the client asks for other messages. It stays open when its connection broke behind it.
+    when it broke off, and the client asks for other messages. It stays open when its connection broke behind it, and when it was written so
+    late that the client may not have waited for it.
     """
 
     def __init__(self) -> None:
@@ -65,23 +78,27 @@ class Answers:
 
     def asked(self, client_id: str, place: Place, attempt_id: str, peer: str) -> Shown:
         """What it shows that the client asks for other messages now."""
-        shown = Shown([], [], [])
+        shown = Shown([], [], [], [])
         for attempt, answer in list(self._open.get(client_id, OrderedDict()).items()):
             if answer.place != place or attempt == attempt_id:
                 continue
             if answer.is_broken_off:
                 shown.lost.extend(self._close(client_id, attempt))
+            elif answer.is_whole and answer.is_late:
+                shown.late.extend(answer.handles)
             elif answer.is_whole and answer.peer == peer:
                 shown.arrived.extend(self._close(client_id, attempt))
             elif answer.is_whole:
                 shown.left.extend(answer.handles)
         return shown
 
-    def given(self, client_id: str, place: Place, attempt_id: str, peer: str, handles: Iterable[str]) -> Answer:
-        """Note an answer that begins."""
+    def given(
+        self, client_id: str, place: Place, attempt_id: str, peer: str, handles: Iterable[str], *, until_s: float = float("inf")
+    ) -> Answer:
+        """Note an answer that begins. ``until_s``: how long its client waits for it."""
         self._close(client_id, attempt_id)
         answers = self._open.setdefault(client_id, OrderedDict())
-        answer = answers[attempt_id] = Answer(client_id, attempt_id, place, peer, frozenset(handles))
+        answer = answers[attempt_id] = Answer(client_id, attempt_id, place, peer, frozenset(handles), until_s)
         for handle in answer.handles:
             self._of_handle[handle] = client_id, attempt_id
         if len(answers) > _OPEN_MAX:

@@ -128,23 +128,37 @@ class Keeping:
         What is lost is renewed no longer, and comes when its time is over. That is not cut short: the client may be about to get it at
         another gateway, by its attempt id.
         """
+        now_s = self._clock.monotonic_s()
         shown = self._answers.asked(client_id, (pooled.group, pooled.topic), attempt_id, peer)
         self._leases.seen(shown.arrived)
+        self._leases.doubt(shown.late, now_s)
         if not self._is_moved_by_others:  # a balancer shares the calls of one client among connections
-            self._leases.doubt(shown.left, self._clock.monotonic_s())
+            self._leases.doubt(shown.left, now_s)
         if shown.lost:
             log.info(
                 "%d messages of topic %s did not reach client %s, and become visible", len(shown.lost), pooled.topic, client_id
             )
             self._leases.give_up(shown.lost)
 
-    async def gave(self, pooled: Pooled, client_id: str, messages: Sequence[MessageView], attempt_id: str, peer: str) -> Answer:
-        """Note what a client is given just now. What it was given before is renewed at once: other gateways see by that that it arrived here."""
+    async def gave(
+        self,
+        pooled: Pooled,
+        client_id: str,
+        messages: Sequence[MessageView],
+        attempt_id: str,
+        peer: str,
+        *,
+        until_s: float = float("inf"),
+    ) -> Answer:
+        """Note what a client is given just now. What it was given before is renewed at once: other gateways see by that that it arrived here.
+
+        ``until_s``: how long the client waits for the answer.
+        """
         now_s, place = self._clock.monotonic_s(), (pooled.group, pooled.topic)
         handles = [view.receipt_handle for view in messages]
         is_repeated = any(handle in self._leases for handle in handles)
         self._add(pooled, client_id, messages, now_s=now_s, due_s=now_s + RENEWED_FOR_S, is_seen=True)
-        answer = self._answers.given(client_id, place, attempt_id, peer, handles)
+        answer = self._answers.given(client_id, place, attempt_id, peer, handles, until_s=until_s)
         if is_repeated:
             try:
                 await asyncio.gather(*(self._renew(place, together) for place, together in self._leases.together(handles).items()))

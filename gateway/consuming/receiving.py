@@ -49,9 +49,10 @@ class Receiving:
         group, resource = group_of(request.group), request.message_queue.topic
         topic = topic_of(resource)
         wanted = wanted_of(request, call.remaining_s)
+        until_s = float("inf") if call.remaining_s is None else self._clock.monotonic_s() + call.remaining_s
         async with self._pool.of(group, topic, filter_of(request.filter_expression)) as pooled:
             with self._budget.polling(call):
-                received, answer = await self._received(pooled, wanted, call)
+                received, answer = await self._received(pooled, wanted, call, until_s)
             is_whole = False
             try:
                 messages = await self._settling.left_of(pooled, received)
@@ -66,7 +67,7 @@ class Receiving:
                 is_whole = True
             finally:
                 if answer is not None and is_whole:
-                    answer.is_whole = True
+                    answer.written(self._clock.monotonic_s())
                 elif answer is not None and wanted.attempt_id is not None:
                     self._keeping.broken_off(answer)
                 elif not is_whole and received and wanted.attempt_id is None:
@@ -83,7 +84,9 @@ class Receiving:
             attempts_max=pooled.settings.max_attempts,
         )
 
-    async def _received(self, pooled: Pooled, wanted: Wanted, call: Call) -> tuple[list[MessageView], Answer | None]:
+    async def _received(
+        self, pooled: Pooled, wanted: Wanted, call: Call, until_s: float
+    ) -> tuple[list[MessageView], Answer | None]:
         """The messages of a receive, and what is noted of them until it is known that a push consumer has them."""
         client_id = call.client
         if not wanted.is_named:
@@ -96,7 +99,7 @@ class Receiving:
         messages = await self._polled(receive, wanted)
         if not messages or not wanted.is_renewed:
             return messages, None
-        return messages, await self._keeping.gave(pooled, client_id, messages, attempt_id, call.peer)
+        return messages, await self._keeping.gave(pooled, client_id, messages, attempt_id, call.peer, until_s=until_s)
 
     async def _polled(self, receive: _Receive, wanted: Wanted) -> list[MessageView]:
         """The messages of a receive. When the gateway stops, nobody waits for new ones."""

@@ -231,6 +231,10 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
             "tests/consumers/test_named_receives.py",
             "test_what_its_holder_lets_go_is_not_found_nor_renewed_at_another_consumer",
         ),
+        "late": (
+            "tests/gateway/consuming/test_keeping.py",
+            "test_what_was_written_as_its_client_waited_no_longer_is_kept_for_two_minutes",
+        ),
         "goodbye": (
             "tests/gateway/consuming/test_keeping.py",
             "test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second",

@@ -88,12 +88,13 @@ class Stage:
             await self.keeping.round()
         await self.keeping.close()
 
-    async def gave(self, *messages: MessageView, breaks_off: bool = False) -> None:
-        """The client is given these; its answer is written whole, or breaks off."""
-        answer = await self.keeping.gave(self.pooled, "c", messages, "first", "one")
-        answer.is_whole = not breaks_off
+    async def gave(self, *messages: MessageView, breaks_off: bool = False, left_s: float = 60.0) -> None:
+        """The client is given these; its answer is written whole, or breaks off. ``left_s``: for so long the client waits then."""
+        answer = await self.keeping.gave(self.pooled, "c", messages, "first", "one", until_s=self.times.now_s + left_s)
         if breaks_off:
             self.keeping.broken_off(answer)
+        else:
+            answer.written(self.times.now_s)
 
     def reconnects(self) -> None:
         """The client's stream ends, and it opens another one."""
@@ -459,6 +460,30 @@ def test_behind_a_balancer_another_connection_says_nothing_of_what_a_client_has(
             await stage.awake(25)
         assert stage.consumer.changes[-1] == ("h0-1", RENEWED_FOR)
         assert len(stage.consumer.changes) >= 8
+
+    run(play)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("settles", [False, True])
+def test_what_was_written_as_its_client_waited_no_longer_is_kept_for_two_minutes(settles: bool, balanced: bool) -> None:
+    """Its connection and its stream are good. The SDK for Go asks with another attempt id then, and never has this answer."""
+
+    async def play() -> None:
+        stage = Stage(balanced=balanced)
+        stage.clients.changed(stage.heard())
+        await stage.gave(message(1), message(2), left_s=1)
+        stage.asks("second", "one")
+        if settles:
+            stage.keeping.settled("h0-2")
+        for _ in range(12):
+            stage.heard()
+            await stage.awake(25)
+        renewals = len(stage.consumer.changes)
+        for _ in range(12):
+            stage.heard()
+            await stage.awake(25)
+        assert (len(stage.consumer.changes) > renewals) is settles
 
     run(play)
 

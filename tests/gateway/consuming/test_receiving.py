@@ -57,8 +57,8 @@ class Stage:
     async def adopt(self, *_: object, **__: object) -> None:
         return
 
-    async def gave(self, *_: object) -> Answer:
-        self.answer = Answer("c", "first", ("billing", "orders"), "peer", frozenset())
+    async def gave(self, *_: object, until_s: float) -> Answer:
+        self.answer = Answer("c", "first", ("billing", "orders"), "peer", frozenset(), until_s)
         return self.answer
 
     def broken_off(self, answer: Answer) -> None:
@@ -90,7 +90,7 @@ class Stage:
     async def answered(self, attempt_id: str | None) -> list[pb.ReceiveMessageResponse]:
         return [frame async for frame in self.frames(attempt_id)]
 
-    def frames(self, attempt_id: str | None) -> AsyncGenerator[pb.ReceiveMessageResponse, None]:
+    def frames(self, attempt_id: str | None, remaining_s: float | None = None) -> AsyncGenerator[pb.ReceiveMessageResponse, None]:
         request = pb.ReceiveMessageRequest(
             group=pb.Resource(name="billing"),
             message_queue=pb.MessageQueue(topic=pb.Resource(name="orders")),
@@ -100,7 +100,7 @@ class Stage:
             request.invisible_duration.FromTimedelta(timedelta(seconds=10))
         else:
             request.auto_renew, request.attempt_id = True, attempt_id
-        call = Call("ReceiveMessage", Metadata(client_id="c"), "peer")
+        call = Call("ReceiveMessage", Metadata(client_id="c"), "peer", remaining_s)
         return cast("AsyncGenerator[pb.ReceiveMessageResponse, None]", self.receiving.receive_message(request, call))
 
 
@@ -151,6 +151,22 @@ def test_what_did_not_get_through_comes_back_by_message_groups() -> None:
         await frames.aclose()
         await stage.receiving.close()
         assert stage.given_back == [["h0-1", "h0-3"], ["h0-2"]]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("remaining_s", "takes_s", "is_late"), [(None, 60.0, False), (10.0, 6.9, False), (10.0, 7.1, True)])
+def test_an_answer_is_late_when_it_was_written_as_its_client_was_about_to_wait_no_longer(
+    remaining_s: float | None, takes_s: float, is_late: bool
+) -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.out["first"] = [message(1, "a")]
+        async for _ in (frames := stage.frames("first", remaining_s)):
+            stage.times.now_s += takes_s / 3  # the client reads slowly
+        await frames.aclose()
+        assert stage.answer is not None
+        assert (stage.answer.is_whole, stage.answer.is_late) == (True, is_late)
 
     asyncio.run(play())
 

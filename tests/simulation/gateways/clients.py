@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 GROUP, TOPIC = pb.Resource(name="audit"), pb.Resource(name="orders")
 HEARTBEAT_S = 10.0
 POLL_S = 5.0
+WAIT_S = 3.0
+"""A client waits so much longer than it lets a poll last."""
 INVISIBLE_S = 14.0
 BATCHES = 3
 """So many batches may be in a client's hands before it asks for more."""
@@ -42,12 +44,15 @@ class SdkClient:
         self.name = name
         self.is_push = is_push
         self.rng = world.scene.kernel.rng(f"client/{name}")
-        self.keeps_attempts = self.rng.random() < 0.8
-        """Whether a receive whose connection broke is repeated with its attempt id, as SDKs do but for that for Java, up to 5.2.0. When the time
-        of a receive was over, all of them do so.
-        """
+        kind = self.rng.random()
+        self.keeps_attempts = kind < 0.8
+        """Whether a receive that failed is repeated with its attempt id, as the SDKs for Python and Node do."""
+        self.keeps_in_time = kind < 0.9
+        """The same for one whose time was over: the SDK for Java does so, also up to 5.2.0. That for Go draws an id for each request."""
         self._connections: dict[str, Connection] = {}
         self._streams: dict[str, tuple[Connection, Callable[[], None]]] = {}
+        self._asked: dict[int, str] = {}
+        """The gateway of each poll."""
         self._numbers = itertools.count(1)
         self._handling: set[asyncio.Task[None]] = set()
         self._working: list[asyncio.Task[None]] = []
@@ -162,16 +167,16 @@ class SdkClient:
     # --- Receiving ----------------------------------------------------------------------------------------------------------------
 
     async def _poll(self, place: int) -> None:
-        gateways = list(self.world.gateways)
-        gateway, attempt = gateways[place % len(gateways)], self._name(place)
+        gateway, attempt = list(self.world.gateways)[place], self._name(place)
         while True:
+            self._asked[place] = gateway
             while len(self._handling) >= BATCHES:
                 await asyncio.wait(self._handling, return_when=asyncio.FIRST_COMPLETED)
             keeps_attempt = self.keeps_attempts
             try:
                 received = await self._receive(gateway, attempt)
             except Unreachable as error:
-                received, keeps_attempt = None, keeps_attempt or isinstance(error, TimedOut)
+                received, keeps_attempt = None, keeps_attempt or (self.keeps_in_time and isinstance(error, TimedOut))
             if received is not None:
                 life, messages = received
                 attempt = self._name(place)
@@ -180,14 +185,19 @@ class SdkClient:
                     self._handling.add(task)
                     task.add_done_callback(self._handled)
                 if self.rng.random() < 0.1:
-                    gateway = self.rng.choice(gateways)
+                    gateway = self._elsewhere(place)
                 continue
             self.world.counts["receive again"] += 1
             if not (self.is_push and keeps_attempt):
                 attempt = self._name(place)
             if self.rng.random() < 0.5 or self.world.gateways[gateway].life is None:
-                gateway = self.rng.choice(gateways)
+                gateway = self._elsewhere(place)
             await self.world.pass_s(self.rng.uniform(0.05, 1.0))
+
+    def _elsewhere(self, place: int) -> str:
+        """A gateway that none of its other polls asks: SDKs have one for each gateway of their assignments."""
+        others = {gateway for other, gateway in self._asked.items() if other != place}
+        return self.rng.choice([gateway for gateway in self.world.gateways if gateway not in others])
 
     def _name(self, place: int) -> str:
         return f"{self.name}/{place}/{next(self._numbers)}"
@@ -200,7 +210,6 @@ class SdkClient:
     async def _receive(self, gateway: str, attempt: str) -> tuple[Life, list[Any]] | None:
         """The messages of a receive. None: they did not arrive."""
         connection = await self._connection(gateway)
-        wait_s = POLL_S + 3.0
         request = pb.ReceiveMessageRequest(
             group=GROUP,
             message_queue=pb.MessageQueue(topic=TOPIC, id=-1),
@@ -215,14 +224,17 @@ class SdkClient:
             request.invisible_duration.FromTimedelta(timedelta(seconds=INVISIBLE_S))
         trouble = self.rng.random() if self.world.has_troubles else 1.0
         cut_after = self.rng.choice((1, 2, 3)) if trouble < 0.08 else None
-        early_s = self.rng.uniform(0.001, 0.5) if 0.08 <= trouble < 0.14 else wait_s
+        is_late = 0.08 <= trouble < 0.14
+        wait_s = self.rng.uniform(0.55, 1.05) if is_late else POLL_S + WAIT_S
+        until_s = self.world.now_s + wait_s
         judged = partial(self.world.judge.receive, attempt, self.name, connection, request, wait_s, cut_after)
-        frames = await self._ask(connection, "ReceiveMessage", request, early_s, judged)
+        frames = await self._ask(connection, "ReceiveMessage", request, wait_s, judged)
         if 0.14 <= trouble < 0.2:
             self._cut(gateway)
         if trouble < 0.2:
             self.world.counts["answer lost"] += 1
-            if early_s != wait_s:  # it was on its way
+            if is_late:  # it is on its way for longer
+                await self.world.pass_s(until_s - self.world.now_s)
                 raise TimedOut(gateway)
             return None
         if frames[0].status.code not in (pb.OK, pb.MESSAGE_NOT_FOUND):
@@ -230,7 +242,7 @@ class SdkClient:
         life = connection.life
         messages = [frame.message for frame in frames if frame.HasField("message")]
         for message in messages if self.is_push else []:
-            await self.world.judge.has(self.name, connection, message)
+            await self.world.judge.has(self.name, connection, message, until_s)
         if trouble < 0.26:
             self.world.counts["cut behind an answer"] += bool(messages)
             self._cut(gateway)

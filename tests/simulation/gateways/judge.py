@@ -32,6 +32,8 @@ _GOODBYE_S = 8.0
 _POLLS_S = 20.0
 _DOUBTED_S = 110.0
 """What may not have arrived, for all that its gateway knows, is renewed for two minutes."""
+_WAY_S = 3.1
+"""What was written less than 3 s before its client waits no longer may not have arrived in time."""
 _SILENT_S = 12.0
 _NOTICED_S = 32.0
 """A gateway that missed a renewal is noticed by then: the list is renewed and read each 10 s."""
@@ -74,6 +76,8 @@ class Hold:
     """The gateways that gave or adopted it, and when."""
     connection: Connection
     """By which it came."""
+    is_late: bool = False
+    """Whether its gateway cannot know that its client waited for it."""
     is_open: bool = True
     """Whether its gateway cannot know that it arrived."""
     until_s: float = float("inf")
@@ -272,20 +276,23 @@ class Judge:
 
     # --- Clients ------------------------------------------------------------------------------------------------------------------
 
-    async def has(self, client: str, connection: Connection, message: Any) -> None:
-        """A message arrived at a push consumer."""
+    async def has(self, client: str, connection: Connection, message: Any, until_s: float) -> None:
+        """A message arrived at a push consumer, which would have waited until then."""
         delivery, handle = _delivery(message), message.system_properties.receipt_handle
         now_s, cells = self.world.now_s, await self.world.cells()
-        self.holds[delivery] = Hold(client, handle, now_s, {connection.life: now_s}, connection)
+        self.holds[delivery] = Hold(client, handle, now_s, {connection.life: now_s}, connection, is_late=now_s > until_s - _WAY_S)
         if any(one is connection for one in self.ended):
             self._may_be_lost(connection)
         if (due_ms := is_out(cells[_queue(handle)], handle, self.world.now_ms)) and delivery.body not in self.invoked:
             self.promised_ms[delivery] = due_ms
 
     def _asks(self, connection: Connection) -> None:
-        """A client asks for more: what came by the same connection has arrived."""
+        """A client asks for more: what came in time by the same connection has arrived."""
         for hold in self.holds.values():
-            hold.is_open = hold.is_open and hold.connection is not connection
+            if hold.connection is connection and hold.is_late and hold.is_open:
+                hold.until_s = min(hold.until_s, self.world.now_s + _DOUBTED_S)
+            elif hold.connection is connection:
+                hold.is_open = False
 
     def cut(self, connection: Connection) -> None:
         """A connection broke. What came by it last may be lost, for all that its gateway knows, which keeps it for a while."""

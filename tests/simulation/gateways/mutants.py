@@ -12,7 +12,7 @@ from penstock.consumers.receives import Receives
 from penstock.coordinator.queues.receives import attempt_hash
 from penstock.gateway.clients.registry import Client, Clients
 from penstock.gateway.consuming import settling
-from penstock.gateway.consuming.answers import Answers
+from penstock.gateway.consuming.answers import Answer, Answers
 from penstock.gateway.consuming.keeping import Keeping
 from penstock.gateway.consuming.leases import Leases
 from penstock.gateway.consuming.pool import Pool, Pooled
@@ -69,9 +69,10 @@ def _as_if_lost(_: Any) -> Callable[..., list[str]]:
 def _at_once(_: Any) -> Callable[..., None]:
     def asked(self: Keeping, pooled: Pooled, client_id: str, attempt_id: str, peer: str) -> None:
         place = pooled.group, pooled.topic
+        now_s = self._clock.monotonic_s()
         shown = self._answers.asked(client_id, place, attempt_id, peer)
         self._leases.seen(shown.arrived)
-        self._leases.doubt(shown.left, self._clock.monotonic_s())
+        self._leases.doubt([*shown.left, *shown.late], now_s)
         self._begun(self.give_back(*place, self._leases.together(shown.lost).get(place, [])))
 
     return asked
@@ -98,6 +99,13 @@ def _as_if_unnamed(original: Callable[..., Any]) -> Callable[..., Any]:
         return await original(self, receive, replace(wanted, is_renewed=False, attempt_id=None))
 
     return polled
+
+
+def _in_time(_: Any) -> Callable[..., None]:
+    def written(self: Answer, now_s: float) -> None:
+        self.is_whole = True
+
+    return written
 
 
 def _by_whoever(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -210,6 +218,13 @@ MUTANTS: dict[str, Mutant] = {
         rule="G1",
         patch=attribute(simple, "changed_invisible_duration", _by_whoever),
         scenario="concurrent",
+        steps=STEPS,
+    ),
+    "late": Mutant(
+        guard="an answer that its client may not have waited for does not count as arrived because the client asks for more",
+        rule="G1",
+        patch=attribute(Answer, "written", _in_time),
+        scenario="steady",
         steps=STEPS,
     ),
     "goodbye": Mutant(
