@@ -29,6 +29,8 @@ HEARTBEAT_S = 10.0
 POLL_S = 5.0
 WAIT_S = 3.0
 """A client waits so much longer than it lets a poll last."""
+LEAST_S = 0.55
+"""A gateway refuses a receive whose client waits for less."""
 INVISIBLE_S = 14.0
 BATCHES = 3
 """So many batches may be in a client's hands before it asks for more."""
@@ -47,8 +49,8 @@ class SdkClient:
         kind = self.rng.random()
         self.keeps_attempts = kind < 0.8
         """Whether a receive that failed is repeated with its attempt id, as the SDKs for Python and Node do."""
-        self.keeps_in_time = kind < 0.9
-        """The same for one whose time was over: the SDK for Java does so, also up to 5.2.0. That for Go draws an id for each request."""
+        self.draws_anew = is_push and kind >= 0.9
+        """Whether each request has an attempt id of its own, as with the SDK for Go. All others repeat it where their time was over."""
         self._connections: dict[str, Connection] = {}
         self._streams: dict[str, tuple[Connection, Callable[[], None]]] = {}
         self._asked: dict[int, str] = {}
@@ -176,7 +178,7 @@ class SdkClient:
             try:
                 received = await self._receive(gateway, attempt)
             except Unreachable as error:
-                received, keeps_attempt = None, keeps_attempt or (self.keeps_in_time and isinstance(error, TimedOut))
+                received, keeps_attempt = None, keeps_attempt or (not self.draws_anew and isinstance(error, TimedOut))
             if received is not None:
                 life, messages = received
                 attempt = self._name(place)
@@ -195,8 +197,8 @@ class SdkClient:
             await self.world.pass_s(self.rng.uniform(0.05, 1.0))
 
     def _elsewhere(self, place: int) -> str:
-        """A gateway that none of its other polls asks: SDKs have one for each gateway of their assignments."""
-        others = {gateway for other, gateway in self._asked.items() if other != place}
+        """Another gateway. Who draws anew has one poll for each, as all SDKs have: what it asks says nothing of another poll's answer then."""
+        others = {gateway for other, gateway in self._asked.items() if other != place and self.draws_anew}
         return self.rng.choice([gateway for gateway in self.world.gateways if gateway not in others])
 
     def _name(self, place: int) -> str:
@@ -224,17 +226,20 @@ class SdkClient:
             request.invisible_duration.FromTimedelta(timedelta(seconds=INVISIBLE_S))
         trouble = self.rng.random() if self.world.has_troubles else 1.0
         cut_after = self.rng.choice((1, 2, 3)) if trouble < 0.08 else None
-        is_late = 0.08 <= trouble < 0.14
-        wait_s = self.rng.uniform(0.55, 1.05) if is_late else POLL_S + WAIT_S
-        until_s = self.world.now_s + wait_s
+        is_late, wait_s = 0.08 <= trouble < 0.14, POLL_S + WAIT_S
+        early_s = self.rng.uniform(0.001, 0.5) if is_late else wait_s  # its machine stood still: the gateway does not know
+        if is_late and self.draws_anew:
+            wait_s = early_s = early_s + LEAST_S
+        until_s = self.world.now_s + early_s
         judged = partial(self.world.judge.receive, attempt, self.name, connection, request, wait_s, cut_after)
-        frames = await self._ask(connection, "ReceiveMessage", request, wait_s, judged)
+        frames = await self._ask(connection, "ReceiveMessage", request, early_s, judged)
         if 0.14 <= trouble < 0.2:
             self._cut(gateway)
         if trouble < 0.2:
             self.world.counts["answer lost"] += 1
-            if is_late:  # it is on its way for longer
+            if is_late and self.draws_anew:  # it is on its way for longer
                 await self.world.pass_s(until_s - self.world.now_s)
+            if is_late:
                 raise TimedOut(gateway)
             return None
         if frames[0].status.code not in (pb.OK, pb.MESSAGE_NOT_FOUND):
