@@ -206,6 +206,10 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
             "tests/gateway/consuming/test_keeping.py",
             "test_what_a_gateway_gave_that_is_gone_is_looked_for_without_a_new_connection",
         ),
+        "ahead": (
+            "tests/gateway/consuming/test_settling.py",
+            "test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_given_up",
+        ),
         "attempt": ("tests/consumers/test_named_receives.py", "test_a_repeated_receive_gives_the_same_and_nothing_else"),
         "lost": (
             "tests/gateway/consuming/test_keeping.py",
