@@ -208,7 +208,7 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "ahead": (
             "tests/gateway/consuming/test_settling.py",
-            "test_what_was_acknowledged_ahead_is_settled_when_the_earlier_one_was_given_up",
+            "test_what_was_acknowledged_ahead_is_not_renewed_when_the_earlier_one_was_settled_elsewhere",
         ),
         "attempt": ("tests/consumers/test_named_receives.py", "test_a_repeated_receive_gives_the_same_and_nothing_else"),
         "lost": (
