@@ -189,9 +189,9 @@ def _unknown(statement: Statement, tables: tuple[Name, ...]) -> Statement:
     return replace(statement, does="ends", tables=every, unknown=tables, told=gone)
 
 
-def quoted_name(table: Name) -> str:
-    """A table's name as it stands in SQL."""
-    return ".".join("`" + name.replace("`", "``") + "`" for name in table)
+def quoted_name(parts: Sequence[str]) -> str:
+    """A name as it stands in SQL."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
 def xid_text(gtrid: bytes, bqual: bytes, format_id: int) -> str:
@@ -236,7 +236,8 @@ def _definition(tokens: list[_Token], words: list[str], database: str, text: str
         goes = words[0] == "DROP" or replaces
         if not goes or not rest:
             return Statement()
-        told = f"CREATE {sql[tokens[3].begins :]}" if replaces else None
+        gone = f"DROP DATABASE IF EXISTS {quoted_name((rest[0].name or '',))}"
+        told = f"{gone}; CREATE {sql[tokens[3].begins :]}" if replaces else None
         return Statement("ends", databases=(rest[0].name or "",), anew=replaces, told=told, text=text)
     if words[0] == "DROP":
         return Statement("ends", tuple(dict.fromkeys(_listed(rest, database))), text=text)
@@ -255,9 +256,9 @@ def _definition(tokens: list[_Token], words: list[str], database: str, text: str
         made = Statement("ends" if replaces else "redefined", (table,), makes=(table,), text=text)
         if _is_of_a_query(verbs[after:]):
             return _unknown(replace(made, read=(table,)), (table,))
-        return replace(
-            made, anew="EXISTS" not in words[kind:begins], told=f"CREATE {sql[tokens[3].begins :]}" if replaces else None
-        )
+        # Two statements, as the connector reads its history by itself: there nobody has it forget the table.
+        told = f"DROP TABLE IF EXISTS {quoted_name(table)}; CREATE {sql[tokens[3].begins :]}" if replaces else None
+        return replace(made, anew="EXISTS" not in words[kind:begins], told=told)
     return _altered(table, rest[after:], verbs[after:], database, text)
 
 

@@ -23,6 +23,7 @@ _REFUSALS = (
     1050,  # a name that is there
     1205,  # a lock
     1213,  # a deadlock
+    1364,  # a column of a key that it gives no value
     1402,  # nothing to commit
     1442,  # a table that its trigger changes
     1507,  # a partition that is not there, as it could not be made again

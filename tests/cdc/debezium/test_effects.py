@@ -114,9 +114,9 @@ def test_no_type_of_event_is_both_of_rows_and_without() -> None:
     ("sql", "told"),
     [
         ("CREATE TABLE t (a INT)", None),
-        ("/* x */ create or replace table `t` (a INT)", "CREATE table `t` (a INT)"),
-        ("SET STATEMENT a=1 FOR CREATE OR REPLACE TABLE t LIKE u", "CREATE TABLE t LIKE u"),
-        ("CREATE OR REPLACE DATABASE d CHARACTER SET utf8", "CREATE DATABASE d CHARACTER SET utf8"),
+        ("/* x */ create or replace table `t` (a INT)", "DROP TABLE IF EXISTS `shop`.`t`; CREATE table `t` (a INT)"),
+        ("SET STATEMENT a=1 FOR CREATE OR REPLACE TABLE t LIKE u", "DROP TABLE IF EXISTS `shop`.`t`; CREATE TABLE t LIKE u"),
+        ("CREATE OR REPLACE DATABASE d CHARACTER SET utf8", "DROP DATABASE IF EXISTS `d`; CREATE DATABASE d CHARACTER SET utf8"),
         ("/*!50001 RENAME TABLE a TO b */", " RENAME TABLE a TO b  "),
         (
             "CREATE TABLE t (a TEXT /*M!100301 COMPRESSED*/, b INT /*! INVISIBLE*/)",

@@ -73,6 +73,18 @@ def test_rows_that_were_read_behind_a_statement_that_tells_no_columns_go_with_it
     captured(capture, "a", "there", gone=("gone",))
 
 
+def test_nothing_is_told_behind_the_place_where_columns_are_known_before_they_are(capture: Capturing) -> None:
+    """Neither of other tables, nor of a transaction that was prepared before it."""
+    capture.run(*TWO[:2], "CREATE TABLE other LIKE a", "INSERT INTO other SELECT * FROM a")
+    capture()
+    capture.run(STATED, f"CREATE TABLE b {OF_A_QUERY}")
+    capture.run("XA START 'x'", *(f"INSERT INTO {name} VALUES (7, 'prepared')" for name in "ab"), "XA END 'x'", "XA PREPARE 'x'")
+    capture.run("INSERT INTO a VALUES (8, 'between')", "UPDATE a SET v = 'between' WHERE id = 8")
+    capture(at={"columns noted": ("DROP TABLE other", "CREATE TABLE other LIKE a", "INSERT INTO other VALUES (9, 'later')")})
+    capture.run("XA COMMIT 'x'", "INSERT INTO a VALUES (9, 'after')")
+    captured(capture, "a", "b", "other")
+
+
 @pytest.mark.thorough
 def test_a_table_that_is_gone_when_its_columns_are_asked_for_may_come_back(capture: Capturing) -> None:
     capture.run(*TWO[:2], "CREATE TABLE back LIKE a", "CREATE VIEW v AS SELECT id FROM a")
@@ -139,8 +151,10 @@ def test_a_server_that_minds_no_case_of_names(commands: Commands, tmp_path: Path
 
 def test_a_table_that_comes_from_a_database_that_is_not_captured_is_learnt(capture: Capturing) -> None:
     other = f"{capture.database}_other"
-    capture.run(*TWO[:2], f"CREATE DATABASE {other}", f"CREATE TABLE {other}.c (v VARCHAR(20), id INT PRIMARY KEY)")
-    capture.run(f"INSERT INTO {other}.c VALUES ('c1', 1)")
+    capture.run(*TWO[:2], f"CREATE DATABASE {other}", f"CREATE TABLE {other}.c LIKE a")
+    capture()
+    capture.run(f"CREATE OR REPLACE TABLE {other}.c (v VARCHAR(20), id INT PRIMARY KEY)", f"INSERT INTO {other}.c VALUES ('c1', 1)")
+    capture.run("INSERT INTO a VALUES (3, 'a3')")
     capture()
     capture.run(
         f"RENAME TABLE {other}.c TO c", "UPDATE c SET v = 'here'", "INSERT INTO c VALUES ('c2', 2)", f"DROP DATABASE {other}"
