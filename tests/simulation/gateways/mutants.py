@@ -122,7 +122,7 @@ def _kept_hold_of(original: Callable[..., Any]) -> Callable[..., Any]:
     return changed
 
 
-UNMET = frozenset({"held", "late", "looked-again", "own-stop", "first-settled", "last-look"})
+UNMET = frozenset({"doubted", "held", "late", "looked-again", "own-stop", "first-settled", "last-look"})
 """Guards whose moment came in none of a dozen seeds or more. Only their stand-ins notice that they are missing."""
 
 MUTANTS: dict[str, Mutant] = {
@@ -202,7 +202,6 @@ MUTANTS: dict[str, Mutant] = {
         rule="G1",
         patch=attribute(Leases, "doubt", lambda _: always(None)),
         scenario="steady",
-        seeds=(44, 65, 19),
         steps=STEPS,
     ),
     "let-go": Mutant(
