@@ -107,6 +107,9 @@ class Effects:
                 self._commit(statement, heard, records)
             case "rows":
                 self._again(self._changed_by(statement), heard, records, f"a statement changed rows of it: {statement.text}")
+            case "filled":
+                why = f"a statement gave rows values: {statement.text}"
+                self._again(self._wanted(statement.tables), heard, records, why, empties=False)
             case "ends":
                 self._end(statement, heard, records)
             case _:
@@ -121,7 +124,7 @@ class Effects:
         for table in map(".".join, unknown):
             log.warning("%s has its columns asked for and is read again, as events do not tell them: %s", table, statement.text)
             self.unknown[table] = statement.text
-        if statement.does == "redefined":
+        if statement.does in ("redefined", "filled"):
             self._empty(unknown, heard, records, 0)
 
     def _commit(self, statement: Statement, heard: Heard, records: list[Record]) -> None:
@@ -158,10 +161,11 @@ class Effects:
         self._again(read, heard, records, statement.text)
         self._empty([table for table in gone if table not in read], heard, records, len(read))
 
-    def _again(self, tables: Iterable[Name], heard: Heard, records: list[Record], why: str) -> None:
-        """Empty tables at a place, and have their rows read, unless that was done behind it."""
+    def _again(self, tables: Iterable[Name], heard: Heard, records: list[Record], why: str, *, empties: bool = True) -> None:
+        """Empty tables at a place, and have their rows read, unless that was done behind it. Where no row came or went untold, none is emptied."""
         tables = tuple(tables)
-        self._empty(tables, heard, records, 0)
+        if empties:
+            self._empty(tables, heard, records, 0)
         place = between(heard.file, heard.pos, 0)
         for table in map(".".join, tables):
             if table not in self.unknown and self._fresh.get(table, -1) <= place:

@@ -305,7 +305,7 @@ class Ear:
         """Note which tables the connector does not know now that it has read a statement; its thread calls this."""
         try:
             last, self._last = self._last, None
-            if last is None or last.statement is None or last.statement.does not in ("redefined", "ends"):
+            if last is None or last.statement is None or last.statement.does not in ("redefined", "filled", "ends"):
                 return
             known = self.captured() if self._is_refused and last.statement.does == "ends" else []
             refused = [table for table in last.statement.tables if table not in known] if self._is_refused else []

@@ -15,7 +15,7 @@ from typing import Literal
 Name = tuple[str, str]
 """A database and a table, of which either may have dots: joined by one, they do not tell which dot that is."""
 
-Does = Literal["nothing", "rows", "ends", "redefined", "prepares", "prepared", "commits", "rolls back"]
+Does = Literal["nothing", "rows", "ends", "redefined", "filled", "prepares", "prepared", "commits", "rolls back"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Statement:
 
     does: Does = "nothing"
     """``rows``: changes rows. ``ends``: rows or tables go, or other ones come by a name. ``redefined``: columns or keys may be others.
-    The rest are steps of a transaction of two phases.
+    ``filled``: so they may, and rows have values of columns that no event tells. The rest are steps of a transaction of two phases.
     """
     tables: tuple[Name, ...] = ()
     """The tables that it names; of ``ends`` those whose rows are no longer what they were."""
@@ -270,7 +270,7 @@ def _is_of_a_query(verbs: list[str]) -> bool:
 
 def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, text: str) -> Statement:
     """What an ALTER TABLE does."""
-    tables, changes = [table], False
+    tables, changes, fills = [table], False, False
     depth = 0
     for place, word in enumerate(verbs):
         depth += (word == "(") - (word == ")")
@@ -284,13 +284,11 @@ def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, t
         elif _changes_rows(verbs, place):
             tables += _tables_behind(rest, verbs, place, database)
             changes = True
-        changes = changes or _gives_values(verbs[place:])
+        fills = fills or _gives_values(verbs[place:])
     every = tuple(dict.fromkeys(tables))
-    return (
-        Statement("ends", every, every, makes=every, text=text)
-        if changes
-        else Statement("redefined", every, makes=every, text=text)
-    )
+    if changes:
+        return Statement("ends", every, every, makes=every, text=text)
+    return Statement("filled" if fills else "redefined", every, makes=every, text=text)
 
 
 def _changes_rows(verbs: list[str], place: int) -> bool:

@@ -33,6 +33,9 @@ def test_values_that_a_definition_gave_rows_are_read(capture: Capturing, running
         capture()
     tables[-1] = "renamed"
     capture.run(*(f"UPDATE {table} SET n = 7 WHERE id = 2" for table in tables))
+    assert not [event for event in capture.events() if event.op == "t" and not event.table.endswith(("renamed", "t7"))], (
+        "no row went"
+    )
     output, found = capture(), folded(capture.events(), batches=3)
     for table in tables:
         columns = [row[0] for row in capture.server.ask(f"SHOW COLUMNS FROM {capture.database}.{table}")]
