@@ -449,6 +449,21 @@ class MariaDB:
         self._say(note, f"ALTER TABLE {{t}} ADD COLUMN c{self._made} INT{where}", t=name)
         self._say(note, f"UPDATE {{t}} SET c{self._made} = n WHERE id MOD 2 = 0", t=name)
 
+    def fill_column(self, note: Note) -> None:
+        """With a new column that rows have values of."""
+        name, how = self._some(note), self._chance.choice(("INT NOT NULL", "INT DEFAULT 7, ALGORITHM=COPY", "INT DEFAULT 7"))
+        self._made += 1
+        self._say(note, f"ALTER TABLE {{t}} ADD COLUMN c{self._made} {how}", t=name)
+        self._altered(note, name)
+
+    def rename_column(self, note: Note) -> None:
+        name = self._some(note)
+        added = [column for column in self._columns()[name] if re.fullmatch(r"c\d+", column)]
+        if added:
+            self._made += 1
+            self._say(note, f"ALTER TABLE {{t}} RENAME COLUMN {added[0]} TO c{self._made}", t=name)
+            self._altered(note, name)
+
     def drop_column(self, note: Note) -> None:
         name = self._some(note)
         added = [column for column in self._columns()[name] if re.fullmatch(r"c\d+", column)]
@@ -541,7 +556,7 @@ class MariaDB:
 
     KINDS: tuple[Callable[[Any, Note], None], ...] = (
         rename, rename_and_make_anew, swap, rename_and_add, move_away, drop, drop_many, drop_and_make_anew, create_or_replace,
-        create_or_replace_of, make_of, make_like, make_if_there_is_none, make, make, truncate, add_column, add_column, drop_column,
+        create_or_replace_of, make_of, make_like, make_if_there_is_none, make, make, truncate, add_column, fill_column, rename_column, drop_column,
         change_columns, change_key, key_anew, truncate_partition, drop_partition, exchange_partition, convert_partition, rebuild, temporary,
         no_tables, drop_database,
     )  # fmt: skip
