@@ -172,9 +172,14 @@ class Ear:
         table_id = self._jpype.JClass("io.debezium.relational.TableId")(database, None, table)
         return bool(self._config.getTableFilters().dataCollectionFilter().isIncluded(table_id))
 
-    def _knows(self, name: Name) -> bool:
-        table_id = self._jpype.JClass("io.debezium.relational.TableId")(name[0], None, name[1])
-        return self._schema.tableFor(table_id) is not None
+    def _table(self, name: Name) -> Any:  # noqa: ANN401 - Java's
+        """What the connector knows of a table; None: nothing."""
+        return self._schema.tableFor(self._jpype.JClass("io.debezium.relational.TableId")(name[0], None, name[1]))
+
+    def _key_of(self, name: Name) -> list[str]:
+        """The columns of a table's key, as the connector knows it."""
+        table = self._table(name)
+        return [] if table is None else [str(column) for column in table.primaryKeyColumnNames()]
 
     def _forget(self, statement: Statement) -> None:
         """Have the connector forget tables that are made anew: of one that it knows it would keep the columns."""
@@ -186,7 +191,7 @@ class Ear:
 
     def _strange(self, names: Iterable[Name]) -> tuple[Name, ...]:
         """The captured ones of these tables, whose columns the connector does not know."""
-        return tuple(name for name in dict.fromkeys(names) if self.is_captured(*name) and not self._knows(name))
+        return tuple(name for name in dict.fromkeys(names) if self.is_captured(*name) and self._table(name) is None)
 
     def captured(self) -> list[tuple[str, str]]:
         """The captured tables whose columns the connector knows, as databases and names."""
@@ -271,6 +276,8 @@ class Ear:
             if statement is not None and statement.databases:
                 gone = [table for table in self.captured() if table[0] in statement.databases]
                 statement = replace(statement, tables=(*statement.tables, *gone))  # it knows them no more when this takes effect
+            if statement is not None and statement.does == "filled":
+                statement = statement.of_key(self._key_of(statement.tables[0]))
             if statement is None or statement.does != "nothing":
                 size_bytes = int(header.getEventLength())
                 named = () if statement is None else (*statement.tables, *statement.makes)

@@ -7,7 +7,7 @@ write these as statements. Names are taken as they stand there; whether a table 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -32,6 +32,8 @@ class Statement:
     """The tables of ``ends`` that have other rows now, of which no event tells."""
     databases: tuple[str, ...] = ()
     """The databases that it drops."""
+    columns: tuple[str, ...] = ()
+    """Of ``filled`` the names, in small letters, of the columns that rows have such values of."""
     makes: tuple[Name, ...] = ()
     """The tables that are there behind it, in a form that is its doing."""
     unknown: tuple[Name, ...] = ()
@@ -53,6 +55,12 @@ class Statement:
         )
         databases = tuple(database.lower() for database in self.databases)
         return replace(self, tables=tables, read=read, databases=databases, makes=makes, unknown=unknown)
+
+    def of_key(self, key: Iterable[str]) -> Statement:
+        """The same, of a table that has this key before it: rows that get values of it are other rows."""
+        if self.does != "filled" or not {*self.columns} & {name.lower() for name in key}:
+            return self
+        return replace(self, does="ends", read=self.tables)
 
 
 _TOKEN = re.compile(
@@ -103,13 +111,10 @@ _ADDS_NO_COLUMN = {
         "CONSTRAINT",
         "CHECK",
         "PARTITION",
-        "PERIOD",
-        "SYSTEM",
-        "VECTOR",
     ),
 }
-_VALUES = {"NOT", "AUTO_INCREMENT", "SERIAL", "TIMESTAMP", "AS"}
-"""The words besides DEFAULT of a new column that rows that were there have a value of. The server gives what is NOT NULL one of its own."""
+_VALUES = {"PRIMARY", "AUTO_INCREMENT", "SERIAL", "TIMESTAMP", "AS"}
+"""Words of a new column that rows that were there have a value of. So they have of one that is NOT NULL, or has a DEFAULT."""
 _BETWEEN_NAMES = ("TO", "IF", "EXISTS", "WAIT", "NOWAIT", "RESTRICT", "CASCADE")
 _TEXT_MAX = 120
 
@@ -259,7 +264,9 @@ def _definition(tokens: list[_Token], words: list[str], database: str, text: str
         # Two statements, as the connector reads its history by itself: there nobody has it forget the table.
         told = f"DROP TABLE IF EXISTS {quoted_name(table)}; CREATE {sql[tokens[3].begins :]}" if replaces else None
         return replace(made, anew="EXISTS" not in words[kind:begins], told=told)
-    return _altered(table, rest[after:], verbs[after:], database, text)
+    after += {"WAIT": 2, "NOWAIT": 1}.get("".join(verbs[after : after + 1]), 0)
+    # IGNORE drops rows that a new key has twice, or that do not fit.
+    return _altered(table, rest[after:], verbs[after:], database, text, changes="IGNORE" in words[:kind])
 
 
 def _is_of_a_query(verbs: list[str]) -> bool:
@@ -268,9 +275,9 @@ def _is_of_a_query(verbs: list[str]) -> bool:
     return any(word in ("SELECT", "TABLE") or (word == "VALUES" and following == "(") for word, following in pairs)
 
 
-def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, text: str) -> Statement:
-    """What an ALTER TABLE does."""
-    tables, changes, fills = [table], False, False
+def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, text: str, *, changes: bool) -> Statement:
+    """What an ALTER TABLE does. ``changes``: whether it may change rows, whatever its actions are."""
+    tables, filled, fills = [table], dict[str, None](), False
     depth = 0
     for place, word in enumerate(verbs):
         depth += (word == "(") - (word == ")")
@@ -284,11 +291,26 @@ def _altered(table: Name, rest: list[_Token], verbs: list[str], database: str, t
         elif _changes_rows(verbs, place):
             tables += _tables_behind(rest, verbs, place, database)
             changes = True
-        fills = fills or _gives_values(verbs[place:])
+        action = _action(rest[place:])
+        if _gives_values([token.upper for token in action]):
+            fills = True
+            filled |= dict.fromkeys(_columns_of(action))
     every = tuple(dict.fromkeys(tables))
     if changes:
         return Statement("ends", every, every, makes=every, text=text)
-    return Statement("filled" if fills else "redefined", every, makes=every, text=text)
+    if fills:
+        return Statement("filled", every, columns=tuple(filled), makes=every, text=text)
+    return Statement("redefined", every, makes=every, text=text)
+
+
+def _action(tokens: list[_Token]) -> list[_Token]:
+    """The first of these actions."""
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += (token.upper == "(") - (token.upper == ")")
+        if token.upper == "," and not depth:
+            return tokens[:place]
+    return tokens
 
 
 def _changes_rows(verbs: list[str], place: int) -> bool:
@@ -309,15 +331,21 @@ def _gives_values(action: list[str]) -> bool:
         case ["MODIFY" | "CHANGE", *_] | ["RENAME", "COLUMN", *_]:
             return True
         case ["ADD", *added] if not _ADDS_NO_COLUMN & {*added[:1]}:
-            depth, ends = 0, len(added)
-            for place, word in enumerate(added):
-                depth += (word == "(") - (word == ")")
-                if word == "," and not depth:
-                    ends = place
-                    break
-            words = added[:ends]
-            return bool(_VALUES & {*words}) or any(one == "DEFAULT" and value != "NULL" for one, value in pairwise(words))
+            pairs = [*pairwise(added)]
+            has_default = any(word == "DEFAULT" and value != "NULL" for word, value in pairs)
+            return has_default or ("NOT", "NULL") in pairs or bool(_VALUES & {*added})
     return False
+
+
+def _columns_of(action: list[_Token]) -> list[str]:
+    """The columns that such an action gives values, or makes of others, in small letters."""
+    place = 1
+    while place < len(action) and action[place].upper in ("COLUMN", "IF", "NOT", "EXISTS"):
+        place += 1
+    names = {"CHANGE": 2, "RENAME": 3}.get(action[0].upper, 1)  # RENAME COLUMN a TO b
+    if place < len(action) and action[place].upper == "(":
+        names = len(action)
+    return [token.name.lower() for token in action[place : place + names] if token.name is not None]
 
 
 def _begins_an_action(verbs: list[str], place: int) -> bool:

@@ -47,6 +47,13 @@ TABLES = (("shop", "a"), ("shop", "b"))
         ("ALTER TABLE t ADD g INT GENERATED ALWAYS AS (a + 1) VIRTUAL", "filled", "shop.t", ""),
         ("ALTER TABLE t ADD b INT NOT NULL, DROP PARTITION p", "ends", "shop.t", "shop.t"),
         ("ALTER TABLE t ADD CONSTRAINT CHECK (a IS NOT NULL)", "redefined", "shop.t", ""),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT", "redefined", "shop.t", ""),
+        ("ALTER TABLE t ADD period INT DEFAULT 7", "filled", "shop.t", ""),
+        ("ALTER TABLE t ADD PERIOD FOR SYSTEM_TIME (a, b), ADD SYSTEM VERSIONING", "redefined", "shop.t", ""),
+        ("ALTER TABLE t ADD a INT PRIMARY KEY", "filled", "shop.t", ""),
+        ("ALTER TABLE t NOWAIT ADD a INT DEFAULT 7", "filled", "shop.t", ""),
+        ("ALTER TABLE t WAIT 5 RENAME TO b", "ends", "shop.t shop.b", "shop.b"),
+        ("ALTER IGNORE TABLE t ADD UNIQUE (a)", "ends", "shop.t", "shop.t"),
         ("alter /* , */ table t truncate partition p1", "ends", "shop.t", "shop.t"),
         ("ALTER TABLE t DROP PARTITION p1,p2", "ends", "shop.t", "shop.t"),
         ("ALTER TABLE t algorithm=inplace, DROP PARTITION p", "ends", "shop.t", "shop.t"),
@@ -70,6 +77,25 @@ def test_what_a_statement_does(sql: str, does: str, tables: str, read: str) -> N
     assert said.does == does
     assert " ".join(map(".".join, said.tables)) == tables
     assert " ".join(map(".".join, said.read)) == read
+
+
+@pytest.mark.parametrize(
+    ("action", "columns", "of_key"),
+    [
+        ("MODIFY COLUMN ID BIGINT FIRST", ["id"], True),
+        ("MODIFY v TEXT AFTER id", ["v"], False),
+        ("CHANGE id old INT, ADD IF NOT EXISTS `id` INT AUTO_INCREMENT PRIMARY KEY", ["id", "old"], True),
+        ("RENAME COLUMN v TO w, ADD COLUMN d INT NOT NULL AFTER id", ["v", "to", "w", "d"], False),
+        ("RENAME COLUMN id TO w", ["id", "to", "w"], True),
+        ("ADD (d INT DEFAULT 7, id INT)", ["d", "int", "default", "7", "id"], True),
+        ("ADD d INT, ADD KEY (id)", [], False),
+    ],
+)
+def test_rows_that_get_values_of_their_key_are_other_rows(action: str, columns: list[str], of_key: bool) -> None:
+    said = statement_of(f"ALTER TABLE t {action}", "shop")
+    assert list(said.columns) == columns
+    found = said.of_key(["Id"])
+    assert found == (replace(said, does="ends", read=said.tables) if of_key else said)
 
 
 @pytest.mark.parametrize(
