@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ...log.errors import InvalidArgument, PenstockError
@@ -13,6 +14,8 @@ from .tables import quoted
 
 if TYPE_CHECKING:
     from .capture import CaptureOptions
+
+log = logging.getLogger("penstock.cdc.postgres")
 
 
 class Checked:
@@ -67,13 +70,20 @@ class Checked:
                 self.check_new(None)
 
     def check_new(self, state: CaptureState | None) -> None:
-        """Raise for a table that cannot be captured, if it was named and nothing is known of it. The others stop by themselves."""
+        """Raise for a table that cannot be captured, if it was named and nothing is known of it. The others stop by themselves, and what is no table
+        by itself is passed over.
+        """
         known = set[Name]() if state is None else {table.named for table in state.tables}
         known_as = set[str]() if state is None else {table.qualified for table in state.tables}
         known_as |= {".".join(map(quoted, named)) for named in known}
         for name, missing in self.missing.items():
-            if name not in known_as:
+            if name in known_as:
+                continue
+            if not known or self._named:
                 raise missing
+            log.warning(
+                "%s is published, and not captured: %s", name, reason_of(missing)
+            )  # a partition, say, whose table is not published
         for named, problem in self.problems.items():
             if named not in known and ".".join(named) not in known_as and (state is None or not known or named in self._named):
                 raise problem

@@ -489,3 +489,27 @@ def test_columns_that_bring_no_values_have_nothing_read_again(database: Database
     assert tables(capture)["public.t"][2,]["d"] == 8
     changed(when, capture, "ALTER TABLE t RENAME COLUMN d TO e")
     assert {key: row["e"] for key, row in tables(capture)["public.t"].items()} == {(1,): None, (2,): 8}
+
+
+@when
+def test_a_partitioned_table_that_leaves_the_publication_without_its_partitions_stands_still(
+    database: Database, capture: Capturing, when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """These are published by their own names then, and are tables by none."""
+    if database.connection.info.server_version < 150000:
+        pytest.skip("a publication of a schema needs PostgreSQL 15")
+    database.run(
+        f"{PARTS} CREATE SCHEMA away; CREATE PUBLICATION penstock FOR TABLES IN SCHEMA public WITH (publish_via_partition_root)"
+    )
+    capture()
+    changed(
+        when, capture, "ALTER TABLE t SET SCHEMA away;;INSERT INTO t1 VALUES (3, 'away'); CREATE TABLE later (id int PRIMARY KEY)"
+    )
+    assert {*stopped(capture)} == {"public.t"}
+    assert "public.t1 is published, and not captured: a partition is captured as a part of its table" in caplog.text
+    changed(
+        when, capture, "INSERT INTO away.t VALUES (4, 'too');;INSERT INTO later VALUES (1);;ALTER TABLE away.t SET SCHEMA public"
+    )
+    assert stopped(capture) == {}
+    assert tables(capture)["public.t"] == source(database, "t")
+    assert tables(capture)["public.later"] == source(database, "later")
