@@ -161,12 +161,13 @@ def _filled(known: Captured, now: Life) -> set[int]:
     if known.columns == now.columns or not known.columns:
         return set()
     before, names = {column.number: column for column in known.columns}, {column.name for column in known.columns}
-    is_rewritten = known.file != now.file
+    is_rewritten, numbers = known.file != now.file, {column.number for column in now.columns}
+    has_missed = not numbers >= {*range(max(before) + 1, max(numbers, default=0))}  # columns that came and went, by whatever names
 
     def is_filled(column: TableColumn) -> bool:
         was = before.get(column.number)
         if was is None:
-            return column.number in now.filled or is_rewritten or column.name in names
+            return column.number in now.filled or is_rewritten or has_missed or column.name in names
         is_retyped = was.type != column.type and not {was.type, column.type} <= _TEXTS
         return was.name != column.name or is_retyped or (is_rewritten and was.changed != column.changed)
 

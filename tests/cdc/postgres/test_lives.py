@@ -448,6 +448,10 @@ INSERT INTO t (id, v, w, n) VALUES (1, 'a', 'A', 'one'), (2, 'b', 'B', 'two'); C
             "ALTER TABLE t RENAME v TO x;;ALTER TABLE t RENAME w TO v;;ALTER TABLE t RENAME x TO w", marks=pytest.mark.thorough
         ),
         "ALTER TABLE t DROP COLUMN v;;ALTER TABLE t ADD COLUMN v text",
+        pytest.param(
+            "ALTER TABLE t ADD x int;;UPDATE t SET x = 5 WHERE id = 1;;ALTER TABLE t DROP x;;ALTER TABLE t ADD x int",
+            marks=pytest.mark.thorough,
+        ),
         "ALTER TABLE t ALTER COLUMN g DROP EXPRESSION",
     ],
 )

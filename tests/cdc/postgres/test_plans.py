@@ -62,6 +62,8 @@ FILES = replace(LIFE, leaves=(), file=50, columns=(ID, V))
         ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "")), "filled": frozenset({3})}, Since.ALTERED),
         ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w")), "file": 51}, Since.FILLED),
         ({"columns": (ID, TableColumn(3, 800, 1043, 24, "v"))}, Since.FILLED),
+        ({"columns": (ID, V, TableColumn(4, 800, 23, -1, "w"))}, Since.FILLED),
+        ({"columns": (ID, V, TableColumn(3, 800, 23, -1, "w"), TableColumn(4, 800, 23, -1, "x"))}, Since.ALTERED),
         ({"columns": (ID._replace(changed=800, type=20), V), "file": 51}, Since.OTHER),
         ({"columns": (ID._replace(changed=800, name="key"), V)}, Since.OTHER),
         ({"columns": (ID, V._replace(changed=800, name="w")), "leaves": ((9, 10, 3),)}, Since.FILLED),
