@@ -33,7 +33,7 @@ class Statement:
     databases: tuple[str, ...] = ()
     """The databases that it drops."""
     columns: tuple[str, ...] = ()
-    """Of ``filled`` the names, in small letters, of the columns that rows have such values of."""
+    """The columns, in small letters, of whose values ``filled`` speaks."""
     makes: tuple[Name, ...] = ()
     """The tables that are there behind it, in a form that is its doing."""
     unknown: tuple[Name, ...] = ()
