@@ -195,10 +195,11 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
         the first, only an extension is accepted.
 
         ``holder`` makes it a renewal: only while the message is out to whom the receive named so. ``lets_go`` says that whoever holds the
-        message does nothing more about it: until it is handed out again, no `deliveries`, attempt id or renewal concerns it.
+        message does nothing more about it: until it is handed out again, no `deliveries`, attempt id or renewal concerns it. Of messages
+        that become visible together the first one speaks for all, and another one lets nothing go.
 
         Raises as `ack` does, `ReceiptRefused` where the message is not out to the holder, and `InvalidArgument` or `LimitExceeded` for a
-        duration out of range.
+        duration out of range or a holder that is no name.
         """
         return self._portal.run(lambda: self._core.change_invisible_duration(receipt, duration, holder=holder, lets_go=lets_go))
 
