@@ -20,7 +20,7 @@ from ...log.errors import InvalidArgument, NotSupported, PenstockError
 from ..scratch import scratch_folder
 from .configuration import Connector, for_stream, without_tables
 from .effects import Effects
-from .engine import Engine, offsets_file
+from .engine import Engine, java_ms, offsets_file
 from .errors import DateUnreadable, HistoryLost, SourceReplaced, TableUnfollowed, binlog_lost, engine_error
 from .follow import Follower, boundary
 from .hearing import Ear
@@ -266,7 +266,7 @@ class EngineCapture(SourceCapture):
         return None
 
     def _ear(self) -> Ear:
-        return Ear(self._connector.domain, self._clock.wall_ms, lowers_names=self._server.lowers_names())
+        return Ear(self._connector.domain, java_ms, lowers_names=self._server.lowers_names())
 
     def _begin(self, state: EngineState, folder: Path, stopped: Callable[[], bool]) -> EngineState:
         """Learn the tables and a place in the log that fits them: the beginning of all that follows."""

@@ -80,6 +80,11 @@ def start_java(jars: Sequence[Path], *, heap_mb: int = HEAP_MB) -> None:
     logs.getLogger("").setLevel(jpype.JClass("java.util.logging.Level").OFF)  # what matters comes as an error
 
 
+def java_ms() -> int:
+    """The time by Java's clock, in milliseconds since the epoch. The lake's clock follows the store's, which may be minutes off."""
+    return int(load_jpype().JClass("java.lang.System").currentTimeMillis())
+
+
 class Engine:
     """One life of the engine. `start`, `next` until it gives None, `close`."""
 
@@ -192,6 +197,10 @@ class Engine:
             return None
         value = server.getAttribute(bean, name)
         return None if value is None else value
+
+    def now_ms(self) -> int:
+        """The time by the clock of its heartbeats, in milliseconds since the epoch."""
+        return java_ms()
 
     def give_back(self) -> None:
         """Give back to the system what a burst of changes took."""

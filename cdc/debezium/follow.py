@@ -250,7 +250,7 @@ class Follower:
             file = str(self._engine.metric(domain, "streaming", "BinlogFilename") or "")
             pos = int(self._engine.metric(domain, "streaming", "BinlogPosition") or 0)
             if file and (file_number(file), pos) >= (file_number(until[0]), until[1]):
-                self._reading_ends_ms = self._clock.wall_ms()
+                self._reading_ends_ms = self._engine.now_ms()
 
     def _say(self) -> None:
         events, duplicates = self._outbox.events, self._outbox.duplicates

@@ -90,7 +90,9 @@ class Ear:
     """Listens to one life of the engine. What it hears lies in `heard`, in the order of the log, before any record behind it comes out."""
 
     def __init__(self, domain: str, now_ms: Callable[[], int], *, lowers_names: bool) -> None:
-        """``domain``: of the connector's metrics. ``lowers_names``: whether the server has the names of tables in small letters."""
+        """``domain``: of the connector's metrics. ``now_ms``: by the clock of its heartbeats. ``lowers_names``: whether the server has the names of
+        tables in small letters.
+        """
         jpype = self._jpype = load_jpype()
         self._lowers_names = lowers_names
         self._domain, self._now_ms = domain, now_ms

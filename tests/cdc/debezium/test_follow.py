@@ -22,6 +22,8 @@ from tests.log.topics import HandClock
 
 FILE = "mysql-bin.000003"
 TABLES = (("shop", "users"), ("shop", "b"))
+AHEAD_MS = 60_000
+"""By so much the engine's clock is ahead of the store's."""
 KEY = b'{"id":7}'
 
 
@@ -79,6 +81,12 @@ class Life:
         self.clock.advance(seconds=3)
         return self.left.popleft() if self.left else None
 
+    def give_back(self) -> None:
+        """It has no memory of its own."""
+
+    def now_ms(self) -> int:
+        return self.clock.wall_ms() + AHEAD_MS
+
     def metric(self, domain: str, context: str, name: str) -> object:
         return {"Connected": True, "BinlogFilename": FILE, "BinlogPosition": 40}[name]
 
@@ -96,6 +104,14 @@ def test_a_log_is_not_read_to_its_end_where_an_event_could_not_be_read() -> None
     Life(effects_of(tables=TABLES), *ends).run(until=10)
     with pytest.raises(PenstockError, match="it ended"):
         Life(effects_of(tables=TABLES, unread=(FILE, 20)), *ends).run(until=10)
+
+
+def test_a_heartbeat_of_before_the_end_was_read_does_not_tell_that_all_before_it_is_out() -> None:
+    life = Life(effects_of(tables=TABLES))
+    early = life.now_ms() + 1
+    life.left.extend((heartbeat(early, behind=5), heartbeat(early, behind=5), batch(10, behind=15), heartbeat(10**15, behind=15)))
+    life.run(until=10)
+    assert life.sent == at(10)
 
 
 def test_no_record_is_taken_that_nobody_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
