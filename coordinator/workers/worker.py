@@ -128,10 +128,10 @@ class Worker:
         ``unless`` holds, which is asked whenever something finished. Then the others go on. By default it waits as long as it takes,
         and everybody else waits too.
 
-        Who leaves while its message is in flight, as its lease is lost, is alone until that message is finished, for ``left_s`` at most.
+        Who is cancelled while its message is in flight, as its lease is lost, is alone until that message is finished, for ``left_s`` at most.
         """
         mine = object()  # queues of one member run alone too, one after the other
-        succeeded = False
+        stays = False
         self._alone.append(mine)
         self._tell_quiet()
 
@@ -145,10 +145,14 @@ class Worker:
                 async with asyncio.timeout(patience_s):
                     await self._until(lambda: over() or (self._alone[0] is mine and not self.in_flight))
             succeeded = not over() and self._alone[0] is mine and not self.in_flight
-            yield succeeded
+            try:
+                yield succeeded
+            except asyncio.CancelledError:
+                stays = succeeded and bool(self.in_flight)
+                raise
         finally:
             ended.cancel()
-            if succeeded and self.in_flight:
+            if stays:
                 self._left = asyncio.get_running_loop().call_later(left_s, self._end_alone)
             else:
                 self._alone.remove(mine)

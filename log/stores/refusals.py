@@ -73,10 +73,8 @@ class Refusals:
             self._allowed[right] = None
             if len(self._allowed) > _RIGHTS_MAX:
                 del self._allowed[next(iter(self._allowed))]
-        if right in self._refused:  # and so its verb: the rest may be seldom used, and of this occasion nobody meets it again
-            self._refused = {one: refused for one, refused in self._refused.items() if one[0] != right[0]}
-            if not self._refused:
-                log.warning("%s allows again what it refused", self._place)
+        if self._refused and self._refused.pop(right, None) is not None and not self._refused:
+            log.warning("%s allows again what it refused", self._place)
 
     def _meaning(self, right: Right, error: PermissionDenied) -> PenstockError:
         now_s = self._clock.monotonic_s()

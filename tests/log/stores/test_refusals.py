@@ -98,23 +98,6 @@ def test_what_is_allowed_again_begins_anew(caplog: pytest.LogCaptureFixture) -> 
     asyncio.run(script(Scene()))
 
 
-def test_what_is_seldom_used_is_not_lost_over_two_short_refusals() -> None:
-    async def script(scene: Scene) -> None:
-        for key in (ENTRY, "x/seldom"):
-            await scene.put(key)
-        for _ in range(2):
-            scene.refusing.refuses = lambda _: True
-            for key in (ENTRY, "x/seldom"):
-                assert await scene.raised(scene.put(key)) is AccessRefused
-            scene.clock.advance(seconds=10)
-            scene.refusing.refuses = lambda _: False
-            await scene.put(ENTRY)
-            assert scene.store.refusals.refusing_s == 0
-            scene.clock.advance(seconds=290)
-
-    asyncio.run(script(Scene()))
-
-
 def test_what_is_allowed_beside_it_tells_nothing_of_what_never_was() -> None:
     """A policy names groups and kinds of objects, which share a folder with others that it does not name."""
 
