@@ -253,7 +253,7 @@ class Keeping:
     def _release(self, client_id: str) -> None:
         self._answers.end_client(client_id)
         for (group, topic), held in self._leases.end_client(client_id).items():
-            self._begun(self.give_back(group, topic, held))
+            self._begun(self.give_back(group, topic, held, holder=client_id))
 
     def _begun(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -261,25 +261,28 @@ class Keeping:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def give_back(self, group: str, topic: str, held: Sequence[Together]) -> None:
-        """Make messages visible soon that nobody handles. What fails comes by itself, when its time is over."""
+    async def give_back(self, group: str, topic: str, held: Sequence[Together], *, holder: str | None = None) -> None:
+        """Make messages visible soon that nobody handles. What fails comes by itself, when its time is over.
+
+        ``holder``: the client that held them. What it let go at another gateway comes when it said.
+        """
         for handle in chain.from_iterable(held):
             self._leases.end(handle)
         with suppress(Refused, PenstockError):
             async with self._pool.of(group, topic) as pooled:
-                await asyncio.gather(*(_give_back(pooled, together) for together in held))
+                await asyncio.gather(*(_give_back(pooled, together, holder) for together in held))
 
     async def close(self) -> None:
         """Return when what was begun has ended."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _give_back(pooled: Pooled, together: Together) -> None:
+async def _give_back(pooled: Pooled, together: Together, holder: str | None) -> None:
     for handle in together:
         try:
-            await pooled.consumer.change_invisible_duration(handle, GIVEN_UP)
+            await pooled.consumer.change_invisible_duration(handle, GIVEN_UP, holder=holder)
         except ReceiptRefused:
-            continue  # it was settled beside this gateway, and those behind it were not
+            continue  # it was settled or let go beside this gateway, and those behind it were not
         except PenstockError:
             return
         return

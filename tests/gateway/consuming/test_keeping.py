@@ -163,6 +163,20 @@ def test_what_a_client_held_that_says_goodbye_becomes_visible_after_a_second() -
     run(play)
 
 
+def test_what_a_client_let_go_elsewhere_is_not_hastened_by_its_goodbye() -> None:
+    async def play() -> None:
+        stage = Stage()
+        stage.heard()
+        stage.held(message(7), message(8), left_s=20)
+        await stage.polls("one")
+        stage.consumer.let_go.add("h0-7")
+        stage.clients.remove("c")
+        await stage.keeping.close()
+        assert stage.consumer.changes == [("h0-8", GIVEN_UP)]
+
+    run(play)
+
+
 def test_of_a_message_group_the_first_message_counts_that_was_not_settled_beside_this_gateway() -> None:
     async def play() -> None:
         stage = Stage(DeliveryOrder.ORDERLY)
