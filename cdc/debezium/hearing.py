@@ -101,6 +101,7 @@ class Ear:
         self.unread: tuple[str, int] | None = None
         """A place in the log: the next event of rows behind it could not be read. The connector goes on for a while nevertheless."""
         self._pause = threading.Event()
+        self._engine: Any = None
         self._client: Any = None
         self._schema: Any = None
         self._config: Any = None
@@ -121,6 +122,7 @@ class Ear:
     def attach(self, engine: Any, prefix: str) -> None:  # noqa: ANN401 - Java's
         """Have the ear listen as soon as the engine's connector, of this ``topic.prefix``, registers what it tells of its stream."""
         outer = self
+        self._engine = engine  # none of the classes below may hold it: Java's collector would wait for Python's rarest one
         name = f"{self._domain}:type=connector-metrics,context=streaming,server={prefix}"
         bean = self._jpype.JClass("javax.management.ObjectName")(name)
 
@@ -128,7 +130,7 @@ class Ear:
             def handleNotification(self, notification: Any, handback: Any) -> None:  # noqa: N802, ANN401 - Java's
                 if str(notification.getType()) == _REGISTERED and notification.getMBeanName().equals(bean):
                     try:
-                        outer._listen(engine)
+                        outer._listen(outer._engine)
                     except BaseException as error:  # noqa: BLE001 - Java would drop it; the capture's thread raises it
                         outer.failure = error
 
@@ -152,7 +154,7 @@ class Ear:
             self._registrations = None
             self._logger.setLevel(self._jpype.JClass("java.util.logging.Level").OFF)
             self._logger.setFilter(None)
-        self._client = self._schema = self._config = None
+        self._engine = self._client = self._schema = self._config = None
 
     @property
     def listens(self) -> bool:

@@ -20,6 +20,7 @@ class Around:
     def __init__(self, *, lease: bool = True) -> None:
         self.member = SimpleNamespace(may_start=lambda: lease)
         self.worker = self
+        self.consume_timeout_s = 60.0
         self.renews = asyncio.Event()
         self.renewed = asyncio.Event()
 
