@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -105,3 +107,33 @@ def test_the_tables_of_a_database_that_goes_are_noted_before_the_connector_drops
     (heard,) = ear.heard
     assert heard.statement is not None
     assert heard.statement.tables == (("shop", "a"),)
+
+
+class JavaEngine:
+    """As heavy as a whole connector."""
+
+
+def test_an_ear_that_hears_no_more_holds_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even in a ring, for which Python's collector would have to come first."""
+    server = SimpleNamespace(addNotificationListener=lambda *_: None, removeNotificationListener=lambda *_: None)
+    logger = SimpleNamespace(setFilter=lambda _: None, setLevel=lambda _: None)
+    java: Mapping[str, Any] = {
+        "java.lang.management.ManagementFactory": SimpleNamespace(getPlatformMBeanServer=lambda: server),
+        "javax.management.MBeanServerDelegate": SimpleNamespace(DELEGATE_NAME=""),
+        "javax.management.ObjectName": str,
+        "java.util.logging.Logger": SimpleNamespace(getLogger=lambda _: logger),
+        "java.util.logging.Level": SimpleNamespace(WARNING=1, OFF=0),
+    }
+    monkeypatch.setattr(hearing, "load_jpype", lambda: SimpleNamespace(JClass=java.__getitem__, JProxy=lambda _, inst: inst))
+    engine = JavaEngine()
+    held = weakref.ref(engine)
+    gc.disable()
+    try:
+        ear = Ear("mariadb", lambda: 100, lowers_names=False)
+        ear.attach(engine, "shop")
+        del engine
+        assert held() is not None
+        ear.detach()
+        assert held() is None
+    finally:
+        gc.enable()
