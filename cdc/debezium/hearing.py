@@ -130,7 +130,7 @@ class Ear:
             def handleNotification(self, notification: Any, handback: Any) -> None:  # noqa: N802, ANN401 - Java's
                 if str(notification.getType()) == _REGISTERED and notification.getMBeanName().equals(bean):
                     try:
-                        outer._listen(outer._engine)
+                        outer._listen()
                     except BaseException as error:  # noqa: BLE001 - Java would drop it; the capture's thread raises it
                         outer.failure = error
 
@@ -205,8 +205,8 @@ class Ear:
             names = [*dict.fromkeys((database.lower(), table.lower()) for database, table in names)]
         return [name for name in names if self.is_captured(*name)]
 
-    def _listen(self, engine: Any) -> None:  # noqa: ANN401 - Java's
-        (task,) = _member(engine, "tasks")
+    def _listen(self) -> None:
+        (task,) = _member(self._engine, "tasks")
         coordinator = self._coordinator(_member(task, "connectTask"))
         self._schema, self._config = _member(coordinator, "schema"), _member(coordinator, "connectorConfig")
         client = _member(_member(coordinator, "streamingMetrics"), "client")

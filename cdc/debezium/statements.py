@@ -99,20 +99,7 @@ _NOTHING = {
 }
 _XA = {"START": "prepares", "BEGIN": "prepares", "PREPARE": "prepared", "COMMIT": "commits", "ROLLBACK": "rolls back"}
 _PARTITIONS = {"TRUNCATE", "DROP", "EXCHANGE", "CONVERT"}
-_ADDS_NO_COLUMN = {
-    *(
-        "INDEX",
-        "KEY",
-        "UNIQUE",
-        "PRIMARY",
-        "FOREIGN",
-        "FULLTEXT",
-        "SPATIAL",
-        "CONSTRAINT",
-        "CHECK",
-        "PARTITION",
-    ),
-}
+_ADDS_NO_COLUMN = {"INDEX", "KEY", "UNIQUE", "PRIMARY", "FOREIGN", "FULLTEXT", "SPATIAL", "CONSTRAINT", "CHECK", "PARTITION"}
 _VALUES = {"PRIMARY", "AUTO_INCREMENT", "SERIAL", "TIMESTAMP", "AS"}
 """Words of a new column that rows that were there have a value of. So they have of one that is NOT NULL, or has a DEFAULT."""
 _BETWEEN_NAMES = ("TO", "IF", "EXISTS", "WAIT", "NOWAIT", "RESTRICT", "CASCADE")

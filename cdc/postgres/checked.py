@@ -81,9 +81,8 @@ class Checked:
                 continue
             if not known or self._named:
                 raise missing
-            log.warning(
-                "%s is published, and not captured: %s", name, reason_of(missing)
-            )  # a partition, say, whose table is not published
+            # A partition, say, whose table is not published.
+            log.warning("%s is published, and not captured: %s", name, reason_of(missing))
         for named, problem in self.problems.items():
             if named not in known and ".".join(named) not in known_as and (state is None or not known or named in self._named):
                 raise problem

@@ -131,7 +131,7 @@ class Worker:
         Who is cancelled while its message is in flight, as its lease is lost, is alone until that message is finished, for ``left_s`` at most.
         """
         mine = object()  # queues of one member run alone too, one after the other
-        stays = False
+        succeeded = stays = False
         self._alone.append(mine)
         self._tell_quiet()
 
@@ -145,11 +145,10 @@ class Worker:
                 async with asyncio.timeout(patience_s):
                     await self._until(lambda: over() or (self._alone[0] is mine and not self.in_flight))
             succeeded = not over() and self._alone[0] is mine and not self.in_flight
-            try:
-                yield succeeded
-            except asyncio.CancelledError:
-                stays = succeeded and bool(self.in_flight)
-                raise
+            yield succeeded
+        except asyncio.CancelledError:
+            stays = succeeded and bool(self.in_flight)
+            raise
         finally:
             ended.cancel()
             if stays:

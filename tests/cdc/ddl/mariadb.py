@@ -449,6 +449,10 @@ class MariaDB:
         self._say(note, f"ALTER TABLE {{t}} ADD COLUMN c{self._made} INT{where}", t=name)
         self._say(note, f"UPDATE {{t}} SET c{self._made} = n WHERE id MOD 2 = 0", t=name)
 
+    def _added(self, name: str) -> list[str]:
+        """The columns that a table got later."""
+        return [column for column in self._columns()[name] if re.fullmatch(r"c\d+", column)]
+
     def fill_column(self, note: Note) -> None:
         """With a new column that rows have values of."""
         name, how = self._some(note), self._chance.choice(("INT NOT NULL", "INT DEFAULT 7, ALGORITHM=COPY", "INT DEFAULT 7"))
@@ -458,16 +462,14 @@ class MariaDB:
 
     def rename_column(self, note: Note) -> None:
         name = self._some(note)
-        added = [column for column in self._columns()[name] if re.fullmatch(r"c\d+", column)]
-        if added:
+        if added := self._added(name):
             self._made += 1
             self._say(note, f"ALTER TABLE {{t}} RENAME COLUMN {added[0]} TO c{self._made}", t=name)
             self._altered(note, name)
 
     def drop_column(self, note: Note) -> None:
         name = self._some(note)
-        added = [column for column in self._columns()[name] if re.fullmatch(r"c\d+", column)]
-        if added:
+        if added := self._added(name):
             self._say(note, f"ALTER TABLE {{t}} DROP COLUMN {added[0]}", t=name)
             self._altered(note, name)
 
