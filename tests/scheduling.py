@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -36,6 +37,11 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         for other in self.assigned_work:
             self._reschedule(other)
         return fatal
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        # One that has just ended is given work until its end is told; `remove_node` then gives that to the others.
+        with suppress(OSError):
+            super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
         super()._reschedule(node)

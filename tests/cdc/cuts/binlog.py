@@ -180,6 +180,10 @@ class _Engine:
         position = 0 if self._told else self._last[2][1] + 500
         return {"Connected": True, "BinlogFilename": file_of(self._last[2]), "BinlogPosition": position}[name]
 
+    def now_ms(self) -> int:
+        """Before the time that its heartbeats tell."""
+        return 1_700_000_000_000
+
 
 class _Clock:
     def __init__(self, chance: random.Random) -> None:
