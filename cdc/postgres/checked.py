@@ -59,7 +59,8 @@ class Checked:
         self.has_publication = published is not None
         if self.has_publication and (split := [table for table in self.unpublished if table.partitioned]):
             catalog.check_roots(options.publication, split[0])
-        self._named = named if options.tables else set[Name]()
+        self._are_named = bool(options.tables)
+        self._named = named if self._are_named else set[Name]()
         if also := [
             name for name in published or () if name not in named
         ]:  # the stream tells of them whether they were named or not
@@ -79,7 +80,7 @@ class Checked:
         for name, missing in self.missing.items():
             if name in known_as:
                 continue
-            if not known or self._named:
+            if not known or self._are_named:
                 raise missing
             # A partition, say, whose table is not published.
             log.warning("%s is published, and not captured: %s", name, reason_of(missing))
