@@ -84,7 +84,7 @@ types: $(INSTALLED) ## mypy, strict
 
 .PHONY: layers
 layers: $(INSTALLED) ## which part may import which
-	$(VENV)/bin/lint-imports
+	$(VENV)/bin/lint-imports tests/layers.toml
 
 .PHONY: face
 face: $(INSTALLED) ## write the synchronous face (penstock/blocking/) anew from the asynchronous classes

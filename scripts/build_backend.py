@@ -1,26 +1,24 @@
-"""The build backend: setuptools, with its scratch files outside of the source folder.
+"""The build backend: setuptools, told which packages there are, with its scratch files outside of the source folder.
 
-setuptools builds in ``build/`` beside the sources, leaves that there, and packs whatever it finds in it the next time: `pip install .` after
-a `git pull` could install modules that are gone.
+The library's folders lie at the top (`package-dir` in pyproject.toml); every folder below them with Python files is a package. setuptools builds in
+``build/`` beside the sources, leaves that there, and packs whatever it finds in it the next time: `pip install .` after a `git pull` could
+install modules that are gone.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import tarfile
 import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
 from setuptools import build_meta
-from setuptools.build_meta import (
-    build_editable,
-    build_sdist,
-    get_requires_for_build_editable,
-    get_requires_for_build_sdist,
-    get_requires_for_build_wheel,
-    prepare_metadata_for_build_editable,
-    prepare_metadata_for_build_wheel,
-)
+from setuptools.build_meta import get_requires_for_build_editable, get_requires_for_build_sdist, get_requires_for_build_wheel
 
 __all__ = [
     "build_editable",
@@ -33,13 +31,68 @@ __all__ = [
     "prepare_metadata_for_build_wheel",
 ]
 
+_Settings = dict[str, str | list[str] | None] | None
 
-def build_wheel(
-    wheel_directory: str, config_settings: dict[str, str | list[str] | None] | None = None, metadata_directory: str | None = None
-) -> str:
-    """Build a wheel in a temporary folder. Returns its name."""
+
+def packages(root: Path) -> list[str]:
+    """The library's packages, in whose folders it is at the top."""
+    mapping = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"]
+    found = set[str]()
+    for name, folder in mapping.items():
+        for path in (root / folder).rglob("__init__.py"):
+            found.add(".".join((name, *path.parent.relative_to(root / folder).parts)))
+    return sorted(found)
+
+
+def build_wheel(directory: str, settings: _Settings = None, metadata_directory: str | None = None) -> str:
+    """Build a wheel. Returns its name."""
+    with _configured():
+        return build_meta.build_wheel(directory, settings, metadata_directory)
+
+
+def build_editable(directory: str, settings: _Settings = None, metadata_directory: str | None = None) -> str:
+    """Build a wheel that leads to the sources. Returns its name."""
+    with _configured():
+        return build_meta.build_editable(directory, settings, metadata_directory)
+
+
+def prepare_metadata_for_build_wheel(directory: str, settings: _Settings = None) -> str:
+    """Write a wheel's metadata. Returns the name of their folder."""
+    with _configured():
+        return build_meta.prepare_metadata_for_build_wheel(directory, settings)
+
+
+def prepare_metadata_for_build_editable(directory: str, settings: _Settings = None) -> str:
+    """Write the metadata of a wheel that leads to the sources. Returns the name of their folder."""
+    with _configured():
+        return build_meta.prepare_metadata_for_build_editable(directory, settings)
+
+
+def build_sdist(directory: str, settings: _Settings = None) -> str:
+    """Pack the sources, with all that tests and documents need, without links. Returns the archive's name."""
+    with tempfile.TemporaryDirectory(prefix="penstock-build-") as scratch:
+        metadata = Path(scratch) / prepare_metadata_for_build_wheel(scratch, settings)
+        name = metadata.name.removesuffix(".dist-info")
+        with tarfile.open(Path(directory) / f"{name}.tar.gz", "w:gz", format=tarfile.PAX_FORMAT) as archive:
+            archive.add(metadata / "METADATA", f"{name}/PKG-INFO")
+            for path in _sources():
+                archive.add(path, f"{name}/{path}")
+    return f"{name}.tar.gz"
+
+
+def _sources() -> Iterator[Path]:
+    """The files that are tracked; without a repository, all files."""
+    if Path(".git").exists():
+        paths = map(Path, subprocess.check_output(["git", "ls-files", "-z"], text=True).split("\0")[:-1])
+    else:
+        paths = (path for path in Path().rglob("*") if path.suffix != ".pyc" and path.name != "PKG-INFO")
+    return (path for path in sorted(paths) if path.is_file() and not path.is_symlink())
+
+
+@contextmanager
+def _configured() -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="penstock-build-") as scratch:
         options = Path(scratch) / "options.cfg"
-        options.write_text(f"[build]\nbuild_base = {scratch}/build\n")
+        options.write_text(f"[build]\nbuild_base = {scratch}/build\n[options]\npackages = {', '.join(packages(Path()))}\n")
         with mock.patch.dict(os.environ, DIST_EXTRA_CONFIG=str(options)):
-            return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
+            yield

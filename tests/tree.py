@@ -12,7 +12,6 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 CONFIG: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES: set[str] = set(CONFIG["tool"]["setuptools"]["packages"])
 MAPPING: dict[str, str] = CONFIG["tool"]["setuptools"]["package-dir"]
 DOOR = MAPPING["penstock"]
 AREAS = {folder for name, folder in MAPPING.items() if name != "penstock"}
