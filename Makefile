@@ -1,5 +1,5 @@
 # Penstock's commands; `make help` lists them. Everything is installed into .venv and the cache, never into the system,
-# but for Java and Chromium, which scripts/setup_java.sh and setup_chromium.sh install with the system's package manager where they may.
+# but for Java and Chromium, which infra/scripts/setup_java.sh and setup_chromium.sh install with the system's package manager where they may.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -12,7 +12,7 @@ export PENSTOCK_CACHE
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
-WITH_JAVA = JAVA_HOME="$$(scripts/setup_java.sh --find)"
+WITH_JAVA = JAVA_HOME="$$(infra/scripts/setup_java.sh --find)"
 PY = $(WITH_JAVA) $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 # The JARs are looked for again when what chooses them has changed.
@@ -88,15 +88,15 @@ layers: $(INSTALLED) ## which part may import which
 
 .PHONY: face
 face: $(INSTALLED) ## write the synchronous face (penstock/blocking/) anew from the asynchronous classes
-	$(VENV)/bin/python scripts/blocking_face.py
+	$(VENV)/bin/python infra/scripts/blocking_face.py
 
 .PHONY: protocol
 protocol: $(INSTALLED) ## compile the gateway's protocol (gateway/protocol/rocketmq.proto) anew
-	$(VENV)/bin/python scripts/compile_protocol.py
+	$(VENV)/bin/python infra/scripts/compile_protocol.py
 
 .PHONY: reference
 reference: $(INSTALLED) ## write the indexes of the API's reference (docs/reference/) anew
-	$(VENV)/bin/python scripts/reference_index.py
+	$(VENV)/bin/python infra/scripts/reference_index.py
 
 .PHONY: docs
 docs: $(INSTALLED) ## the site of the documents, into build/site; a dead link fails it
@@ -179,15 +179,15 @@ bench-peers: $(INSTALLED) java ## Kafka and RocketMQ beside ours, on this machin
 
 .PHONY: release
 release: ## build what would be uploaded, check it, install and try it; signs and uploads nothing (URL=https://… of the repository)
-	python3 scripts/release.py $(if $(URL),--url $(URL)) $(ARGS)
+	python3 infra/scripts/release.py $(if $(URL),--url $(URL)) $(ARGS)
 
 .PHONY: test-oldest
 test-oldest: ## the quick tests with the oldest versions that pyproject.toml allows (ARGS="tests/log -k name")
-	python3 scripts/test_oldest.py $(ARGS)
+	python3 infra/scripts/test_oldest.py $(ARGS)
 
 .PHONY: spark-matrix
 spark-matrix: $(INSTALLED) ## Spark's tests on every version of Spark and Java that fits (ARGS="--only 4.0 --java 21 --tests tests/spark/source")
-	$(PY) scripts/spark_matrix.py $(ARGS)
+	$(PY) infra/scripts/spark_matrix.py $(ARGS)
 
 ##@ Housekeeping
 
@@ -198,41 +198,41 @@ clean: ## remove .venv and what tools left behind (the cache stays)
 
 # ------------------------------------------------------------------------------------------------ what they stand on
 
-$(INSTALLED): pyproject.toml scripts/setup_venv.sh
-	@scripts/setup_venv.sh
+$(INSTALLED): pyproject.toml infra/scripts/setup_venv.sh
+	@infra/scripts/setup_venv.sh
 	@touch $@
 
 .PHONY: java
 java:
-	@scripts/setup_java.sh
+	@infra/scripts/setup_java.sh
 
 .PHONY: chromium
 chromium:
-	@scripts/setup_chromium.sh
+	@infra/scripts/setup_chromium.sh
 
 .PHONY: servers
 servers:
-	@scripts/build_servers.sh
+	@infra/scripts/build_servers.sh
 
 .PHONY: sdks
 sdks: | $(INSTALLED)
-	@scripts/setup_sdks.sh
+	@infra/scripts/setup_sdks.sh
 
 .PHONY: sdks-rust
 sdks-rust: $(INSTALLED) ## RocketMQ's SDK for Rust, for the gateway's tests: some 4 minutes of a core, once
-	@scripts/setup_sdks.sh rust
+	@infra/scripts/setup_sdks.sh rust
 
 .PHONY: postgres
 postgres: | $(INSTALLED)
-	@scripts/setup_postgres.sh
+	@infra/scripts/setup_postgres.sh
 
 .PHONY: mariadb
 mariadb: | $(INSTALLED) java
-	@scripts/setup_mariadb.sh
+	@infra/scripts/setup_mariadb.sh
 
 .PHONY: mongodb
 mongodb: | $(INSTALLED)
-	@scripts/setup_mongodb.sh
+	@infra/scripts/setup_mongodb.sh
 
 $(JARS): | $(INSTALLED) java
 	@echo "setup: Spark's JARs into $(PENSTOCK_CACHE)"

@@ -19,7 +19,7 @@ from tests.tree import ROOT
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, as it is on a tree of its own."""
-    spec = importlib.util.spec_from_file_location("blocking_face", ROOT / "scripts" / "blocking_face.py")
+    spec = importlib.util.spec_from_file_location("blocking_face", ROOT / "infra" / "scripts" / "blocking_face.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

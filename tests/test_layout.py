@@ -42,6 +42,8 @@ HEAVY = {
     "uvicorn",
 }
 
+SCRIPTS = ROOT / "infra" / "scripts"
+"""Run by make, from a repository or a source archive; no part of the library."""
 FOUND_BY_SPARK = ROOT / "pyspark_penstock.py"
 """The one module beside the door: Spark looks for data sources at the top, by the prefix."""
 
@@ -53,7 +55,7 @@ def package_of(module: Path) -> str:
 
 
 def library_files() -> list[Path]:
-    return [path for path in files() if path.relative_to(ROOT).parts[0] in AREAS | {DOOR}]
+    return [path for path in files() if path.relative_to(ROOT).parts[0] in AREAS | {DOOR} and path.parent != SCRIPTS]
 
 
 def test_every_folder_with_python_files_is_a_package() -> None:
@@ -85,7 +87,7 @@ def test_areas_import_each_other_relatively() -> None:
 
 
 def test_the_synchronous_face_is_made_of_the_asynchronous_one() -> None:
-    check = [sys.executable, str(ROOT / "scripts" / "blocking_face.py"), "--check"]
+    check = [sys.executable, str(ROOT / "infra" / "scripts" / "blocking_face.py"), "--check"]
     run = subprocess.run(check, capture_output=True, text=True, check=False)
     assert run.returncode == 0, f"run `make face`: {run.stdout}{run.stderr}"
 

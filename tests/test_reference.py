@@ -82,7 +82,7 @@ def test_the_reference_has_every_public_name_for_asyncio_and_spark() -> None:
 @pytest.mark.parametrize("page", ["api.md", "aio.md"])
 def test_the_index_of_the_reference_says_what_each_name_is(page: str) -> None:
     """`make reference` writes it anew."""
-    script = ROOT / "scripts" / "reference_index.py"
+    script = ROOT / "infra" / "scripts" / "reference_index.py"
     indexed = runpy.run_path(str(script))["indexed"]
     text = (REFERENCE / page).read_text()
     assert indexed(text) == text

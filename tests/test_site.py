@@ -18,7 +18,7 @@ SMALL = f"""
 INHERIT: {SITE}
 docs_dir: docs
 site_dir: site
-hooks: [{ROOT / "scripts" / "site_hooks.py"}]
+hooks: [{ROOT / "infra" / "scripts" / "site_hooks.py"}]
 plugins: []
 nav: [index.md, page.md, other.md]
 """

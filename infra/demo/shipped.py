@@ -2,7 +2,7 @@
 
 A change says most things twice, and the changes before it have said most of the rest. ``data/events.xz`` has what each event adds, in columns:
 the values that changed, and steps from the position and the time before. What comes out is the capture, byte for byte.
-`scripts/pack_capture.py` packs one.
+`infra/scripts/pack_capture.py` packs one.
 """
 
 from __future__ import annotations

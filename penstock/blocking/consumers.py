@@ -1,6 +1,6 @@
 """Consumers of a group. The work is done on the lake's event-loop thread.
 
-Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
+Made by infra/scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
 
     penstock.consumers.broadcast
     penstock.consumers.pull

@@ -1,6 +1,6 @@
 """What the synchronous classes have in common, written by hand: how they wait for the event-loop thread, and how they end.
 
-The rest of this package is made by scripts/blocking_face.py.
+The rest of this package is made by infra/scripts/blocking_face.py.
 """
 
 from __future__ import annotations

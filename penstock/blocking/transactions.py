@@ -1,6 +1,6 @@
 """Transactions, and who answers for them. The work is done on the lake's event-loop thread.
 
-Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
+Made by infra/scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
 
     penstock.aio.transactions
     penstock.coordinator.transactions.sending.transaction

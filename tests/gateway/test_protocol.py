@@ -11,7 +11,7 @@ from tests.tree import ROOT
 
 
 def test_the_committed_files_are_what_the_definition_gives() -> None:
-    spec = importlib.util.spec_from_file_location("compile_protocol", ROOT / "scripts" / "compile_protocol.py")
+    spec = importlib.util.spec_from_file_location("compile_protocol", ROOT / "infra" / "scripts" / "compile_protocol.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)

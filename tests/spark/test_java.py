@@ -68,6 +68,6 @@ def test_what_is_no_java_has_no_version(tmp_path: Path) -> None:
 
 
 def test_set_up_accepts_what_spark_runs_on() -> None:
-    found = re.search(r'^supported="([\d ]+)"', (ROOT / "scripts" / "setup_java.sh").read_text(), re.MULTILINE)
+    found = re.search(r'^supported="([\d ]+)"', (ROOT / "infra" / "scripts" / "setup_java.sh").read_text(), re.MULTILINE)
     assert found is not None
     assert tuple(map(int, found[1].split())) == NEWEST.java

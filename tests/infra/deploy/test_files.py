@@ -149,7 +149,7 @@ def test_names_in_the_examples_lead_somewhere() -> None:
 def test_the_image_gets_what_the_wheel_is_made_of_and_nothing_else() -> None:
     kept = {line[1:] for line in (FOLDER / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
     alone = {f"{name}.py" for name in CONFIG["tool"]["setuptools"]["py-modules"]}
-    assert kept == AREAS | alone | {DOOR, "pyproject.toml", "README.md", "LICENSE", "scripts/build_backend.py"}
+    assert kept == AREAS | alone | {DOOR, "pyproject.toml", "README.md", "LICENSE"}
     assert all((ROOT / name).exists() for name in kept)
 
 
@@ -168,7 +168,7 @@ def test_the_image_installs_by_hash_what_the_project_asks_for() -> None:
     for lock, asked in (("requirements.lock", wanted), ("build.lock", CONFIG["build-system"]["requires"])):
         versions = pinned(lock)
         for one in map(Requirement, asked):
-            assert one.specifier.contains(versions[one.name]), f"{one}: write {lock} anew with scripts/lock_image.py"
+            assert one.specifier.contains(versions[one.name]), f"{one}: write {lock} anew with infra/scripts/lock_image.py"
         assert re.search(rf"--require-hashes --only-binary :all: --requirement \S*{lock}", dockerfile)
 
 

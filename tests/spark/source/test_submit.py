@@ -33,7 +33,7 @@ AT_THE_TOP = ("pyproject.toml", "README.md", "LICENSE", "pyspark_penstock.py")
 def build_wheel(folder: Path) -> Path:
     source = folder / "source"
     parts = [path for path in files() if path.relative_to(ROOT).parts[0] in AREAS | {DOOR}]
-    for path in [*parts, *(ROOT / name for name in (*AT_THE_TOP, "scripts/build_backend.py"))]:
+    for path in [*parts, *(ROOT / name for name in AT_THE_TOP)]:
         copy = source / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)

@@ -11,7 +11,7 @@ import pytest
 from tests.infra.web.journeys.found import MISSING, NAMES
 from tests.tree import ROOT
 
-SCRIPT = ROOT / "scripts" / "setup_chromium.sh"
+SCRIPT = ROOT / "infra" / "scripts" / "setup_chromium.sh"
 
 
 def program(folder: Path, name: str, *lines: str) -> None:

@@ -26,7 +26,7 @@ from penstock.spark.jars import cache_folder
 from penstock.spark.java import candidate_homes, major_version
 from penstock.spark.versions import DELTA, SPARKS, SparkVersion
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "spark-matrix"
 TESTS = ("tests/spark",)
 JAVAS = (17, 21)

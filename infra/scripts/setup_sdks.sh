@@ -4,7 +4,7 @@
 # language the tests that need its SDK are skipped and counted. Rust's, which takes minutes to compile, comes only when it is named:
 # setup_sdks.sh rust.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 cache=${PENSTOCK_CACHE:-$HOME/.cache/penstock}
 pom=examples/gateway/pom.xml

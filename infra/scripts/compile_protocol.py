@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles the gateway's protocol, `make protocol`: a descriptor set, and a stub for type checkers.
 
-    scripts/compile_protocol.py [--check]
+    infra/scripts/compile_protocol.py [--check]
 
 ``--check`` writes nothing and fails when a committed file is not what the definition gives.
 """
@@ -13,7 +13,7 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
-HERE = Path(__file__).parent.parent / "gateway" / "protocol"
+HERE = Path(__file__).parents[2] / "gateway" / "protocol"
 DEFINITION = HERE / "rocketmq.proto"
 DESCRIPTORS, STUB = HERE / "rocketmq.binpb", HERE / "rocketmq_pb2.pyi"
 

@@ -3,7 +3,7 @@
 # no question: mariadb-server-core starts no service. Then fetches the JARs of Debezium's engine. Without any of these the tests that need them
 # are skipped and counted.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 driver=/usr/share/java/mariadb-java-client.jar
 

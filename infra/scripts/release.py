@@ -17,7 +17,7 @@ import tomllib
 import venv
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = ""
 """The address under which the repository is published: project URLs and README's links need one. Empty: nobody has chosen it yet."""
 LINK = re.compile(r"(\]\()(?!https?://|#|mailto:)([^)\s]+\))")

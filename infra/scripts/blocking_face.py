@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Write the synchronous face, `penstock/blocking/`, from the asynchronous classes: `scripts/blocking_face.py` (`--check` only compares).
+"""Write the synchronous face, `penstock/blocking/`, from the asynchronous classes: `infra/scripts/blocking_face.py` (`--check` only compares).
 
 Every public method becomes one that waits: signature and docstring are copied, the body hands the call to the lake's event-loop thread.
 The sources are read, never imported. What stays written by hand stands in `penstock/blocking/face.py`, and is named here.
@@ -19,9 +19,9 @@ from functools import cache
 from pathlib import Path
 from textwrap import indent
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "penstock.blocking"
-HEAD = "Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in"
+HEAD = "Made by infra/scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in"
 
 
 @dataclass(frozen=True)

