@@ -169,11 +169,11 @@ sync-soak: $(INSTALLED) ## one sync of 100 generated tables beside kills, for lo
 
 .PHONY: bench
 bench: $(INSTALLED) ## the figures we build for, as a table and JSON
-	$(PY) -m benchmarks $(ARGS)
+	$(PY) -m tests.benchmarks $(ARGS)
 
 .PHONY: bench-peers
 bench-peers: $(INSTALLED) java ## Kafka and RocketMQ beside ours, on this machine, below 10 minutes (MINUTES=9, ARGS="--only ours,kafka", "--thorough")
-	$(PY) -m benchmarks.peers $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+	$(PY) -m tests.benchmarks.peers $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 ##@ Releases
 

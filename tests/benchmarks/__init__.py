@@ -1,1 +1,1 @@
-"""That every benchmark runs; what it measures is not judged here."""
+"""Benchmarks: `make bench`."""

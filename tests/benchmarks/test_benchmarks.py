@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import benchmarks
-from benchmarks.__main__ import BENCHMARKS, main
-from benchmarks.figures import Figure, Options, table
+from tests.benchmarks.__main__ import BENCHMARKS, main
+from tests.benchmarks.figures import Figure, Options, table
 
 QUICKEST = "idle"
 """The one that `make test` runs, so that a change which breaks all of them is seen there."""
@@ -33,7 +32,7 @@ def test_a_benchmark_runs(name: str, request: pytest.FixtureRequest) -> None:
 
 
 def test_the_readme_says_what_each_measures() -> None:
-    readme = Path(benchmarks.__file__).with_name("README.md").read_text()
+    readme = Path(__file__).with_name("README.md").read_text()
     assert [name for name in BENCHMARKS if f"| `{name}` |" not in readme] == []
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.consumers.idling import asked, month_usd
-from benchmarks.consumers.worlds import DYNAMODB, ON_S3, Place
+from tests.benchmarks.consumers.idling import asked, month_usd
+from tests.benchmarks.consumers.worlds import DYNAMODB, ON_S3, Place
 
 
 @pytest.mark.simulation

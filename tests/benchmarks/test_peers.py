@@ -15,13 +15,13 @@ from subprocess import CalledProcessError
 import pytest
 from rich.console import Console
 
-from benchmarks.figures import Figure
-from benchmarks.peers import ours, servers
-from benchmarks.peers.__main__ import MINUTES, STEPS, main
-from benchmarks.peers.children import documents
-from benchmarks.peers.plan import Planned, Step, fit
-from benchmarks.peers.run import Doing, Event, OutOfTime, Report, StepFailed, run, shown, write
-from benchmarks.peers.screen import Screen
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.peers import ours, servers
+from tests.benchmarks.peers.__main__ import MINUTES, STEPS, main
+from tests.benchmarks.peers.children import documents
+from tests.benchmarks.peers.plan import Planned, Step, fit
+from tests.benchmarks.peers.run import Doing, Event, OutOfTime, Report, StepFailed, run, shown, write
+from tests.benchmarks.peers.screen import Screen
 
 
 def step(name: str, *, start_s: float = 10, repeat_s: float = 10) -> Step:

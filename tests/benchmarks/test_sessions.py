@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from benchmarks.sessions import cpu_s
+from tests.benchmarks.sessions import cpu_s
 
 _WORK_S = 0.5
 _WORKER = f"import time\nwhile time.process_time() < {_WORK_S}: pass"

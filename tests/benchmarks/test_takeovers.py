@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.consumers.takeovers import Event, allowed_s, pauses_s
-from benchmarks.consumers.worlds import DYNAMODB
+from tests.benchmarks.consumers.takeovers import Event, allowed_s, pauses_s
+from tests.benchmarks.consumers.worlds import DYNAMODB
 from tests.thorough import thoroughly
 
 

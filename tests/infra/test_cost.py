@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.consumers.costs import counted
 from penstock import InvalidArgument, LimitExceeded
 from penstock.infra.cost import (
     SECONDS_A_MONTH,
@@ -26,6 +25,7 @@ from penstock.infra.cost import (
     month_usd,
     stored_bytes,
 )
+from tests.benchmarks.consumers.costs import counted
 from tests.tree import ROOT
 
 PRICES = Prices()

@@ -1,0 +1,159 @@
+"""A server as a process of its own, so that its processor time is known: a gateway of a lake in a folder, or bare gRPC that echoes.
+
+    python -m tests.benchmarks.gateway.serving FOLDER [--objects | --s3 | --echo]
+
+It prints a JSON line with its port, and one with what it used so far for each line that it reads. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import grpc
+
+from penstock import aio
+from penstock.coordinator import DeliveryOrder
+from penstock.gateway.gateway import Gateway
+from penstock.gateway.server.options import GatewayOptions
+from penstock.gateway.server.rpcs import SERVICE
+from penstock.log.stores.counting import CountingStore
+from penstock.log.stores.latency import LatencyStore
+from penstock.log.stores.local import LocalStore
+from penstock.log.stores.protocol import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a server used from its start on."""
+
+    cpu_s: float
+    """Processor time of all its threads, the system's included."""
+    requests: dict[str, int]
+    """Requests of the store by verb, those for cells included if they are objects."""
+
+    def since(self, before: Used) -> Used:
+        return Used(self.cpu_s - before.cpu_s, {verb: count - before.requests[verb] for verb, count in self.requests.items()})
+
+
+class Served:
+    """A running server."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.endpoints = f"127.0.0.1:{self._heard()['port']}"
+
+    def used(self) -> Used:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return Used(**self._heard())
+
+    def _heard(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the server ended with exit code {self._process.wait()}")
+        heard: dict[str, Any] = json.loads(line)
+        return heard
+
+
+@contextmanager
+def served(folder: Path, *options: str) -> Iterator[Served]:
+    """A server, for as long as the block."""
+    command = [sys.executable, "-m", "tests.benchmarks.gateway.serving", str(folder), *options]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield Served(process)
+    finally:
+        try:
+            process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+
+def store_of(folder: Path, *, s3: bool) -> ObjectStore:
+    """The store of a folder; ``s3``: as slow as S3."""
+    return LatencyStore(LocalStore(folder)) if s3 else LocalStore(folder)
+
+
+@asynccontextmanager
+async def _gateway(folder: Path, *, objects: bool, s3: bool) -> AsyncIterator[tuple[int, CountingStore | None]]:
+    """``objects``: cells are objects of the store; ``s3``: they are, and the store is as slow as S3."""
+    store = CountingStore(store_of(folder, s3=s3))
+    coordination = "store" if objects or s3 else None
+    async with (
+        aio.connect(store=store, coordination=coordination, maintenance=False) as lake,
+        Gateway(lake, GatewayOptions(port=0, create_groups=DeliveryOrder.CONCURRENT)) as gateway,
+    ):
+        yield gateway.port, store
+
+
+class _Echo(grpc.GenericRpcHandler):
+    """Sends back what a call was given; for a receive as many frames of it as a batch has, with a status and a time."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        if handler_call_details.method == f"/{SERVICE}/ReceiveMessage":
+            return grpc.unary_stream_rpc_method_handler(self._frames)
+        return grpc.unary_unary_rpc_method_handler(self._answer)
+
+    async def _answer(self, data: bytes, context: object) -> bytes:
+        return data
+
+    async def _frames(self, data: bytes, context: object) -> AsyncIterator[bytes]:
+        for _ in range(34):
+            yield data
+
+
+@asynccontextmanager
+async def _echo() -> AsyncIterator[tuple[int, CountingStore | None]]:
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((_Echo(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield port, None
+    await server.stop(0)
+
+
+async def serve(running: AbstractAsyncContextManager[tuple[int, CountingStore | None]], asked: TextIO, said: TextIO) -> None:
+    """Let it serve until ``asked`` ends."""
+
+    def say(document: object) -> None:
+        said.write(json.dumps(document) + "\n")
+        said.flush()
+
+    async with running as (port, store):
+        say({"port": port})
+        gc.collect()
+        gc.freeze()  # as `penstock gateway` does
+        while await asyncio.to_thread(asked.readline):
+            verbs = {}
+            if store is not None:
+                counted = store.statistics()
+                verbs = {verb: getattr(counted, verb).requests for verb in ("put", "get", "list", "delete")}
+            say({"cpu_s": time.process_time(), "requests": verbs})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    for option in ("--objects", "--s3", "--echo"):
+        parser.add_argument(option, action="store_true")
+    given = parser.parse_args()
+    running = _echo() if given.echo else _gateway(given.folder, objects=given.objects, s3=given.s3)
+    asyncio.run(serve(running, sys.stdin, sys.stdout))
+
+
+if __name__ == "__main__":
+    main()
