@@ -44,7 +44,7 @@ setup: $(INSTALLED) java chromium servers sdks postgres mariadb mongodb $(CLASSE
 
 .PHONY: demo
 demo: $(INSTALLED) java $(CLASSES) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
-	@$(WITH_JAVA) $(VENV)/bin/penstock demo $(ARGS)
+	@$(WITH_JAVA) $(VENV)/bin/python -m examples.demo $(ARGS)
 
 .PHONY: demo-gateway
 demo-gateway: $(INSTALLED) java sdks ## RocketMQ's own SDKs, in Java and Python, through two gateways, of which one is killed (ARGS="--orders 1000")

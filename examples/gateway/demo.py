@@ -33,8 +33,8 @@ from typing import IO, Any
 import grpc
 
 import penstock
+from examples.demo import shipped
 from penstock.gateway.protocol import rocketmq_pb2 as pb
-from penstock.infra.demo import shipped
 
 HERE = Path(__file__).parent
 SDKS = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "sdks"

@@ -56,7 +56,6 @@ COMMANDS = {
     "doctor": _Command("setup.doctor", "Check a store and this machine, with a fix for every problem."),
     "cost": _Command("setup.cost", "Estimate a workload's requests, storage and money."),
     "infra": _Command("setup.infra", "Policies, Terraform, the DynamoDB table, and S3 on this machine."),
-    "demo": _Command(".demo.main", "A shop's change stream, in order, through a topic into Delta tables."),
     "completion": _Command("setup.completion", "Print the completion script of a shell."),
 }
 """The commands by name. A command is one line here and a module with a function ``command``."""
@@ -70,7 +69,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return super().get_command(ctx, cmd_name)
         command: click.Command = importlib.import_module(f".{COMMANDS[cmd_name].module}", __package__).command
         return command
 

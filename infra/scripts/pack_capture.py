@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Pack a capture of change events for the demo: `infra/scripts/pack_capture.py events.jsonl.gz`. It writes infra/demo/data/events.xz.
+"""Pack a capture of change events for the demo: `infra/scripts/pack_capture.py events.jsonl.gz`. It writes examples/demo/data/events.xz.
 
 The capture must be of the form that the shipped one has. What is packed is unpacked again and compared, byte for byte.
 """
@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from penstock.infra.demo.shipped import EPOCH, PACKED, STEPS, unpacked  # noqa: E402
+from examples.demo.shipped import EPOCH, PACKED, STEPS, unpacked  # noqa: E402
 
 VARYING = ("ts_ms", "sequence", "table", "txId", "lsn")
 """The fields of an event's source that its columns have. The others are the same in all events."""

@@ -26,9 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import penstock
+from examples.demo.shipped import PACKED, unpacked
 from penstock.cdc.delta.freshness import commits_of, freshness, stored_ms, visible_ms
 from penstock.cdc.sync.options import NO_STEPS, Moment, Steps
-from penstock.infra.demo.shipped import PACKED, unpacked
 from penstock.spark import sync
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.sessions import cpu_s, spark_session

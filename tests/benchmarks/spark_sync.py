@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import penstock
-from penstock.infra.demo.shipped import PACKED, unpacked
+from examples.demo.shipped import PACKED, unpacked
 from penstock.spark import sync
 from tests.benchmarks.figures import Figure, Options
 from tests.benchmarks.sessions import CORES, cpu_s, spark_session

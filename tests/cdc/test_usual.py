@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples.demo.shipped import PACKED, unpacked
 from penstock.cdc.events.debezium import decode_event, parse_change
 from penstock.cdc.events.usual import usual_change
-from penstock.infra.demo.shipped import PACKED, unpacked
 from penstock.log.errors import InvalidArgument
 from tests.thorough import examples, thoroughly
 

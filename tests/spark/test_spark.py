@@ -11,13 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 import penstock
+from examples.demo.checks.capture import event_of, key_columns
+from examples.demo.checks.compare import TableDifference, compare_tables
+from examples.demo.tables import infer_targets
 from penstock.cdc.events.debezium import parse_change
-from penstock.infra.demo.checks.capture import event_of, key_columns
-from penstock.infra.demo.checks.compare import TableDifference, compare_tables
-from penstock.infra.demo.tables import infer_targets
 from penstock.log.message.routing import queue_of
 from penstock.spark import sync
-from tests.infra.demo.captures import CAPTURE, DUMPS, dropped, dumps_of
+from tests.demo.captures import CAPTURE, DUMPS, dropped, dumps_of
 from tests.servers import moto_server
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Programs that show what Penstock does; tests run each of them."""
