@@ -20,7 +20,6 @@ INSIDE = {
     "CellChanged": "the reply of a table to a conditional write",
     "CellFull": "a queue's owner makes room",
     "Conflict": "a store's reply to a conditional write",
-    "DemoFailed": "the demo's own",
     "KeylessTable": "a row of a table that stands still",
     "NestedTooDeep": "an event that stops its table",
     "ObjectMissing": "a store's reply to a read",

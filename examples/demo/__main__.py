@@ -6,6 +6,8 @@ from penstock.infra.cli import main
 
 from .command import command
 
+__all__ = ["main"]
+
 main.add_command(command, "demo")
 
 if __name__ == "__main__":
