@@ -12,7 +12,7 @@ from .policies import Names, Statement, When, statements
 
 GENERATED = "policies.tf"
 _HEADER = """\
-# Generated: change infra/deploy/access.py, then write this anew with `penstock infra terraform DIR`.
+# Generated: change infra/deploy/access.py, then write this anew with `penstock infra terraform FOLDER`.
 # One policy for each kind of process; a process that is two of them gets both.
 """
 _NAMES = Names(
@@ -33,7 +33,7 @@ _CONDITIONS = {
 def files() -> dict[str, str]:
     """All Terraform files by name: those written by hand, from the package, and the generated one."""
     folder = resources.files(__package__) / "terraform"
-    written = {one.name: one.read_text() for one in folder.iterdir() if one.name.endswith(".tf") and one.name != GENERATED}
+    written = {one.name: one.read_text() for one in folder.iterdir() if one.name.endswith(".tf")}
     return {**written, GENERATED: policies()}
 
 
