@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from click.testing import Result
@@ -21,8 +22,11 @@ from click.testing import Result
 import penstock
 from examples.demo import steps
 from examples.demo.__main__ import main
+from examples.demo.checks.fresh import Times
+from examples.demo.outcome import DriverCrash
 from examples.demo.processes.reports import DriverTask
 from examples.demo.processes.syncing import Turns
+from examples.demo.run import _undisturbed
 from penstock.log.errors import MissingDependency
 from penstock.spark.java import find_java
 from tests.demo.shop import before, last_update, lines, write_capture, write_dumps
@@ -84,8 +88,16 @@ def assert_killed(found: dict[str, Any]) -> None:
     assert 0 < crash["durable"] < found["events"]
     assert found["driver_crash"]["batches"] >= 1
     assert found["driver_crash"]["killed_ms"] < found["driver_crash"]["returned_ms"]
-    # Some of the last batch waited for the driver that came back; those of the first did not.
-    assert 0 < found["freshness_undisturbed"]["events"] < len(lines())
+    # Those of the first batch did not wait for the driver that came back.
+    assert 0 < found["freshness_undisturbed"]["events"] <= len(lines())
+
+
+def test_an_event_that_waited_for_the_driver_that_came_back_is_disturbed() -> None:
+    crash = DriverCrash(target="a", batches=1, killed_ms=100, returned_ms=200)
+    # Visible before; appended before and visible after; appended meanwhile, and not visible yet; appended after.
+    times = Times(stored_ms=np.array([10, 20, 150, 210]), visible_ms=np.array([90, 230, -1, 260]))
+    assert _undisturbed(times, None).events == 3
+    assert (_undisturbed(times, crash).events, _undisturbed(times, crash).max_ms) == (2, 80)
 
 
 def assert_nothing_killed(found: dict[str, Any]) -> None:
