@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 import click
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from ....coordinator import GroupDescription, GroupSettings, QueueStanding
     from ....lake import Lake
 
+F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T")
+
+_LAG_COLUMNS = ("group", "topic", "lag", "age", "parked")
 _COLUMNS = (
     "queue",
     "owner",
@@ -36,6 +41,16 @@ _COLUMNS = (
     "suspects",
     "dead letters",
 )
+
+
+class _Lag(NamedTuple):
+    """How far a group is behind in a topic."""
+
+    group: str
+    topic: str
+    lag: int
+    age: timedelta
+    parked: int
 
 
 def settings_facts(settings: GroupSettings) -> list[tuple[str, str]]:
@@ -58,10 +73,16 @@ def settings_document(settings: GroupSettings) -> dict[str, object]:
     return {**output.fields(settings), "retry": retry, "filters": dict(settings.filters)}
 
 
+def _watch_options(command: F) -> F:
+    interval = click.option(
+        "--interval", type=Duration(), default="2s", show_default=True, help="With --watch: the time between two looks."
+    )
+    return click.option("--watch", is_flag=True, help="Go on and refresh, until Ctrl-C.")(interval(command))
+
+
 @click.command()
 @click.argument("group", shell_complete=completion.groups)
-@click.option("--watch", is_flag=True, help="Go on and refresh, until Ctrl-C.")
-@click.option("--interval", type=Duration(), default="2s", show_default=True, help="With --watch: the time between two looks.")
+@_watch_options
 @group_options
 @click.pass_obj
 def describe(session: Session, group: str, watch: bool, interval: timedelta) -> None:
@@ -72,7 +93,7 @@ def describe(session: Session, group: str, watch: bool, interval: timedelta) -> 
     """
     with session.connect(read_only=True) as lake:
         if watch:
-            _watch(session, lake, group, interval)
+            _watch(session, interval, lambda: lake.describe_group(group), lambda found: [_document(found)], _brief)
         elif session.as_json:
             output.emit(_document(lake.describe_group(group)))
         else:
@@ -87,52 +108,76 @@ def describe(session: Session, group: str, watch: bool, interval: timedelta) -> 
 
 @click.command()
 @click.argument("group", required=False, shell_complete=completion.groups)
+@_watch_options
 @group_options
 @click.pass_obj
-def lag(session: Session, group: str | None) -> None:
+def lag(session: Session, group: str | None, watch: bool, interval: timedelta) -> None:
     """Show how far a group, or each, is behind: in messages that are not settled, and by the age of the oldest of them."""
     with session.connect(read_only=True) as lake:
-        found = [lake.describe_group(name) for name in (lake.groups() if group is None else [group])]
-    rows = [
-        (
-            one.name,
-            topic,
-            sum(queue.lag for queue in queues),
-            max(queue.lag_time for queue in queues),
-            sum(q.parked for q in queues),
-        )
-        for one in found
-        for topic, queues in _by_topic(one.queues).items()
-    ]
+        if watch:
+            _watch(
+                session,
+                interval,
+                lambda: _lags(lake, group),
+                _lag_documents,
+                lambda rows: [output.grid(_LAG_COLUMNS, _shown(rows))],
+            )
+        rows = _lags(lake, group)
     if session.as_json:
-        for name, topic, messages, age, parked in rows:
-            output.emit({"group": name, "topic": topic, "lag": messages, "lag_time_s": age, "parked": parked})
+        for document in _lag_documents(rows):
+            output.emit(document)
     else:
-        shown = [(name, topic, messages, _age(age), parked) for name, topic, messages, age, parked in rows]
-        output.table(("group", "topic", "lag", "age", "parked"), shown)
+        output.table(_LAG_COLUMNS, _shown(rows))
 
 
-def _watch(session: Session, lake: Lake, group: str, interval: timedelta) -> None:
+def _lags(lake: Lake, group: str | None) -> list[_Lag]:
+    from ....coordinator import GroupNotFound
+
+    found: list[_Lag] = []
+    for name in lake.groups() if group is None else [group]:
+        try:
+            described = lake.describe_group(name)
+        except GroupNotFound:
+            if group is not None:
+                raise
+            continue  # it was deleted since it was listed
+        for topic, queues in _by_topic(described.queues).items():
+            age = max(queue.lag_time for queue in queues)
+            found.append(_Lag(name, topic, sum(queue.lag for queue in queues), age, sum(queue.parked for queue in queues)))
+    return found
+
+
+def _lag_documents(rows: Sequence[_Lag]) -> list[dict[str, object]]:
+    return [{"group": one.group, "topic": one.topic, "lag": one.lag, "lag_time_s": one.age, "parked": one.parked} for one in rows]
+
+
+def _shown(rows: Sequence[_Lag]) -> list[_Lag]:
+    return [one._replace(age=_age(one.age)) for one in rows]
+
+
+def _watch(
+    session: Session,
+    interval: timedelta,
+    look: Callable[[], T],
+    documents: Callable[[T], list[dict[str, object]]],
+    parts: Callable[[T], list[Table | str]],
+) -> NoReturn:
     """Refresh until a signal. An error that may pass is shown, and the next look may succeed."""
     from ....log import RetryError
 
-    if session.as_json:
-        output.emit(_document(lake.describe_group(group)))
+    found, trouble = look(), ""
+    with nullcontext() if session.as_json else output.refreshed() as draw:
         while True:
-            time.sleep(interval.total_seconds())
-            try:
-                found = lake.describe_group(group)
-            except RetryError as error:
-                output.note(f"{error.message}; trying again")
+            if draw is not None:
+                draw([*parts(found), trouble])
+            elif trouble:
+                output.note(trouble)
             else:
-                output.emit(_document(found))
-    parts, trouble = _brief(lake.describe_group(group)), ""
-    with output.refreshed() as draw:
-        while True:
-            draw([*parts, trouble])
+                for document in documents(found):
+                    output.emit(document)
             time.sleep(interval.total_seconds())
             try:
-                parts, trouble = _brief(lake.describe_group(group)), ""
+                found, trouble = look(), ""
             except RetryError as error:
                 trouble = f"{error.message}; trying again"
 

@@ -15,6 +15,7 @@ from ...console.session import Session, command_options, exit_code_option
 from ...console.values import Instant
 from ...operating.documents import body_fields
 from ..messages.rendering import body_start
+from .stored import run_async
 
 if TYPE_CHECKING:
     from ....log import WaitingMessage
@@ -28,14 +29,21 @@ def command() -> None:
 
 
 @command.command("list")
-@click.argument("topic", shell_complete=completion.topics)
+@click.argument("topic", required=False, shell_complete=completion.topics)
 @click.option("--until", type=Instant(), help="Only what is due before: 2026-01-31T12:00 or +10m.")
 @click.option("--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="At most this many messages.")
 @command_options
 @click.pass_obj
 @exit_code_option
-def list_waiting(session: Session, topic: str, until: datetime | None, limit: int) -> bool:
-    """List the messages that wait for a topic, by delivery time; --json gives the handles by which they are recalled."""
+def list_waiting(session: Session, topic: str | None, until: datetime | None, limit: int) -> bool:
+    """List the messages that wait for a topic, by delivery time; --json gives the handles by which they are recalled.
+
+    Without a topic: the topics for which messages wait, how many, and when the next is due.
+    """
+    if topic is None:
+        if until is not None:
+            raise click.UsageError("--until belongs to a topic.")
+        return _list_topics(session)
     with session.connect(read_only=True) as lake:
         found = lake.waiting(topic, until=until, limit=limit + 1)
     shown = found[:limit]
@@ -49,6 +57,21 @@ def list_waiting(session: Session, topic: str, until: datetime | None, limit: in
     if len(found) > limit:
         output.note(f"More wait than these {limit:,}; --limit shows more.")
     return bool(shown)
+
+
+def _list_topics(session: Session) -> bool:
+    from .pending import due_of, pending_document, waiting_by_topic
+
+    found = run_async(session, waiting_by_topic, read_only=True)
+    if session.as_json:
+        for name, count in found.items():
+            output.emit({"topic": name, **pending_document(name, count)})
+    elif found:
+        rows = [(name, f"{'' if one.exact else 'at most '}{one.messages:,}", due_of(one)) for name, one in found.items()]
+        output.table(("topic", "waiting", "next due"), rows)
+    else:
+        output.note("Nothing waits.")
+    return bool(found)
 
 
 @command.command("recall")

@@ -132,7 +132,7 @@ PAGE = Page(
     about="What needs attention first, the groups that are furthest behind, counts, the last hour as charts, and what requests cost a day.",
     shows=Overview,
     gather=gather,
-    command=lambda asked: ["top", "--count", "1"],
+    command=lambda asked: ["group", "lag"],
     menu="Overview",
     live=live,
 )

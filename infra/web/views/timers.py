@@ -135,7 +135,7 @@ def live(shown: TimersShown) -> dict[str, object]:
 
 def _words(asked: Asked) -> list[str]:
     topic = asked.text("topic")
-    return ["top", "--count", "1"] if topic is None else ["timer", "list", topic, "--limit", str(asked.number("limit"))]
+    return ["timer", "list"] if topic is None else ["timer", "list", topic, "--limit", str(asked.number("limit"))]
 
 
 PAGE = Page(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import GroupNotFound, Lake, Message, StoreUnavailable, aio, connect
+from penstock import GroupNotFound, Lake, Message, StoreUnavailable, TopicNotFound, aio, connect
 from penstock.coordinator import Coordination, GroupDescription, open_table
 from penstock.coordinator.cells.keys import worker_key
 from penstock.coordinator.queues.cell import QueueCell
@@ -364,6 +364,23 @@ def test_watching_outlives_a_fault_that_passes(
     else:
         assert shown.out.count("billing   ORDERLY   members 0   lag 5   age ") == 3, "the last that is known stays"
         assert shown.out.count("the store did not answer; trying again") == 1
+
+
+def test_the_lag_of_all_groups_is_watched(penstock: Penstock, shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([None, GroupNotFound("gone"), StoreUnavailable("away"), None, TopicNotFound("the end")])
+    describe = Lake.describe_group
+
+    def flaky(lake: Lake, name: str) -> GroupDescription:
+        if (fault := next(looks)) is not None:
+            raise fault
+        return describe(lake, name)
+
+    monkeypatch.setattr(Lake, "groups", lambda lake: ["billing"])
+    monkeypatch.setattr(Lake, "describe_group", flaky)
+    shown = penstock("group", "lag", "--watch", "--interval", "0s", "--json", code=2)
+    assert [json.loads(line)["lag"] for line in shown.out.splitlines()] == [5, 5], "a group that goes meanwhile is left out"
+    assert shown.err.startswith("away; trying again\n")
+    assert "the end" in shown.err
 
 
 def _floors(line: bytes) -> list[int]:

@@ -74,6 +74,16 @@ def test_a_topic_s_description_says_how_much_waits_and_what_is_next(delaying: Pe
     assert "waiting" not in delaying("topic", "describe", "%TIMER%orders", "--json").rows[0]
 
 
+def test_topics_for_which_messages_wait_are_listed(delaying: Penstock) -> None:
+    assert delaying("timer", "list").err == "Nothing waits.\n"
+    send(delaying, 1, 2)
+    (row,) = delaying("timer", "list", "--json").rows
+    first = delaying("timer", "list", "orders", "--limit", "1", "--json").rows[0]
+    assert row == {"topic": "orders", "waiting": {"messages": 2, "exact": True, "next_due": first["delivery_timestamp"]}}
+    assert delaying("timer", "list").out.splitlines()[-1].split()[:2] == ["orders", "2"]
+    assert "--until belongs to a topic." in delaying("timer", "list", "--until", "+1h", code=2).err
+
+
 def test_a_time_for_all_or_each_records_own(delaying: Penstock) -> None:
     at = (datetime.now(UTC) + timedelta(days=2)).replace(microsecond=0)
     lines = f'{{"id": 1, "at": "{at.isoformat()}"}}\n{{"id": 2, "at": "soon"}}\n{{"id": 3, "at": null}}\n'
