@@ -11,6 +11,8 @@ from tests.pages import Run, blocks, user_pages
 from tests.tree import ROOT
 
 README = ROOT / "README.md"
+FEATURES = ROOT / "docs" / "features.md"
+"""Its examples are run one by one, as only some need Spark."""
 RUN_ELSEWHERE = re.compile(r"pyspark|penstock\.spark|^def test_", re.MULTILINE)
 """Pages that use Spark (tests/spark/test_pages.py) or are tests themselves (tests/testing/test_plugin.py)."""
 
@@ -25,23 +27,25 @@ def test_a_page_s_code_runs_and_prints_what_the_page_says(page: Path, tmp_path: 
         run.all()
 
 
-def readme(number: int, folder: Path, *, base: str = "./") -> str:
-    """What one of the README's examples prints. Its comments say that, so each is run by itself."""
-    examples = [block for block in blocks(README) if block.language == "python"]
-    assert len(examples) == 3
-    assert len(examples[number].code.splitlines()) <= 20
-    with Run(README, folder, base=base) as run:
-        return run.python(examples[number])
+def printed(page: Path, number: int, folder: Path, *, base: str = "./") -> str:
+    """What one of a page's examples prints, run by itself."""
+    example = [block for block in blocks(page) if block.language == "python"][number]
+    assert len(example.code.splitlines()) <= 20
+    with Run(page, folder, base=base) as run:
+        return run.python(example)
 
 
-def test_the_readme_s_producer_and_reader_run(tmp_path: Path) -> None:
-    steps = [line.split(" ", 2) for line in readme(0, tmp_path).splitlines()]
-    assert [offset for _, offset, _ in steps] == ["0", "1", "2"]
-    assert [text for *_, text in steps] == [f"{{'order': 7, 'step': '{step}'}}" for step in ("created", "paid", "shipped")]
+def shown(page: Path, number: int) -> str:
+    """What the page says that the example prints."""
+    return [block for block in blocks(page) if block.language == "text"][number].code
 
 
-def test_the_readme_s_consumer_runs_in_order(tmp_path: Path) -> None:
-    assert readme(1, tmp_path) == "[('created', 1), ('paid', 1), ('paid', 2), ('shipped', 1)]\n"
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().split()) <= 700
+
+
+def test_the_consumer_of_the_features_runs_in_order(tmp_path: Path) -> None:
+    assert printed(FEATURES, 0, tmp_path) == shown(FEATURES, 0)
 
 
 PAGE = """

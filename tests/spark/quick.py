@@ -8,5 +8,5 @@ JVM = FIRST_COMPILER
 """Executors' options. A session's driver has them by itself."""
 QUERIES = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Plans stay as they are, but are run as they stand: to write Java for each, and compile it, takes a good fourth of the processor's time. The demo,
-the README's and submitted jobs run as users' sessions do.
+the pages' and submitted jobs run as users' sessions do.
 """

@@ -11,18 +11,16 @@ import pytest
 from penstock.spark.versions import STREAM_TRIGGER
 from tests.pages import Run, blocks, user_pages
 from tests.spark.needs import needs
-from tests.test_documents import README, quick_pages, readme
+from tests.test_documents import FEATURES, printed, quick_pages, shown
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PRINTED = "3 payments\n[Row(id=1, price=4)]\n"
-
 
 @needs(STREAM_TRIGGER)
 @pytest.mark.usefixtures("spark")
-def test_the_readme_s_pipeline_runs(tmp_path: Path) -> None:
-    assert readme(2, tmp_path, base=f"{tmp_path}/") == PRINTED
+def test_the_pipeline_of_the_features_runs(tmp_path: Path) -> None:
+    assert printed(FEATURES, 1, tmp_path, base=f"{tmp_path}/") == shown(FEATURES, 1)
 
 
 @needs(STREAM_TRIGGER)
@@ -30,13 +28,13 @@ def test_the_readme_s_pipeline_runs(tmp_path: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.usefixtures("java")
 def test_it_runs_in_an_empty_folder(tmp_path: Path) -> None:
-    example = [block.code for block in blocks(README) if block.language == "python"][2]
+    example = [block.code for block in blocks(FEATURES) if block.language == "python"][1]
     ran = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
-    assert (ran.returncode, ran.stdout) == (0, PRINTED), ran.stderr
+    assert (ran.returncode, ran.stdout) == (0, shown(FEATURES, 1)), ran.stderr
 
 
 def spark_pages() -> list[Path]:
-    others = {*quick_pages(), README}
+    others = quick_pages()
     return [page for page in user_pages() if page not in others and "def test_" not in page.read_text()]
 
 
