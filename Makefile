@@ -95,8 +95,9 @@ protocol: $(INSTALLED) ## compile the gateway's protocol (gateway/protocol/rocke
 	$(VENV)/bin/python infra/scripts/compile_protocol.py
 
 .PHONY: reference
-reference: $(INSTALLED) ## write the indexes of the API's reference (docs/reference/) anew
+reference: $(INSTALLED) ## write the indexes of the API's reference, and the page of commands (docs/reference/) anew
 	$(VENV)/bin/python infra/scripts/reference_index.py
+	$(VENV)/bin/python infra/scripts/command_reference.py
 
 .PHONY: docs
 docs: $(INSTALLED) ## the site of the documents, into build/site; a dead link fails it

@@ -1,4 +1,5 @@
-"""The reference names what there is: every public error with its kind, every public name of the library, every metric."""
+"""The reference names what there is: every public error with its kind, every public name of the library,
+every option of a command, every metric."""
 
 from __future__ import annotations
 
@@ -85,6 +86,12 @@ def test_the_index_of_the_reference_says_what_each_name_is(page: str) -> None:
     indexed = runpy.run_path(str(script))["indexed"]
     text = (REFERENCE / page).read_text()
     assert indexed(text) == text
+
+
+def test_the_page_of_commands_has_every_option_as_help_says_it() -> None:
+    """`make reference` writes it anew."""
+    script = runpy.run_path(str(ROOT / "infra" / "scripts" / "command_reference.py"))
+    assert script["page"]() == (REFERENCE / "commands.md").read_text()
 
 
 def test_the_reference_has_every_metric() -> None:

@@ -118,7 +118,11 @@ def _of_url(kind: str, title: str, class_name: str) -> click.Command:
         help="A table; may be repeated. Default: all of the URL's database.",
     )
     @click.option(
-        "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A property of Debezium's connector; may be repeated."
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A property of Debezium's connector; may be repeated. Those that the capture sets itself are refused.",
     )
     @_driver
     @source_options
