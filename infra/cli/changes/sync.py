@@ -105,7 +105,7 @@ def _read_config(context: click.Context, _param: click.Parameter, path: Path | N
     type=click.Choice(["stop", "null"]),
     default="stop",
     show_default=True,
-    help="What infinite times, years before 1 and after 9999, and nanoseconds do, in columns of times: stop the table, or become NULL.",
+    help="What infinite times, years before 1 and after 9999, and nanoseconds do, in columns of times: go by --policy, or become NULL unnoted.",
 )
 @click.option(
     "--policy",

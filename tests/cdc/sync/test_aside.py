@@ -92,6 +92,18 @@ def test_a_value_that_does_not_fit_becomes_null_and_is_noted(place: Place) -> No
     assert found == [(1, "null", "amount", '{"id":1}'), (1, "null", "n", '{"id":1}')]
 
 
+@pytest.mark.parametrize("policy", ["stop", "null", "reject"])
+def test_a_time_that_means_null_is_no_event_that_cannot_be_applied(place: Place, policy: Policy) -> None:
+    """`unfit_times` says how a source's times are read, whatever the policy does with other values: nothing is noted of them."""
+    place.send(bill(1, at_="infinity", n=1), bill(2, at_="2026-01-31T12:00:00Z", n="x"))
+    run = place.sync(policy, unfit_times="null", columns={"bills": {"at_": "timestamp", "n": "int"}})
+    noted = {"stop": ({}, {}), "null": ({}, {"public.bills": 1}), "reject": ({"public.bills": 1}, {})}
+    assert (run.status.rejected, run.status.nulled) == noted[policy]
+    assert bool(run.stopped) is (policy == "stop")
+    first = rows(place.into / "bills")[0]
+    assert (first["id"], first["at_"], first["n"]) == (1, None, 1)
+
+
 @pytest.mark.parametrize("policy", ["stop", "null"])
 def test_what_is_no_value_s_fault_stops_the_table_where_it_is_not_rejected(place: Place, policy: Policy) -> None:
     place.send(bill(1), event("c", "bills", {"id": None}, {"id": None}), bill(2))
