@@ -48,7 +48,7 @@ demo: $(INSTALLED) java $(CLASSES) ## a shop's change stream through a topic int
 
 .PHONY: demo-gateway
 demo-gateway: $(INSTALLED) java sdks ## RocketMQ's own SDKs, in Java and Python, through two gateways, of which one is killed (ARGS="--orders 1000")
-	@$(PY) examples/gateway/demo.py $(ARGS)
+	@$(PY) -m examples.gateway.demo $(ARGS)
 
 .PHONY: demo-console
 demo-console: $(INSTALLED) ## a lively shop and the web console above it (ARGS="--port 8086 --no-browser")

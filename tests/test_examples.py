@@ -14,7 +14,7 @@ import pytest
 
 from tests.tree import ROOT
 
-EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not path.stem.startswith("spark_"))
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not path.stem.startswith(("spark_", "__")))
 """Those of Spark run in its tests, in their session."""
 SAID = {
     "database_sync": "rows equal to the source",

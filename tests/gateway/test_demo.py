@@ -52,9 +52,9 @@ def test_the_orders_are_real_and_each_is_a_message_group(demo: dict[str, Any]) -
 @pytest.mark.python_sdk
 @pytest.mark.timeout(RUN_S)
 def test_the_sdks_go_on_at_another_gateway(tmp_path: Path) -> None:
-    words = [sys.executable, str(SCRIPT), "--orders", "25", "--lake", str(tmp_path / "lake")]
+    words = [sys.executable, "-m", "examples.gateway.demo", "--orders", "25", "--lake", str(tmp_path / "lake")]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    run = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, env=environment, check=False)
+    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=RUN_S, env=environment, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     for told in (
         "two gateways serve",

@@ -29,6 +29,7 @@ from tests.cells import change_cell, parked
 from tests.infra.web.conftest import Browser, Open
 from tests.infra.web.shop import HOSTILE, publish, secret_of
 from tests.lakes import TIMEOUT_S
+from tests.waiting import wait_until
 
 EVIL = b"<script>alert(1)</script>\x1b[31m\xe2\x80\xae"
 
@@ -380,4 +381,5 @@ def test_a_damaged_log_is_told_with_what_to_do(console: Open, folder: Path) -> N
     value = browser.api("/topics/orders/messages")["found"]["value"]
     assert (len(value["rows"]) < 5, value["left_out"] > 0) == (True, True)
     assert "cannot be read any more, and are left out" in browser.page("/topics/orders/messages")
-    browser.page("/topics/orders/message-groups/~ann")
+    readable = "/l/lake/topics/orders/message-groups/~ann"
+    wait_until(lambda: browser.client.get(readable).status_code == 200, "the log's next look")
