@@ -73,7 +73,7 @@ def html(site: Site, page: Page[Any]) -> Endpoint:
             shown=shown,
             asked=asked,
             now=scene.now,
-            command=shell_line(scene.source, words) if (words := page.command(asked)) else "",
+            command=shell_line(scene.source, page.command(asked)),
             api=page_url(scene.source.name, page.name, names, below="/api"),
             live_url=page_url(scene.source.name, page.name, names, below="/live"),
         )

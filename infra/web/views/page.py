@@ -177,7 +177,7 @@ class Page(Place, Generic[T]):
     gather: Callable[[Scene, Asked], Awaitable[T]]
     """Gathers what it shows. Parts that may fail alone are `Part`s; an error that is raised is the whole page's."""
     command: Callable[[Asked], Sequence[str]]
-    """The words behind ``penstock`` that show the same in a shell; none: nothing does."""
+    """The words behind ``penstock`` that show the same in a shell."""
     menu: str | None = None
     """The label in the menu; None: it is not in the menu."""
     crumbs: Callable[[Asked], Sequence[Crumb]] = lambda asked: ()
