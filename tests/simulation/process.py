@@ -56,6 +56,8 @@ class SimProcess(Host):
         self._loop = loop
         self._trace = trace
         self._counts = counts
+        self.on_stop: Callable[[float], object] = lambda _: None
+        """Told how many seconds the process is stopped for."""
         self._stopped_until_s = 0.0
         self._end: asyncio.Future[None] = loop.create_future()
         self._context = Context()
@@ -120,6 +122,7 @@ class SimProcess(Host):
         self.stopped = True
         self._stopped_until_s = max(self._stopped_until_s, self._loop.now + seconds)
         self._loop.call_world(seconds, self._resume)
+        self.on_stop(seconds)
 
     def _resume(self) -> None:
         if not self.crashed and self.stopped and self._loop.now >= self._stopped_until_s:

@@ -16,8 +16,6 @@ class Handler:
 
     started: Started
     generations: tuple[int, ...]
-    stood: bool = False
-    """Its process stood still meanwhile."""
 
 
 @dataclass(slots=True)

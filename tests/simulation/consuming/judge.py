@@ -41,7 +41,7 @@ _TIMED = 0.9
 STALE_S = 60.0
 """So long a member may work by settings that were altered."""
 LATE_S = 3.0
-"""A handler that took that much longer than it may counts no more, whenever its consumer looked."""
+"""A handler that ran that much longer than it may counts no more, whenever its consumer looked: while its process stands still, none looks."""
 _MANY = 40
 
 
@@ -62,6 +62,8 @@ class _Judge:
         self._by_process: dict[str, set[int]] = defaultdict(set)
         self._solo: dict[str, Started] = {}
         """The one that is alone in a process."""
+        self._stood: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        """By process: since when it stood still, and until when."""
         self._settings: dict[str, list[tuple[float, GroupSettings]]] = {}
         """Of groups that were altered: each since when."""
         self._now_s = 0.0
@@ -80,8 +82,7 @@ class _Judge:
                 case Died():
                     self._died(record.process)
                 case Stood():
-                    for run in self._by_process[record.process]:
-                        self._running[run].stood = True
+                    self._stood[record.process].append((record.at_s, record.until_s))
                 case Positioned():
                     self._queue(record.line).positions[record.generation] = record.offset
                 case Skipped():
@@ -274,7 +275,7 @@ class _Judge:
             del self._solo[started.process]
         self._counts[f"end: {ended.answer.value}"] += 1
         took_s = ended.at_s - started.at_s
-        in_time = took_s < self._history.timeout_s + LATE_S or handler.stood
+        in_time = self._awake_s(started.process, started.at_s + self._history.timeout_s) < LATE_S
         for place, (token, generation) in enumerate(zip(started.tokens, handler.generations, strict=True)):
             queue = self._queue((started.group, token.topic, token.queue))
             if place < ended.succeeded:
@@ -292,6 +293,14 @@ class _Judge:
                     queue.strikes[token.offset, generation] += 1
         if ended.answer is Answer.CUT or took_s > _TIMED * self._history.timeout_s:
             self._count_timeout(handler)
+
+    def _awake_s(self, process: str, since_s: float) -> float:
+        """How long the process has run since then: whoever stands still gives nothing up."""
+        awake_s = 0.0
+        for from_s, until_s in self._stood[process]:
+            awake_s += max(0.0, min(from_s, self._now_s) - since_s)
+            since_s = max(since_s, until_s)
+        return awake_s + max(0.0, self._now_s - since_s)
 
     def _count_timeout(self, handler: Handler) -> None:
         started = handler.started

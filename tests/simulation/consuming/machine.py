@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from penstock.consumers.handlers.results import BatchResult, ConsumeResult, RetryAfter
@@ -19,7 +20,7 @@ from penstock.log.errors import InvalidArgument, PenstockError
 from penstock.log.lake import Lake
 from penstock.log.message.message import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan, Temper
-from tests.simulation.consuming.records import Answer, Died, Ended, Place, Started, Token
+from tests.simulation.consuming.records import Answer, Died, Ended, Place, Started, Stood, Token
 from tests.simulation.process import Crashed, SimClock, SimProcess
 from tests.simulation.world import log_uniform
 
@@ -68,6 +69,7 @@ class Machine:
         while True:
             await self.world.open.wait()
             self.process = self.world.new_process(self.name, self._clock)
+            self.process.on_stop = partial(self._stands, self.process.name)
             self._clock = self.process.clock
             self._leaving = asyncio.Event()
             if self._stopping:
@@ -85,6 +87,10 @@ class Machine:
     async def _until_dead(self, process: SimProcess) -> None:
         await process.ended()
         self.world.history.records.append(Died(self.world.now_s, process.name))
+
+    def _stands(self, process: str, seconds: float) -> None:
+        now_s = self.world.now_s
+        self.world.history.records.append(Stood(now_s, process, now_s + seconds))
 
     async def _work(self, process: SimProcess, leaving: asyncio.Event) -> None:
         self.lake = lake = self.world.lake(process)

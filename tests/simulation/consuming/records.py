@@ -72,6 +72,7 @@ class Stood(NamedTuple):
 
     at_s: float
     process: str
+    until_s: float
 
 
 class Wrote(NamedTuple):

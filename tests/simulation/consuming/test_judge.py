@@ -24,6 +24,7 @@ from tests.simulation.consuming.records import (
     Send,
     Skipped,
     Started,
+    Stood,
     Stored,
     Token,
     Wrote,
@@ -173,6 +174,25 @@ def test_a_message_that_is_given_up_again_before_its_letter_is_written_has_two()
         wrote(twice),
     ]
     assert not [one for one in judge(forged(*told)) if "in the end" not in one]
+
+
+@pytest.mark.parametrize(
+    ("from_s", "until_s", "ends_s", "counts"),
+    [
+        pytest.param(3.0, 40.0, 40.0, True, id="it stood still until now"),
+        pytest.param(3.0, 40.0, 42.0, True, id="its consumer need not have looked yet"),
+        pytest.param(3.0, 40.0, 44.0, False, id="it went on long ago"),
+        pytest.param(3.0, 10.0, 30.0, False, id="it went on before the handler's time was up"),
+        pytest.param(27.0, 40.0, 41.0, False, id="the time was up long before it stood still"),
+        pytest.param(23.0, 40.0, 41.0, True, id="it stood still just when the time was up"),
+    ],
+)
+def test_a_handler_counts_no_more_once_its_process_ran_too_long(from_s: float, until_s: float, ends_s: float, counts: bool) -> None:
+    one = GRANTED.with_settled(offsets(0))
+    history = forged(*GOOD[:3], Stood(0.0, "m0", until_s), end(1), wrote(one))
+    history.records[4:] = [now._replace(at_s=at_s) for now, at_s in zip(history.records[4:], (from_s, ends_s, ends_s), strict=True)]
+    assert any("no handler of it succeeded" in wrong for wrong in judge(history)) == (not counts)
+    assert history.counts["end: too late"] == (not counts)
 
 
 def test_who_is_alone_is_alone() -> None:
