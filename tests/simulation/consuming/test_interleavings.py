@@ -57,6 +57,25 @@ def test_a_reset_waits_for_the_handler_that_still_runs() -> None:
     assert stage.started(0) == 2
 
 
+def test_a_handler_that_is_done_as_its_process_goes_on_counts() -> None:
+    """The process stood still for longer than a handler may take, and nobody gave the handler up."""
+    stage = Stage(timeout_s=1.0)
+
+    async def behave(_: SimProcess, __: MessageView) -> ConsumeResult:
+        await asyncio.sleep(0.5)
+        return SUCCESS
+
+    async def script() -> None:
+        await stage.send("a")
+        stage.start()
+        await stage.until("started", lambda: stage.started(0) == 1)
+        stage.process().pause(4.2)
+        await stage.until("done", lambda: stage.is_settled(1))
+
+    stage.play(script, behave=behave)
+    assert stage.started(0) == 1
+
+
 @pytest.mark.parametrize("queue_batches", [False, True])
 def test_a_new_session_waits_for_the_handlers_of_the_one_before(queue_batches: bool) -> None:
     """The process stood still beyond its lease, was fenced, and takes its queue anew while the old handler goes on."""
