@@ -36,7 +36,7 @@ from tests.simulation.consuming.records import (
 )
 from tests.simulation.consuming.standing import Standing, Where, standing
 
-_TIMED = 0.9
+TIMED = 0.9
 """Clocks that run fast take so much of the true time for all of it."""
 STALE_S = 60.0
 """So long a member may work by settings that were altered."""
@@ -181,7 +181,7 @@ class _Judge:
 
     def _is_overdue(self, handler: Handler) -> bool:
         """Whether it runs too long: it was given up, and nobody waits for it."""
-        return self._now_s - handler.started.at_s > _TIMED * self._history.timeout_s
+        return self._now_s - handler.started.at_s > TIMED * self._history.timeout_s
 
     def _is_alone(self, started: Started) -> bool:
         """Whether its owner still counts on it to be: not once it ran too long, or lost its queue."""
@@ -281,17 +281,17 @@ class _Judge:
             if place < ended.succeeded:
                 if in_time:
                     queue.oks.add((token.offset, generation, token.epoch))
-                    if took_s > _TIMED * self._history.timeout_s:
+                    if took_s > TIMED * self._history.timeout_s:
                         queue.overdue.add((token.offset, generation, token.epoch))
                 else:
                     self._counts["end: too late"] += 1
             elif place == ended.succeeded:
                 if ended.answer is Answer.REJECTED:
                     queue.given_up.add((token.offset, generation))
-                counted_as_timeout = len(started.tokens) == 1 and took_s > _TIMED * self._history.timeout_s
+                counted_as_timeout = len(started.tokens) == 1 and took_s > TIMED * self._history.timeout_s
                 if ended.answer in (Answer.FAILED, Answer.REJECTED) and in_time and not counted_as_timeout:
                     queue.strikes[token.offset, generation] += 1
-        if ended.answer is Answer.CUT or took_s > _TIMED * self._history.timeout_s:
+        if ended.answer is Answer.CUT or took_s > TIMED * self._history.timeout_s:
             self._count_timeout(handler)
 
     def _awake_s(self, process: str, since_s: float) -> float:

@@ -2,25 +2,30 @@
 
 Each body is one message's for ever, so a message that was written at an offset of before is seen to be another one. The rules: B1 what the log
 holds in the end was done, or given up; B2 what was given up since the bucket was put back has a dead letter, or was done after all; B3
-a dead letter is a message that was given up.
+a dead letter is a message that was given up, by its handler or because its last attempt came to no good end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from penstock.consumers.feed.rows import group_hash
 from penstock.consumers.handlers.results import ConsumeResult
 from penstock.coordinator.operators.operators import Operators
 from penstock.log.errors import PenstockError, TopicNotFound
 from penstock.log.lake import Lake
 from penstock.log.message.message import Message, MessageView
 from penstock.log.stores.memory import MemoryStore
+from tests.simulation.consuming.judge import TIMED
 from tests.simulation.consuming.plot import TOPIC
 from tests.simulation.consuming.restores import stop
+from tests.simulation.consuming.standing import Standing, standing
 from tests.simulation.consuming.world import _PROMPT, Consuming
 from tests.simulation.process import SimProcess
 from tests.simulation.world import log_uniform
@@ -45,6 +50,12 @@ class Rewinds(Consuming):
         self._given_up: set[bytes] = set()
         self._given_up_before: set[bytes] = set()
         """Before the bucket was put back: their dead letters may have gone with it."""
+        self._unwell: Counter[bytes] = Counter()
+        """Handlers that have not succeeded in time, or not yet."""
+        self._lost: Counter[bytes] = Counter()
+        """Of these, the last attempts that count although no handler said so."""
+        self._lost_before: set[bytes] = set()
+        """Before the bucket was put back, and not begun since."""
         self._bodies: dict[tuple[int, int], bytes] = {}
         self._letters: set[bytes] = set()
         self._epochs: dict[int, int] = {}
@@ -106,6 +117,7 @@ class Rewinds(Consuming):
                 await self.store.settled()
                 put_back(self.store.memory, backup)
                 self._given_up_before |= self._given_up
+                self._lost_before |= (+self._lost).keys()
                 self._epochs = {line[2]: cell.epoch for line, cell in self.witness.cells.items()}
                 self.counts["the bucket was put back"] += 1
                 first = rng.choice([self._sending, self.open])
@@ -130,17 +142,34 @@ class Rewinds(Consuming):
         await lake.close()
 
     async def _behave(self, _: SimProcess, message: MessageView) -> object:
-        rng, body = self.kernel.rng(f"message/{message.body!r}"), message.body
+        rng, body, began_s = self.kernel.rng(f"message/{message.body!r}"), message.body, self.now_s
+        self._unwell[body] += 1
+        self._lost_before.discard(body)
+        stands = self._stands(message)
+        is_last = min(stands.strikes + 1, self._unwell[body]) >= (self.plot.groups[GROUP].max_attempts or math.inf)
+        counts_alone = is_last and stands.alone
+        self._lost[body] += counts_alone  # until it ends: a process that dies says no more
         kind = body.split()[0]
-        await asyncio.sleep(log_uniform(rng, 1.0, 12.0) if kind == b"slow" else log_uniform(rng, *self.plot.work_s))
+        try:
+            await asyncio.sleep(log_uniform(rng, 1.0, 12.0) if kind == b"slow" else log_uniform(rng, *self.plot.work_s))
+        except asyncio.CancelledError:
+            self._lost[body] += is_last - counts_alone
+            raise
+        overdue = self.now_s - began_s > TIMED * self.plot.timeout_s
+        self._lost[body] += (is_last and overdue) - counts_alone
         if kind == b"bad":
             self._given_up.add(body)
             self._given_up_before.discard(body)
             return ConsumeResult.DEAD_LETTER
         if kind == b"fails" and message.delivery_attempt == 1:
             return ConsumeResult.FAILURE
+        self._unwell[body] -= not overdue
         self._done.add(body)
         return ConsumeResult.SUCCESS
+
+    def _stands(self, message: MessageView) -> Standing:
+        cell = self.witness.cells[GROUP, TOPIC, message.queue]
+        return standing(cell, message.offset, group_hash(message.message_group, self.witness.secret(GROUP)))
 
     async def _produce(self, process: SimProcess) -> None:
         self._producer = process
@@ -188,12 +217,13 @@ class Rewinds(Consuming):
 
     def _judge(self) -> Iterator[str]:
         self.counts["dead letters"] += len(self._letters)
+        lost = (+self._lost).keys()
         for (queue, offset), body in self._bodies.items():
-            if body not in self._done | self._given_up:
+            if body not in self._done | self._given_up | lost & self._letters | self._lost_before:
                 yield f"B1 {body!r} at {queue}/{offset} was neither done nor given up"
-            elif body not in self._done | self._letters | self._given_up_before:
+            elif body not in self._done | self._letters | self._given_up_before | self._lost_before:
                 yield f"B2 {body!r} at {queue}/{offset} was given up, and has no dead letter"
-        for body in sorted(self._letters - self._given_up):
+        for body in sorted(self._letters - self._given_up - lost):
             yield f"B3 {body!r} is a dead letter, and nobody gave it up"
 
 
