@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from penstock.coordinator.queues.cell import QueueCell
 from tests.simulation.consuming.records import Line, Started
 from tests.simulation.consuming.standing import Standing
+
+Tags: TypeAlias = frozenset[frozenset[str] | None]
+"""Filters, each by the tags that it lets pass. None: all."""
 
 
 @dataclass(slots=True)
@@ -16,6 +20,16 @@ class Handler:
 
     started: Started
     generations: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """A message that a filter left out, and that is behind a message that failed since. The owner knows the former and not the latter."""
+
+    epoch: int
+    """The owner's."""
+    filters: Tags
+    """By which of them the owner may have worked all the time since the failure: with another one it reads again."""
 
 
 @dataclass(slots=True)
@@ -46,7 +60,9 @@ class Queue:
     given_up: set[tuple[int, int]] = field(default_factory=set)
     """(offset, generation) that a handler rejected, or an operator skipped."""
     left_out: set[tuple[int, int]] = field(default_factory=set)
-    """(offset, generation) that a filter left out; what of it is behind a blocked message is read again when the filter changes."""
+    """(offset, generation) that a filter left out."""
+    left_out_behind: dict[tuple[int, int], LeftOut] = field(default_factory=dict)
+    """Of these, those that are behind a blocked message now, by (offset, generation)."""
     letters: dict[int, int] = field(default_factory=dict)
     """The offset that each sequence was given to."""
     by_letter: set[tuple[int, int]] = field(default_factory=set)

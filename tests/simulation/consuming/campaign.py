@@ -25,7 +25,8 @@ MUST_HAPPEN = (
     "end: cut", "end: too late", "pause", "suspend", "crash", "step_clock", "write landed after its caller was gone",
     "spill: left the cell", "spill: came back in part", "spill: merged", "spill: taken over",
     "the table was put back", "dead letter numbered anew", "the bucket was put back", "the group was reset",
-    "order: alter", "left out by a filter", "left out, and read again by a new filter", "error: invalid_argument",
+    "order: alter", "left out by a filter", "left out, and behind a blocked message later",
+    "left out, and read again by a new filter", "error: invalid_argument",
     *(f"outage: {name}" for name in ("store", "table", "dead letters", "log", "cell", "record", "heartbeats", "refused")),
 )  # fmt: skip
 """What a sweep must have met at least once; else it proves less than it seems to."""

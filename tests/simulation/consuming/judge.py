@@ -16,7 +16,7 @@ from penstock.consumers.feed.rows import group_hash
 from penstock.coordinator.groups.record import DeadLetterPolicy, GroupSettings
 from penstock.coordinator.queues.cell import QueueCell
 from penstock.log.filter.tags import TagFilter
-from tests.simulation.consuming.books import Handler, Queue, name_of
+from tests.simulation.consuming.books import Handler, LeftOut, Queue, Tags, name_of
 from tests.simulation.consuming.judge_end import judge_end
 from tests.simulation.consuming.records import (
     Altered,
@@ -91,8 +91,8 @@ class _Judge:
                     self._back_up()
                 case PutBack():
                     self._put_back()
-                case Altered(group=group, settings=settings):
-                    self._settings.setdefault(group, [(0.0, self._history.settings[group])]).append((self._now_s, settings))
+                case Altered():
+                    self._altered(record)
             if len(self._wrong) > _MANY:
                 return self._wrong
         self._wrong += (f"{what}, in the end" for what in judge_end(self._history, self._queues))
@@ -126,12 +126,35 @@ class _Judge:
         ends = [at_s for at_s, _ in known[1:]] + [self._now_s]
         return [settings for (_, settings), end_s in zip(known, ends, strict=True) if end_s >= self._now_s - STALE_S]
 
-    def _left_out(self, queue: Queue, offset: int) -> bool:
-        """Whether a filter may leave the message out."""
-        group, topic, number = queue.line
-        filters = [TagFilter.parse(settings.filter_of(topic)).tags for settings in self._in_force(group)]
+    def _altered(self, altered: Altered) -> None:
+        for line, queue in self._queues.items():
+            if line[0] == altered.group:
+                for one in queue.left_out_behind.values():
+                    one.filters &= self._filters(queue)
+        self._settings.setdefault(altered.group, [(0.0, self._history.settings[altered.group])]).append(
+            (self._now_s, altered.settings)
+        )
+
+    def _filters(self, queue: Queue) -> Tags:
+        """By which the queue's owner may work now."""
+        group, topic, _ = queue.line
+        return frozenset(TagFilter.parse(settings.filter_of(topic)).tags for settings in self._in_force(group))
+
+    def _left_out(self, queue: Queue, offset: int, generation: int) -> bool:
+        """Whether a filter may leave the message out, or did so before the owner had a blocked message before it, and the owner has not
+        read it again.
+        """
+        _, topic, number = queue.line
         tag = self._history.stored[topic, number, offset].tag
-        return any(tags is not None and tag not in tags for tags in filters)
+        if any(tags is not None and tag not in tags for tags in self._filters(queue)):
+            return True
+        behind = queue.left_out_behind.get((offset, generation))
+        return (
+            behind is not None
+            and queue.cell is not None
+            and behind.epoch == queue.cell.epoch
+            and bool(behind.filters & self._filters(queue))
+        )
 
     def _blame(self, rule: str, what: str) -> None:
         self._wrong.append(f"{rule} {self._now_s:.3f} s: {what}")
@@ -210,6 +233,8 @@ class _Judge:
             self._blame("C7", f"{name_of(started)} starts at offset {offset}, which is not in flight: {stands}")
         if offset < queue.positions.get(generation, 0):
             self._blame("C1", f"{name_of(started)} starts at offset {offset}, before position {queue.positions[generation]}")
+        if queue.left_out_behind.pop((offset, generation), None):
+            self._counts["left out, and read again by a new filter"] += 1
         queue.starts[offset, generation] += 1
         queue.granted_starts[offset] += 1
         self._counts["start: repeated"] += queue.starts[offset, generation] > 1
@@ -242,7 +267,7 @@ class _Judge:
                     and stands[offset].where is not Where.DONE
                     and (offset, generation, token.epoch) not in queue.oks
                     and (token.topic, token.queue, offset) not in together
-                    and not self._left_out(queue, offset)
+                    and not self._left_out(queue, offset, generation)
                 ):
                     self._blame(
                         "C4", f"{name_of(started)} starts at offset {token.offset} before {offset}, which is {stands[offset]}"
@@ -338,7 +363,7 @@ class _Judge:
         self._judge_new_letters(queue, before, cell)
         for offset, now in queue.stands.items():
             if (was := old[offset]) is not now and was != now:
-                self._judge_change(queue, cell, offset, was, now)
+                self._judge_change(queue, before, offset, was, now)
 
     def _judge_owner(self, queue: Queue, before: QueueCell, cell: QueueCell) -> None:
         if cell.epoch < before.epoch:
@@ -353,20 +378,25 @@ class _Judge:
                     self._counts["death alone: a strike"] += 1
                     queue.strikes[offset, before.generation] += 1
 
-    def _judge_change(self, queue: Queue, cell: QueueCell, offset: int, was: Standing, now: Standing) -> None:
-        where = f"{queue.line} offset {offset}"
+    def _judge_change(self, queue: Queue, before: QueueCell | None, offset: int, was: Standing, now: Standing) -> None:
+        where, cell = f"{queue.line} offset {offset}", queue.cell
+        assert cell is not None, "it was just written"
         generation = cell.generation
         if was.where is Where.DONE and now.where is Where.BEHIND and (offset, generation) in queue.left_out:
-            self._counts["left out, and read again by a new filter"] += 1
+            self._counts["left out, and behind a blocked message later"] += 1
             queue.left_out.discard((offset, generation))
+            reads_again = before is None or queue.places[offset] in before.markers  # its head went back
+            filters = frozenset() if reads_again else self._filters(queue)
+            queue.left_out_behind[offset, generation] = LeftOut(cell.epoch, filters)
         elif was.where is Where.DONE:
             self._blame("C6", f"{where} was settled, and is {now}")
             return
         if now.where is Where.DONE:
             done = (offset, generation, cell.epoch) in queue.oks or (offset, generation) in queue.by_letter
-            if not done and self._left_out(queue, offset):
+            if not done and self._left_out(queue, offset, generation):
                 self._counts["left out by a filter"] += 1
                 queue.left_out.add((offset, generation))
+                queue.left_out_behind.pop((offset, generation), None)
             elif not done:
                 told = [epoch for one, of, epoch in queue.oks if (one, of) == (offset, generation)]
                 self._blame(

@@ -13,6 +13,7 @@ from penstock.consumers.queues.dispatcher import Dispatcher
 from penstock.consumers.queues.processor import QueueProcessor
 from penstock.consumers.queues.push_processor import PushProcessor
 from penstock.consumers.schedule import blocked_groups
+from penstock.consumers.schedule.blocked_groups import BlockedGroups
 from penstock.consumers.schedule.open_lanes import OpenLanes
 from penstock.consumers.schedule.push import PushSchedule
 from penstock.consumers.schedule.step import Step
@@ -229,6 +230,13 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         patch=attribute(PushSchedule, "_drain", patches.unfinished),
         scenario="deploys",
         seeds=(0, 1),
+    ),
+    "filtered-anew": Mutant(
+        guard="a blocked message group is read again when the group's filter changes",
+        rule="C1",
+        patch=attribute(BlockedGroups, "filtered_anew", lambda _: always(None)),
+        scenario="alters",
+        seeds=(28,),
     ),
     "restores-letters": Mutant(
         guard="a sequence counts as written only if its message stands there",

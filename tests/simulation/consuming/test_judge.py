@@ -12,6 +12,7 @@ from penstock.coordinator.queues.cell import DeadLetters, Marker, QueueCell, Sta
 from penstock.coordinator.queues.offsets import OffsetSet
 from tests.simulation.consuming.judge import judge
 from tests.simulation.consuming.records import (
+    Altered,
     Answer,
     BackedUp,
     Died,
@@ -193,6 +194,75 @@ def test_a_handler_counts_no_more_once_its_process_ran_too_long(from_s: float, u
     history.records[4:] = [now._replace(at_s=at_s) for now, at_s in zip(history.records[4:], (from_s, ends_s, ends_s), strict=True)]
     assert any("no handler of it succeeded" in wrong for wrong in judge(history)) == (not counts)
     assert history.counts["end: too late"] == (not counts)
+
+
+def _left_out(*more: tuple[float, Record], owner: str = "w/1") -> History:
+    """The second of three messages is left out while it has no marker before it, the first fails at 100 s, and all is done at 200 s."""
+    key, all_of_them = group_hash("g", ""), OffsetSet.of([(0, 3)])
+    taken = TAKEN.with_granted(offsets(0, 2))
+    filtered = taken.with_settled(offsets(1))
+    failed = replace(
+        taken, granted=OffsetSet(), settled=taken.settled.with_all(all_of_them), markers={key: replace(WAITING, limit=3)}
+    )
+    running = replace(failed, markers={key: Marker(0, 3, Tries(State.RUNNING, 2, 1))})
+    if owner != "w/1":
+        failed = failed.taken_by(owner)
+        running = replace(failed, markers=running.markers)
+    epoch = running.epoch
+    told: list[tuple[float, Record]] = [
+        (0.0, Positioned(0.0, LINE, 0, 0)),
+        (1.0, wrote(TAKEN)),
+        (2.0, wrote(taken)),
+        (3.0, wrote(filtered)),
+        (4.0, Altered(0.0, "billing", GroupSettings(max_attempts=2))),
+        (98.0, start(1, 0)),
+        (99.0, end(1, Answer.FAILED)),
+        (100.0, wrote(replace(failed, epoch=1, owner="w/1"))),
+        *([] if owner == "w/1" else [(101.0, wrote(failed))]),
+        (198.0, wrote(running)),
+        (198.0, start(2, 0, epoch=epoch, attempt=2)),
+        (199.0, end(2)),
+        (199.0, start(3, 2, epoch=epoch, attempt=2)),
+        (200.0, end(3)),
+        (200.0, wrote(replace(running, markers={}))),
+        *more,
+    ]
+    history = forged(settings=GroupSettings(max_attempts=2, filters={"orders": "b"}))
+    for offset, tag in enumerate("bab"):
+        history.stored["orders", 0, offset] = Stored(b"%d" % offset, f"id{offset}", "g", tag)
+    history.records = [one._replace(at_s=at_s) for at_s, one in sorted(told, key=lambda pair: pair[0])]
+    return history
+
+
+def _altered(at_s: float, tags: str) -> tuple[float, Record]:
+    return at_s, Altered(at_s, "billing", GroupSettings(max_attempts=2, filters={"orders": tags}))
+
+
+def test_what_was_left_out_before_its_group_failed_stays_so_for_its_owner() -> None:
+    """The filter had become a wider one before the failure, so that the owner reads nothing again."""
+    history = _left_out()
+    assert judge(history) == []
+    assert history.counts["left out, and behind a blocked message later"] == 1
+
+
+@pytest.mark.parametrize(
+    ("alterations", "again"),
+    [
+        pytest.param([_altered(110.0, "a || b")], True, id="long ago"),
+        pytest.param([_altered(160.0, "a || b")], False, id="just now"),
+        pytest.param([_altered(110.0, "a"), _altered(150.0, "*")], False, id="and back before its owner need have looked"),
+        pytest.param([_altered(110.0, "a || b"), _altered(180.0, "*")], True, id="and back when its owner had looked"),
+    ],
+)
+def test_what_was_left_out_is_read_again_when_the_filter_changes_behind_a_failure(
+    alterations: list[tuple[float, Record]], again: bool
+) -> None:
+    wrong = judge(_left_out(*alterations))
+    assert [one[:2] for one in wrong] == (["C4", "C1"] if again else []), wrong
+
+
+def test_the_next_owner_reads_again_what_a_former_filter_left_out_behind_a_failure() -> None:
+    assert [one[:2] for one in judge(_left_out(owner="w/2"))] == ["C4", "C1"]
 
 
 def test_who_is_alone_is_alone() -> None:

@@ -42,6 +42,7 @@ RARE = (
     "fault: duplicate",
     "fault: 412 after own success",
     "end: too late",
+    "left out, and behind a blocked message later",
     "left out, and read again by a new filter",
     "dead letter numbered anew",
     *(what for what in MUST_HAPPEN if what.startswith("outage: ")),
