@@ -10,7 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_COMMAND = [sys.executable, "-c", "from penstock.infra.cli import main; main(prog_name='penstock')"]
+_MAIN = "from penstock.infra.cli import main; main(prog_name='penstock')"
+_IN_A_HURRY = (
+    "import datetime; from penstock.gateway.clients import settings; settings.LONG_POLL = datetime.timedelta(seconds=2); "
+    "from penstock.gateway.consuming import wanted; wanted.POLL_MAX = settings.LONG_POLL; "
+    "wanted.RENEWED_FOR = datetime.timedelta(seconds=20); "
+)
+"""Consumers poll for 2 s instead of 20, which their end waits for; what did not reach them comes again in 20 s instead of 60."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +33,11 @@ class RunningGateway:
 
 
 @contextlib.contextmanager
-def gateway(lake: str, folder: Path, *options: str) -> Iterator[RunningGateway]:
-    """A gateway of a lake; what it logs is in the folder."""
+def gateway(lake: str, folder: Path, *options: str, in_a_hurry: bool = False) -> Iterator[RunningGateway]:
+    """A gateway of a lake; what it logs is in the folder. ``in_a_hurry``: with shorter durations for push consumers."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [*_COMMAND, "--lake", lake, "--json", "gateway", "--port", "0", *options]
+    main = f"{_IN_A_HURRY if in_a_hurry else ''}{_MAIN}"
+    command = [sys.executable, "-c", main, "--lake", lake, "--json", "gateway", "--port", "0", *options]
     with (folder / "gateway.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None

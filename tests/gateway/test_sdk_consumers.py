@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import penstock
-from tests.gateway.gateways import RunningGateway
+from tests.gateway.gateways import RunningGateway, gateway
 from tests.gateway.sdk import PUSHING, RUST, Sdk, SdkError
 from tests.gateway.sdk import sdk as program
 from tests.waiting import wait_until
@@ -21,6 +21,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.processes]
 INVALID_RECEIPT_HANDLE = 40013
 ILLEGAL_INVISIBLE_TIME = 40011
 ILLEGAL_FILTER_EXPRESSION = 40010
+
+
+@pytest.fixture(scope="module")
+def served(lake: penstock.Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    with gateway(lake.url, tmp_path_factory.mktemp("gateway"), in_a_hurry=True) as running:
+        yield running
 
 
 def together(sdks: list[Sdk], play: Callable[[Sdk], None]) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
     "log": {
+        "validity": ("tests/log/test_fold.py", "test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace"),
+        "generation": ("tests/log/test_fold.py", "test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace"),
         "create-if-absent": ("tests/simulation/test_interleavings.py", "test_batch_six_is_not_linked_before_batch_five"),
         "write-id": ("tests/simulation/test_interleavings.py", "test_batch_six_is_not_linked_before_batch_five"),
         "opening-id": ("tests/simulation/test_interleavings.py", "test_openers_at_once_have_epochs_of_their_own_and_one_remains"),
@@ -53,6 +55,36 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
         "suspend": ("tests/coordinator/test_worker.py", "test_who_slept_past_the_deadline_starts_nothing_afterwards"),
     },
     "consumers": {
+        "lives-view": (
+            "tests/consumers/test_lives.py",
+            "test_a_member_that_has_not_heard_of_the_topic_s_end_settles_nothing_of_the_next_one",
+        ),
+        "listed": ("tests/simulation/consuming/test_interleavings.py", "test_a_group_that_went_on_is_read_on"),
+        "older-handlers": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_reset_waits_for_the_handler_that_still_runs",
+        ),
+        "buried": (
+            "tests/simulation/consuming/test_dead_letter_tasks.py",
+            "test_two_queues_have_the_same_sequence_and_their_owner_dies",
+        ),
+        "rewinds-log": (
+            "tests/consumers/test_put_back.py",
+            "test_a_log_that_ends_before_what_the_group_has_settled_ends_its_consumers",
+        ),
+        "rewinds-entry": ("tests/consumers/test_put_back.py", "test_so_does_one_whose_offsets_were_used_again"),
+        "generation": (
+            "tests/simulation/consuming/test_interleavings.py",
+            "test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset",
+        ),
+        "spill-durable": (
+            "tests/simulation/consuming/test_spills.py",
+            "test_what_waits_in_an_object_that_is_gone_waits_until_it_is_restored",
+        ),
+        "caught-up": (
+            "tests/simulation/consuming/test_dead_letter_tasks.py",
+            "test_dead_letters_that_cannot_be_written_stop_what_is_given_up_and_nothing_else",
+        ),
         "refusals": ("tests/consumers/test_refused.py", "test_push_and_broadcast_consumers_ride_it_out"),
         "spill-named": (
             "tests/simulation/consuming/test_spills.py",
@@ -194,6 +226,8 @@ STAND_INS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "gateways": {
+        "single": ("tests/gateway/consuming/test_keeping.py", "test_a_living_clients_messages_are_renewed_again_and_again"),
+        "repeated-ack": ("tests/gateway/consuming/test_settling.py", "test_a_delivery_that_is_over_is_renewed_no_longer"),
         "renewed": (
             "tests/gateway/consuming/test_keeping.py",
             "test_a_living_clients_messages_are_renewed_again_and_again",

@@ -24,10 +24,10 @@ from tests.thorough import thoroughly
 pytestmark = pytest.mark.simulation
 
 SEEDS = {
-    "feeds": range(thoroughly(6, 2)),
-    "expiring": range(thoroughly(2, 1)),
-    "damaged": range(2, thoroughly(4, 3)),
-    "deleted": range(thoroughly(4, 2)),
+    "feeds": thoroughly(range(6), (0,)),
+    "expiring": thoroughly((0, 1, 3), (3,)),
+    "damaged": thoroughly((2, 3, 4), (4,)),
+    "deleted": thoroughly((0, 1, 2, 3, 5), (0, 5)),
 }
 MUST_HAPPEN = (
     "feed: rows", "feed: gave up waiting", "feed: gave up fetching", "feed: out of range", "feed: damage named", "restart", "trim",

@@ -14,7 +14,8 @@ from tests.thorough import THOROUGH, thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SEEDS = thoroughly(5, 2)
+SEEDS = thoroughly((0, 1, 2, 3, 4), (2,))
+"""The one meets everything that is counted."""
 COUNTED = ("crash", "receipt_expired", "receipt_outdated", "expired", "acked beside", "again", "extended", "ended at once", "reset")
 OTHERS = 12
 """So many seeds are tried before a mutant counts as unnoticed."""
@@ -22,7 +23,7 @@ OTHERS = 12
 
 def test_nothing_acknowledged_comes_back_and_nothing_is_lost() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         play = Play(seed).play()
         assert play.wrong == [], f"Play({seed})"
         counts += play.counts

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)
 
 PAID = 19
 """Its owner took back what another member had given again, as the first receive was cancelled."""
-SEEDS = (*range(thoroughly(8, 2)), PAID)
+SEEDS = (*thoroughly(range(8), (12,)), PAID)
 COUNTED = (
     "crash",
     "answer lost",

@@ -78,13 +78,13 @@ def test_a_seed_that_went_wrong_once_goes_right(scenario: str, seed: int) -> Non
     assert not run.wrong, run.report()
 
 
-@pytest.mark.parametrize("scenario", thoroughly(list(SCENARIOS), ["crowd", "linking"]))
+@pytest.mark.parametrize("scenario", thoroughly(list(SCENARIOS), ["linking"]))
 def test_a_seed_is_the_same_run_again(scenario: str) -> None:
     assert play(scenario, 7).digest == play(scenario, 7).digest
 
 
 def test_worlds_without_faults_are_quiet() -> None:
-    for scenario in thoroughly(list(SCENARIOS), list(SCENARIOS)[:3]):
+    for scenario in thoroughly(list(SCENARIOS), list(SCENARIOS)[:1]):
         run = play(scenario, 3, rate=0.0)
         assert not run.wrong, run.report()
         assert not any(what.startswith("fault: ") for what in run.counts)

@@ -102,7 +102,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="T1",
         patch=everywhere(run_merges.may_name, patches.merged_again(run_merges.may_name)),
         scenario="runs",
-        seeds=(10,),
+        seeds=(3, 0),
     ),
     "run-first": Mutant(
         guard="a run is there before the cell names it",
@@ -128,6 +128,7 @@ MUTANTS: dict[str, Mutant] = {
             attribute(Appending, "_open", patches.any_life),
         ),
         scenario="lives",
+        seeds=(2,),
     ),
     "probe": Mutant(
         guard="a player never pauses for long: its machine may sleep meanwhile, and its clock of sleeps with it",
