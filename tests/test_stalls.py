@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +17,9 @@ import os, subprocess
 
 def test_halted(tmp_path_factory, made):
     pid = os.getpid()
-    if len(made) == 1:
+    if made == 1:
         subprocess.run(["sh", "-c", f"(sleep {STALL_S + 1}; kill -CONT {{pid}}) & kill -STOP {{pid}}"], check=True)
-    assert len(made) > 1, "the first run fails"
+    assert made > 1, "the first run fails"
 """
 DISK_HALTED = f"""
 import time
@@ -33,30 +32,35 @@ def test_disk_halted(made, monkeypatch):
     def slow(descriptor):
         flushed.append(time.sleep({STALL_S + 1}))
 
-    if len(made) == 1:
+    if made == 1:
         monkeypatch.setattr(stalls, "fsync", slow)
         while not flushed:
             time.sleep(0.1)
         time.sleep(0.5)  # so that who flushed has looked at the clock
-    assert len(made) > 1, "the first run fails"
+    assert made > 1, "the first run fails"
 """
 FAILS = """
 def test_fails(made):
-    assert len(made) > 1
+    assert made > 1
 """
 FIXTURE = """
+from collections import Counter
+
 import pytest
-RUNS = []
+RUNS = Counter()
 
 @pytest.fixture
-def made():
-    RUNS.append(1)
-    return RUNS
+def made(request):
+    RUNS[request.node.name] += 1
+    return RUNS[request.node.name]
 """
 
 
-def run_pytest(folder: Path, test: str) -> subprocess.CompletedProcess[str]:
-    (folder / "test_sample.py").write_text(FIXTURE + test)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """All of them in one run."""
+    folder = tmp_path_factory.mktemp("stalls")
+    (folder / "test_sample.py").write_text(FIXTURE + HALTED + DISK_HALTED + FAILS)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml")]
     return subprocess.run(
@@ -69,28 +73,24 @@ def run_pytest(folder: Path, test: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
-def test_a_test_whose_disk_was_halted_is_run_again_and_named(tmp_path: Path) -> None:
-    run = run_pytest(tmp_path, DISK_HALTED)
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "run again: its process or its disk had stood still" in run.stdout
+def said_of(run: subprocess.CompletedProcess[str], test: str) -> str:
+    """The line that tells that a test was run again."""
+    told = run.stdout.partition("run again: its process or its disk had stood still")[2]
+    return next((line for line in told.splitlines() if f"test_sample.py::{test}" in line and "FAILED" not in line), "")
 
 
 @pytest.mark.slow
-def test_a_test_whose_process_was_halted_is_run_again_and_named(tmp_path: Path) -> None:
-    run = run_pytest(tmp_path, HALTED)
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "1 passed" in run.stdout
-    assert "run again: its process or its disk had stood still" in run.stdout
-    assert "test_sample.py::test_halted" in run.stdout
+@pytest.mark.parametrize("test", ["test_halted", "test_disk_halted"])
+def test_a_test_whose_process_or_disk_was_halted_is_run_again_and_named(run: subprocess.CompletedProcess[str], test: str) -> None:
+    assert "1 failed, 2 passed" in run.stdout, run.stdout + run.stderr
+    assert said_of(run, test), run.stdout
 
 
 @pytest.mark.slow
-def test_a_test_that_just_fails_is_not(tmp_path: Path) -> None:
-    run = run_pytest(tmp_path, FAILS)
+def test_a_test_that_just_fails_is_not(run: subprocess.CompletedProcess[str]) -> None:
     assert run.returncode == 1, run.stdout + run.stderr
-    assert "1 failed" in run.stdout
-    assert "run again" not in run.stdout
+    assert "FAILED" in run.stdout
+    assert not said_of(run, "test_fails"), run.stdout
 
 
 def test_what_a_test_makes_of_flushing_is_nothing_to_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:

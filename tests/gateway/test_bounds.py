@@ -45,8 +45,7 @@ async def read(answers: Any) -> tuple[int, list[Any]]:
 
 async def filled(served: Gateway, count: int, body_bytes: int = MIB) -> None:
     producer = await served.lake.producer("orders")
-    for _ in range(count):
-        await producer.send(Message(bytes(body_bytes)))
+    await asyncio.gather(*(producer.send(Message(bytes(body_bytes))) for _ in range(count)))
     await producer.close()
 
 

@@ -17,14 +17,14 @@ from tests.gateway.side_by_side.stages import LakeStage
 from tests.gateway.side_by_side.table import PAGE, WHY, outcomes, written
 from tests.thorough import thoroughly
 
-LONG = ("ahead", "never-acked", "simple-gives-up")
-"""Several invisible durations of 10 s, one after the other; `test_consuming.py` has them in less time."""
+LONG = ("ahead", "never-acked", "simple-gives-up", "asked-again", "reserved-group", "reset")
+"""They wait for half a minute and longer; `test_consuming.py`, `test_sdk_consumers.py` and `test_sdk_producers.py` have the same in less."""
 PLAYED = thoroughly(PLAYS, tuple(play for play in PLAYS if play.name not in LONG))
 
 
 @pytest.fixture(scope="module")
 def served(lake: penstock.Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    with gateway(lake.url, tmp_path_factory.mktemp("gateway"), "--first-check", "2s") as running:
+    with gateway(lake.url, tmp_path_factory.mktemp("gateway"), "--first-check", "2s", in_a_hurry=True) as running:
         yield running
 
 
@@ -35,7 +35,7 @@ def found(
     """What one SDK saw in all plays, which are played at once."""
     with ExitStack() as stack:
         client = stack.enter_context(sdk(request.param, served.endpoints, tmp_path_factory.mktemp(request.param)))
-        seen = play_all(PLAYED, [client], LakeStage(lake), "p")
+        seen = play_all(PLAYED, [client], LakeStage(lake), "p", at_once=24)
     return {name: by_language[request.param] for name, by_language in seen.items()}
 
 

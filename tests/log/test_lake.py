@@ -202,38 +202,43 @@ import penstock
 from penstock.log.stores import MemoryStore
 from tests.lakes import Gate, is_entry
 
-gate = Gate(MemoryStore(), is_entry)
-lake = penstock.connect(store=gate)
-lake.create_topic("orders", queues=1)
-reader = lake.reader("orders")
-producer = lake.producer("orders", linger=timedelta(0), memory_bytes=5_000)
-gate.closed = WHERE != "follow"
-if WHERE in ("flush", "close", "receipt", "lake"):
-    receipt = producer.send(penstock.Message(b"x"))
+def play(where):
+    gate = Gate(MemoryStore(), is_entry)
+    lake = penstock.connect(store=gate)
+    lake.create_topic("orders", queues=1)
+    reader = lake.reader("orders")
+    producer = lake.producer("orders", linger=timedelta(0), memory_bytes=5_000)
+    gate.closed = where != "follow"
+    if where in ("flush", "close", "receipt", "lake"):
+        receipt = producer.send(penstock.Message(b"x"))
 
-def blocked():
-    if WHERE == "send":
-        while True:
-            producer.send(penstock.Message(b"x" * 1000))
-    {"follow": lambda: list(reader.messages(follow=True)), "flush": producer.flush, "close": producer.close,
-     "receipt": lambda: receipt.result(), "lake": lake.close}[WHERE]()
+    def blocked():
+        if where == "send":
+            while True:
+                producer.send(penstock.Message(b"x" * 1000))
+        {"follow": lambda: list(reader.messages(follow=True)), "flush": producer.flush, "close": producer.close,
+         "receipt": lambda: receipt.result(), "lake": lake.close}[where]()
+
+    # The kernel gives SIGTERM to another thread now: so nothing interrupts what the main thread waits in.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        sys.stdout.write("ready\\n"); sys.stdout.flush()
+        blocked()
+    except KeyboardInterrupt:
+        print("interrupted")
+    except SystemExit as error:
+        print(error)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # for the threads of the next lake
+    gate.open()
+    if where not in ("close", "lake"):
+        producer.send(penstock.Message(b"after"))
+        print("goes on", sum(1 for _ in reader.messages()) >= 0)
+    lake.close()
+    print("closed", flush=True)
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-# The kernel gives SIGTERM to another thread now: so nothing interrupts what the main thread waits in.
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-try:
-    sys.stdout.write("ready\\n"); sys.stdout.flush()
-    blocked()
-except KeyboardInterrupt:
-    print("interrupted")
-except SystemExit as error:
-    print(error)
-gate.open()
-if WHERE not in ("close", "lake"):
-    producer.send(penstock.Message(b"after"))
-    print("goes on", sum(1 for _ in reader.messages()) >= 0)
-lake.close()
-print("closed")
+for where in sys.argv[1:]:
+    play(where)
 """
 
 
@@ -243,27 +248,38 @@ AS_SEND = ("flush", "receipt", "close", "lake")
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    ("where", "number", "said"),
+    ("number", "said", "waits"),
     [
-        pytest.param(where, number, said, marks=pytest.mark.thorough if number == signal.SIGINT and where in AS_SEND else [])
-        for where in ("send", "follow", *AS_SEND)
-        for number, said in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"))
+        pytest.param(signal.SIGINT, "interrupted", ("send", "follow"), id="Ctrl-C"),
+        pytest.param(signal.SIGINT, "interrupted", AS_SEND, id="Ctrl-C as send", marks=pytest.mark.thorough),
+        pytest.param(signal.SIGTERM, "terminated", ("send", "follow", *AS_SEND), id="SIGTERM"),
     ],
 )
-def test_ctrl_c_and_sigterm_end_the_wait_and_leave_the_lake_usable(where: str, number: signal.Signals, said: str) -> None:
-    script = f"WHERE = {where!r}\n" + INTERRUPTED
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+def test_ctrl_c_and_sigterm_end_the_wait_and_leave_the_lake_usable(
+    number: signal.Signals, said: str, waits: tuple[str, ...]
+) -> None:
+    """One process waits in one call after the other."""
+    command = [sys.executable, "-c", INTERRUPTED, *waits]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
+        silence = threading.Timer(TIMEOUT_S, child.kill)
+        silence.start()
         try:
-            # Whether it waits already cannot be seen from outside; a signal that comes earlier must do the same.
-            os.kill(child.pid, number)
+            told = []
+            for where in waits:
+                assert child.stdout.readline() == "ready\n", (where, told, child.communicate()[1])
+                # Whether it waits already cannot be seen from outside; a signal that comes earlier must do the same.
+                os.kill(child.pid, number)
+                lines = [child.stdout.readline()]
+                while lines[-1] not in ("closed\n", ""):
+                    lines.append(child.stdout.readline())
+                told.append((where, lines[0], lines[-1]))
             out, errors = child.communicate(timeout=TIMEOUT_S)
         finally:
+            silence.cancel()
             child.kill()
-    assert child.returncode == 0, out + errors
-    lines = out.splitlines()
-    assert (lines[0], lines[-1]) == (said, "closed"), out + errors
+    assert told == [(where, f"{said}\n", "closed\n") for where in waits], errors
+    assert (child.returncode, out) == (0, ""), errors
     assert "Traceback" not in errors
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from shlex import split
+from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
 
 from penstock.infra.cli.changes.retype import _UNTOLD
-from tests.cdc.retype.older import TYPES, bill, files, keep
+from tests.cdc.retype.older import TYPES, applied, bill, files, keep
 from tests.cdc.sync.streams import TOPIC, event, group_for, rows, send, with_schema
 from tests.infra.cli.conftest import Penstock
 
@@ -26,16 +28,36 @@ public.bills: {rows} rows in {files} files {done}
 """
 
 
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where each test's lake and targets are: a sync knows its targets by their path."""
+    return tmp_path_factory.mktemp("retype") / "work"
+
+
+@pytest.fixture(scope="module")
+def older(work: Path) -> Path:
+    """A lake, and targets of an older release, with events since that name their types."""
+    lake, into = str(work / "lake"), work / "targets"
+    send(lake, [bill(1, at=1), event("c", "other", {"id": 1}, {"id": 1}, at=2)], queues=1)
+    applied(lake, into)
+    keep(lake, TYPES)
+    send(lake, [bill(2, at=3, types=TYPES)], queues=1)
+    applied(lake, into)
+    return Path(copytree(work, work.with_name("kept")))
+
+
 @pytest.fixture
-def into(penstock: Penstock, lake: Path, tmp_path: Path) -> Path:
-    """Targets of an older release, and events since that name their types."""
-    into = tmp_path / "targets"
-    send(str(lake), [bill(1, at=1), event("c", "other", {"id": 1}, {"id": 1}, at=2)], queues=1)
-    penstock("sync", TOPIC, "--into", into, *SYNC)
-    keep(str(lake), TYPES)
-    send(str(lake), [bill(2, at=3, types=TYPES)], queues=1)
-    penstock("sync", TOPIC, "--into", into, *SYNC)
-    return into
+def lake(work: Path) -> Iterator[Path]:
+    yield work / "lake"
+    rmtree(work)
+
+
+@pytest.fixture
+def into(older: Path, work: Path, lake: Path) -> Path:
+    """The targets, as they were made, beside their lake."""
+    rmtree(work, ignore_errors=True)
+    copytree(older, work)
+    return work / "targets"
 
 
 def test_it_says_what_it_would_do_and_does_nothing_unasked(penstock: Penstock, into: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from penstock.infra.web.server.passwords import line_of
 from penstock.infra.web.views.pages import PAGES
 from tests.infra.web.journeys.chromium import LARGE, PHONE, Window
 from tests.infra.web.journeys.conftest import Open
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.slow, pytest.mark.chromium]
 
@@ -26,6 +28,7 @@ KINDS = {page.name: re.compile(re.sub(r"\\\{\w+(:path)?\\\}", "[^/]+", re.escape
 KINDS |= {name: re.compile(f"/l/lake/actions/{name}") for name in ACTIONS}
 RESET = "/l/lake/actions/reset?group=warehouse&topic=orders&to=earliest"
 """What a form leads to, and no link."""
+LINK = re.compile(r"""<a [^>]*href="(/l/[^"]*)""")
 VISITS = 5
 """The pages of a kind that are visited for their links: not every topic has message groups."""
 VIOLATIONS = """async () => (await axe.run()).violations.map(
@@ -43,9 +46,13 @@ def one_of_each(window: Window) -> Iterator[str]:
         if kind is None or visits[kind] >= VISITS:
             continue
         visits[kind] += 1
-        window.page.set_viewport_size(LARGE)  # type: ignore[arg-type] # a dict of its keys
-        window.go(path.removeprefix("/l/lake"))
-        links: list[str] = window.page.eval_on_selector_all("a[href^='/l/']", "all => all.map(one => one.getAttribute('href'))")
+        if visits[kind] == 1:
+            window.page.set_viewport_size(LARGE)  # type: ignore[arg-type] # a dict of its keys
+            window.go(path.removeprefix("/l/lake"))
+            html = window.page.content()
+        else:  # for its links alone
+            html = window.context.request.get(path).text()
+        links = [unescape(one) for one in LINK.findall(html)]
         fresh = [one for one in dict.fromkeys(links) if one not in seen]
         waiting += fresh
         seen.update(fresh)
@@ -65,12 +72,16 @@ def too_wide(window: Window) -> Any:
     return window.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
+RULED = thoroughly((LARGE, PHONE), (LARGE,))
+"""The sizes at which the rules are looked at: a phone shows the same elements."""
+
+
 def oddities(window: Window, name: str) -> dict[str, object]:
     """What is wrong with the page, on a large screen and on a phone. Pictures of both are kept."""
     odd: dict[str, object] = {}
     for size, place in ((LARGE, name), (PHONE, f"{name}-phone")):
         window.page.set_viewport_size(size)  # type: ignore[arg-type] # a dict of its keys
-        if found := violations(window):
+        if size in RULED and (found := violations(window)):
             odd[place] = found
         if (pixels := too_wide(window)) > 0:
             odd[f"{place} (width)"] = f"{pixels} pixels too wide"
