@@ -265,7 +265,7 @@ def test_ctrl_c_and_sigterm_end_the_wait_and_leave_the_lake_usable(
         silence = threading.Timer(TIMEOUT_S, child.kill)
         silence.start()
         try:
-            told = []
+            told: list[tuple[str, str, str]] = []
             for where in waits:
                 assert child.stdout.readline() == "ready\n", (where, told, child.communicate()[1])
                 # Whether it waits already cannot be seen from outside; a signal that comes earlier must do the same.
